@@ -1,0 +1,227 @@
+"""The clauses of an observation schema: every keyword that a measurement can violate, one by one.
+
+A validator stops at "invalid"; a judgment must say of each bound whether it held and on what value. So the schema is
+taken apart once, when the contract is loaded.
+
+Two answers differ from JSON Schema on purpose (a third is in `harness.keywords`). A measurement that is missing leaves
+its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items: there nothing was measured. And
+a number that is not finite fails every clause that looks at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.keywords import PatternError, check_of
+from harness.strictjson import LARGEST, is_tagged
+from harness.verdict import Outcome
+
+__all__ = ["ITEM", "VALUE", "Clause", "ClauseResult", "SchemaClause", "clauses_of", "is_finite", "judge_schema"]
+
+ITEM, VALUE = "[]", "{}"
+"""Steps of a path: every item of a list, every value of a map. No property can be called so."""
+
+_ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
+_STRUCTURE = frozenset({"properties", "items", "additionalProperties", "$ref", "$defs"})
+# Where a clause looks at many values, the one that came nearest to its bound is shown.
+_NEAREST: Mapping[str, Callable[[list[Any]], Any]] = {
+    "minimum": min,
+    "exclusiveMinimum": min,
+    "maximum": max,
+    "exclusiveMaximum": max,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseResult:
+    """One clause of a judgment: its outcome, the value that decided it, and the bound it was held against."""
+
+    id: str
+    outcome: Outcome
+    value: Any = None
+    bound: str = ""
+    unit: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A named thing that an observation can violate."""
+
+    id: str
+    bound: str
+
+
+@dataclass(frozen=True)
+class SchemaClause(Clause):
+    """One keyword at one place of the observation schema."""
+
+    path: tuple[str, ...]
+    """Property names; `ITEM` stands for every item of a list and `VALUE` for every value of a map."""
+    keyword: str
+    argument: Any
+    unit: str
+    source: str
+    """Where the bound comes from."""
+    check: Callable[[Any], bool]
+
+    def judge(self, values: list[Any], complete: bool, measurements: Mapping[str, Any]) -> ClauseResult:
+        """Hold the clause against the finite values found at its path; one that fails outranks one that is missing."""
+        for index, value in enumerate(values):
+            if not self.check(value):
+                reason = f"{_place(measurements, self.path, index)} violates {self.bound}"
+                return ClauseResult(self.id, Outcome.FAIL, value, self.bound, self.unit, reason)
+        if not complete:
+            return self.unmeasured(f"{_missing_place(measurements, self.path)} was not measured")
+        if not values:
+            return self.unmeasured(f"{_written(self.path)} is empty: nothing was measured")
+        seen = values[0] if len(values) == 1 else _NEAREST.get(self.keyword, _last)(values)
+        return ClauseResult(self.id, Outcome.PASS, seen, self.bound, self.unit)
+
+    def unmeasured(self, reason: str) -> ClauseResult:
+        """The result where there is nothing to look at."""
+        return ClauseResult(self.id, Outcome.NOT_MEASURED, None, self.bound, self.unit, reason)
+
+    def not_finite(self, value: Any, where: str) -> ClauseResult:
+        """The result where a value holds NaN, an infinity or an integer that no double can hold."""
+        return ClauseResult(self.id, Outcome.FAIL, value, self.bound, self.unit, f"{where} is not finite")
+
+
+def judge_schema(
+    clauses: Iterable[SchemaClause], measurements: Mapping[str, Any], finite: Mapping[str, bool]
+) -> Iterator[ClauseResult]:
+    """Hold every clause against the measurements; `finite` says of each measurement whether it is.
+
+    Clauses of one path stand next to each other (see `clauses_of`), so that each path is followed once.
+    """
+    path: tuple[str, ...] | None = None
+    values: list[Any] = []
+    complete = True
+    broken: int | None = None
+    for clause in clauses:
+        if clause.path != path:
+            path = clause.path
+            complete = _follow(measurements, path, 0, values := [])
+            broken = None
+            if path and not finite.get(path[0], True):
+                broken = next((index for index, value in enumerate(values) if not is_finite(value)), None)
+        if broken is None:
+            yield clause.judge(values, complete, measurements)
+        else:
+            yield clause.not_finite(values[broken], _place(measurements, clause.path, broken))
+
+
+def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[SchemaClause]:
+    """Take an observation schema (local references already put in place) apart into its clauses.
+
+    Raises:
+        PatternError: with the path of the property as a second argument.
+    """
+    keywords = {
+        keyword: argument
+        for keyword, argument in schema.items()
+        if keyword not in _ANNOTATIONS and keyword not in _STRUCTURE and (path or keyword != "type")
+    }
+    if path and "properties" in schema:
+        keywords["closed"] = sorted(schema["properties"])
+    for keyword, argument in keywords.items():
+        try:
+            check = check_of(keyword, argument)
+        except PatternError as error:
+            raise PatternError(str(error), path) from error
+        yield SchemaClause(
+            id=_written((*path, keyword)),
+            bound="no undeclared properties" if keyword == "closed" else f"{keyword} {argument!r}",
+            path=path,
+            keyword=keyword,
+            argument=argument,
+            unit=str(schema.get("x-unit", "")),
+            source=str(schema.get("x-source", "")),
+            check=check,
+        )
+    for name, inner in schema.get("properties", {}).items():
+        yield from clauses_of(inner, (*path, name))
+    if "items" in schema:
+        yield from clauses_of(schema["items"], (*path, ITEM))
+    if "additionalProperties" in schema:
+        yield from clauses_of(schema["additionalProperties"], (*path, VALUE))
+
+
+def is_finite(value: Any) -> bool:
+    """Whether every number in a JSON value is finite and fits a double."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -LARGEST <= value <= LARGEST
+    if isinstance(value, (list, tuple)):
+        try:
+            # The sum of floats is finite only if each of them is. Nothing in Python looks at them faster.
+            if math.isfinite(sum(value, 0.0)):
+                return True
+        except (TypeError, OverflowError):
+            pass
+        return all(map(is_finite, value))
+    if isinstance(value, Mapping):
+        return all(map(is_finite, value.values())) and not (len(value) == 1 and is_tagged(dict(value)))
+    return True
+
+
+def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any]) -> bool:
+    """Append every value at a path to `found`; false where one is missing."""
+    for index in range(start, len(path)):
+        step = path[index]
+        if step is ITEM or step is VALUE:
+            items: Iterable[Any]
+            if step is ITEM and isinstance(container, (list, tuple)):
+                items = container
+            elif step is VALUE and isinstance(container, Mapping):
+                items = container.values()
+            else:
+                return False
+            if index + 1 == len(path):
+                found.extend(items)
+                return True
+            return all([_follow(item, path, index + 1, found) for item in items])
+        if not isinstance(container, Mapping) or step not in container:
+            return False
+        container = container[step]
+    found.append(container)
+    return True
+
+
+def _places(container: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[str, bool]]:
+    """A readable name for the place of every value at a path, and whether there is a value."""
+    if not path:
+        yield where, True
+    elif path[0] is ITEM and isinstance(container, (list, tuple)):
+        for index, item in enumerate(container):
+            yield from _places(item, path[1:], f"{where}[{index}]")
+    elif path[0] is VALUE and isinstance(container, Mapping):
+        for name, item in container.items():
+            yield from _places(item, path[1:], f"{where}[{name!r}]")
+    else:
+        name = where if path[0] in (ITEM, VALUE) else f"{where}.{path[0]}" if where else path[0]
+        if isinstance(container, Mapping) and path[0] in container:
+            yield from _places(container[path[0]], path[1:], name)
+        else:
+            yield name, False
+
+
+def _place(measurements: Mapping[str, Any], path: tuple[str, ...], index: int) -> str:
+    present = [where for where, exists in _places(measurements, path) if exists]
+    return present[index] or "the observation"
+
+
+def _missing_place(measurements: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    return next(where for where, exists in _places(measurements, path) if not exists)
+
+
+def _written(path: tuple[str, ...]) -> str:
+    return ".".join(path).replace("." + ITEM, ITEM).replace("." + VALUE, VALUE)
+
+
+def _last(values: list[Any]) -> Any:
+    return values[-1]

@@ -1,0 +1,312 @@
+"""Contracts: one JSON file for one claim, and a loader that refuses what could make the claim pass by accident.
+
+A contract is data that strangers may send. Loading one runs no code: entry points are looked up in the source text,
+references stay inside the file, and regular expressions run in linear time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import schemas, strictjson
+from harness.clauses import SchemaClause, clauses_of
+from harness.entry_point import EntryPointError, locate
+from harness.rules import Rule, RuleError, compile_rule
+from harness.schemas import Problem, pointer
+
+__all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile", "load", "parse"]
+
+DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
+
+
+class ContractError(ValueError):
+    """A contract was refused: the file, and for each problem the JSON pointer and the remedy."""
+
+    def __init__(self, path: Path, problems: list[Problem]) -> None:
+        super().__init__(
+            f"{path}: {len(problems)} problem{'s' if len(problems) > 1 else ''}\n"
+            + "\n".join(f"  {problem}" for problem in problems)
+        )
+        self.path = path
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How big the real work is."""
+
+    name: str
+    requires: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    seconds: float
+    """Wall-clock limit of one trial."""
+    lease_seconds: float
+    """How long to wait for the device."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A subject with one known defect, and the clauses on which it must fail."""
+
+    id: str
+    subject: str
+    violates: tuple[str, ...]
+    defect: str
+    requires: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A loaded contract."""
+
+    path: Path
+    digest: str
+    """sha256 of the file's bytes."""
+    document: Mapping[str, Any]
+    id: str
+    issue: str
+    spec: str
+    title: str
+    claim: str
+    falsifier: str
+    subject: str
+    exclusive: bool
+    """Whether a trial needs the device to itself, because it measures time."""
+    target: Mapping[str, Any]
+    profiles: Mapping[str, Profile]
+    observation: Mapping[str, Any]
+    """The observation schema with its local references put in place."""
+    clauses: tuple[SchemaClause, ...]
+    rules: tuple[Rule, ...]
+    mutants: tuple[Mutant, ...]
+
+    @property
+    def measurements(self) -> frozenset[str]:
+        """The names that a falsifier may measure."""
+        return frozenset(self.observation["properties"])
+
+    @property
+    def entry_points(self) -> tuple[str, ...]:
+        """Every entry point the contract names, without repetition."""
+        return tuple(dict.fromkeys([self.falsifier, self.subject, *(mutant.subject for mutant in self.mutants)]))
+
+    @property
+    def clause_ids(self) -> frozenset[str]:
+        """The ids of the contract's own clauses and of the built-in ones."""
+        from harness.judge import builtin_clauses
+
+        own = (*(clause.id for clause in self.clauses), *(rule.id for rule in self.rules))
+        return frozenset((*own, *builtin_clauses(self)))
+
+
+def load(path: Path, search: tuple[Path, ...]) -> Contract:
+    """Load a contract whose entry points are found in the folders `search`, the project's import roots.
+
+    Raises:
+        ContractError: everything that is wrong with it.
+    """
+    try:
+        content = path.read_bytes()
+        document = strictjson.loads(content)
+    except (OSError, strictjson.JsonError) as error:
+        raise ContractError(path, [Problem("", f"cannot be read: {error}", "write strict JSON")]) from error
+    contract = parse(document, path, hashlib.sha256(content).hexdigest())
+    problems = list(_entry_point_problems(document, search))
+    if path.stem != contract.id:
+        problems.append(Problem("/id", f"{contract.id} stands in {path.name}", f"name the file {contract.id}.json"))
+    if problems:
+        raise ContractError(path, problems)
+    return contract
+
+
+def parse(document: Any, path: Path, digest: str) -> Contract:
+    """Build a contract from parsed JSON, looking at nothing else: this is what `harness verify` does with a bundle's copy.
+
+    Raises:
+        ContractError: everything that is wrong with it, entry points aside.
+    """
+    found = schemas.problems("contract", document)
+    if found:
+        raise ContractError(path, found)
+    observation, found = _inline_references(document["observation"])
+    if found:
+        raise ContractError(path, found)
+    clauses, rules, found = _compile(document, observation)
+    if found:
+        raise ContractError(path, found)
+    contract = Contract(
+        path=path,
+        digest=digest,
+        document=document,
+        **{key: document[key] for key in ("id", "issue", "spec", "title", "claim", "falsifier", "subject")},
+        exclusive=document.get("lease") == "exclusive",
+        target=document.get("target", {}),
+        profiles={name: _profile(name, profile) for name, profile in document["profiles"].items()},
+        observation=observation,
+        clauses=clauses,
+        rules=rules,
+        mutants=tuple(_mutant(mutant) for mutant in document["mutants"]),
+    )
+    found = [*_repeated_ids(contract), *_rule_problems(contract), *_mutant_problems(contract)]
+    if found:
+        raise ContractError(path, found)
+    return contract
+
+
+def _profile(name: str, document: Mapping[str, Any]) -> Profile:
+    limits = document["limits"]
+    return Profile(
+        name, document["requires"], document["parameters"], limits["seconds"], limits.get("lease_seconds", 3600.0)
+    )
+
+
+def _mutant(document: Mapping[str, Any]) -> Mutant:
+    return Mutant(
+        document["id"],
+        document["subject"],
+        tuple(document["violates"]),
+        document["defect"],
+        document.get("requires", {}),
+        document.get("parameters", {}),
+    )
+
+
+def _inline_references(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Put every `#/$defs/name` in place; refuse what is unknown or refers to itself."""
+    definitions = schema.get("$defs", {})
+    problems: list[Problem] = []
+
+    def resolve(node: Any, where: str, open_names: tuple[str, ...]) -> Any:
+        if not isinstance(node, Mapping):
+            return node
+        if "$ref" in node:
+            name = node["$ref"].removeprefix("#/$defs/")
+            if name in open_names:
+                problems.append(
+                    Problem(
+                        where, f"$ref {node['$ref']} refers to itself", "write the schema out; recursion is not allowed"
+                    )
+                )
+                return {}
+            if name not in definitions:
+                problems.append(
+                    Problem(where, f"$ref {node['$ref']} does not exist", "define it in the observation's own $defs")
+                )
+                return {}
+            rest = {key: value for key, value in node.items() if key != "$ref"}
+            return {**resolve(definitions[name], where, (*open_names, name)), **resolve(rest, where, open_names)}
+        resolved = dict(node)
+        resolved.pop("$defs", None)
+        if "properties" in node:
+            resolved["properties"] = {
+                name: resolve(inner, f"{where}/properties/{name}", open_names)
+                for name, inner in node["properties"].items()
+            }
+        for keyword in ("items", "additionalProperties"):
+            if keyword in node:
+                resolved[keyword] = resolve(node[keyword], f"{where}/{keyword}", open_names)
+        return resolved
+
+    return resolve(schema, "/observation", ()), problems
+
+
+def _compile(
+    document: Mapping[str, Any], observation: Mapping[str, Any]
+) -> tuple[tuple[SchemaClause, ...], tuple[Rule, ...], list[Problem]]:
+    problems: list[Problem] = []
+    clauses: tuple[SchemaClause, ...] = ()
+    try:
+        clauses = tuple(clauses_of(observation))
+    except ValueError as error:
+        problems.append(Problem("/observation", str(error), "write a pattern of RE2's syntax"))
+    rules: list[Rule] = []
+    for index, rule in enumerate(document.get("rules", [])):
+        try:
+            rules.append(compile_rule(rule["id"], rule["rule"], rule["message"], rule.get("source", "")))
+        except RuleError as error:
+            problems.append(
+                Problem(pointer("rules", index, "rule"), str(error), "see https://cel.dev for the language")
+            )
+    return clauses, tuple(rules), problems
+
+
+def _repeated_ids(contract: Contract) -> Iterator[Problem]:
+    for kind, ids in (
+        ("rules", [rule.id for rule in contract.rules]),
+        ("mutants", [mutant.id for mutant in contract.mutants]),
+    ):
+        for index, name in enumerate(ids):
+            if name in ids[:index]:
+                yield Problem(pointer(kind, index, "id"), f"the id {name!r} occurs twice", "give each its own")
+
+
+def _rule_problems(contract: Contract) -> Iterator[Problem]:
+    for index, rule in enumerate(contract.rules):
+        where = pointer("rules", index, "rule")
+        for path in rule.names["self"]:
+            node: Any = contract.observation
+            for step in path:
+                properties = node.get("properties", {})
+                if step not in properties:
+                    known = ", ".join(sorted(properties)) or "nothing"
+                    yield Problem(where, f"self.{'.'.join(path)} is not in the observation", f"declared there: {known}")
+                    break
+                node = properties[step]
+        for path in rule.names["parameters"]:
+            lacking = [name for name, profile in contract.profiles.items() if path[0] not in profile.parameters]
+            if lacking:
+                yield Problem(where, f"parameters.{path[0]} is not in profile {lacking[0]}", "add it to every profile")
+        for path in rule.names["device"]:
+            if path[0] not in DEVICE_FIELDS:
+                yield Problem(where, f"device.{path[0]} does not exist", f"known: {', '.join(DEVICE_FIELDS)}")
+
+
+def _mutant_problems(contract: Contract) -> Iterator[Problem]:
+    known = contract.clause_ids
+    parameters = {name for profile in contract.profiles.values() for name in profile.parameters}
+    for index, mutant in enumerate(contract.mutants):
+        for position, clause in enumerate(mutant.violates):
+            if clause not in known:
+                yield Problem(
+                    pointer("mutants", index, "violates", position),
+                    f"{clause!r} is no clause of this contract",
+                    f"clauses: {', '.join(sorted(known))}",
+                )
+        for name in mutant.parameters:
+            if name not in parameters:
+                yield Problem(
+                    pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
+                )
+        if mutant.subject == contract.subject and not mutant.parameters:
+            yield Problem(
+                pointer("mutants", index, "subject"),
+                "is the subject itself, unchanged",
+                "name a subject with the defect",
+            )
+
+
+def _entry_point_problems(document: Mapping[str, Any], search: tuple[Path, ...]) -> Iterator[Problem]:
+    places: list[tuple[str, str]] = [("/falsifier", document["falsifier"]), ("/subject", document["subject"])]
+    places += [
+        (pointer("mutants", index, "subject"), mutant["subject"]) for index, mutant in enumerate(document["mutants"])
+    ]
+    seen: dict[str, str | None] = {}
+    for where, text in places:
+        if text not in seen:
+            seen[text] = _failure(lambda text=text: locate(text, search))  # type: ignore[misc]
+        message = seen[text]
+        if message is not None:
+            yield Problem(where, message, "write module.path:Name of something defined under the project's root")
+
+
+def _failure(attempt: Callable[[], object]) -> str | None:
+    try:
+        attempt()
+    except EntryPointError as error:
+        return str(error)
+    return None

@@ -1,0 +1,60 @@
+"""Entry points, `module.path:Name`: found in the source text without running it, and loaded in a trial's process."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EntryPointError", "locate", "resolve"]
+
+
+class EntryPointError(ValueError):
+    """An entry point does not lead to a name under the project's root."""
+
+
+def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
+    """The file that defines (or re-exports) an entry point, looked up in the folders `search` without importing anything.
+
+    Raises:
+        EntryPointError: no such module there, it leads outside those folders, or it does not define the name.
+    """
+    module, _, name = entry_point.partition(":")
+    relative = Path(*module.split("."))
+    for folder in search:
+        for candidate in (folder / relative.with_suffix(".py"), folder / relative / "__init__.py"):
+            if candidate.is_file():
+                if not candidate.resolve().is_relative_to(folder.resolve()):
+                    raise EntryPointError(f"{entry_point} leads outside {folder}")
+                if name not in _defined(candidate, candidate.stat().st_mtime_ns):
+                    raise EntryPointError(f"{candidate} does not define {name}")
+                return candidate
+    raise EntryPointError(f"there is no module {module} under {', '.join(map(str, search))}")
+
+
+def resolve(entry_point: str) -> Any:
+    """Import an entry point. Only a trial's own process does this."""
+    module, _, name = entry_point.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@lru_cache(maxsize=512)
+def _defined(path: Path, modified: int) -> frozenset[str]:
+    """The names bound at the top level of a module, by definition, assignment or import."""
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError) as error:
+        raise EntryPointError(f"{path} is not valid Python: {error}") from error
+    names: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Assign):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return frozenset(names)

@@ -1,0 +1,141 @@
+"""Judging: a pure, total and deterministic function of a contract and an observation.
+
+The falsifier never decides. Whoever holds the contract and the observation gets the same judgment, without the GPU,
+without torch, years later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.clauses import ClauseResult
+from harness.contract import Contract
+from harness.observation import EndingKind, Observation, Phase
+from harness.verdict import Outcome
+
+__all__ = ["Judgment", "builtin_clauses", "judge", "requested"]
+
+RESOLVED = ("device", "dtype", "backend", "steps")
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """Every clause with its outcome. A clause failed: FAIL; else one not measured: NOT_MEASURED; else PASS."""
+
+    clauses: tuple[ClauseResult, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the observation as a whole."""
+        outcomes = {clause.outcome for clause in self.clauses}
+        if Outcome.FAIL in outcomes:
+            return Outcome.FAIL
+        if Outcome.NOT_MEASURED in outcomes or not outcomes:
+            return Outcome.NOT_MEASURED
+        return Outcome.PASS
+
+    @property
+    def reason(self) -> str:
+        """Why the outcome is not PASS: the first clause that decided it, in words."""
+        for clause in self.clauses:
+            if clause.outcome is self.outcome and clause.outcome is not Outcome.PASS:
+                return f"{clause.id}: {clause.reason}"
+        return ""
+
+    def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
+        """The clauses that came out so."""
+        return tuple(clause for clause in self.clauses if clause.outcome is outcome)
+
+
+def judge(contract: Contract, observation: Observation) -> Judgment:
+    """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`."""
+    measurements = observation.measurements if isinstance(observation.measurements, Mapping) else {}
+    results = list(_builtin(contract, observation))
+    undeclared = sorted(str(name) for name in measurements if name not in contract.measurements)
+    if undeclared:
+        results.append(
+            _result(
+                "observation.closed",
+                Outcome.NOT_MEASURED,
+                undeclared,
+                "no undeclared measurements",
+                f"{undeclared[0]} is not declared in the contract",
+            )
+        )
+    results.extend(clause.judge(measurements) for clause in contract.clauses)
+    results.extend(rule.judge(measurements, observation.parameters, observation.device) for rule in contract.rules)
+    return Judgment(tuple(results))
+
+
+def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:
+    """What a trial was asked to run on and with: device, and dtype, backend and steps where the parameters name them."""
+    asked: dict[str, Any] = {"device": device_type}
+    if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
+        asked["device"] = "cuda"
+    asked.update({name: parameters[name] for name in RESOLVED[1:] if name in parameters})
+    return asked
+
+
+def builtin_clauses(contract: Contract) -> tuple[str, ...]:
+    """The ids of the clauses that every observation of this contract may be held against, whatever the contract says."""
+    names = {name for profile in contract.profiles.values() for name in profile.parameters}
+    resolved = ["resolved.device", *(f"resolved.{name}" for name in RESOLVED[1:] if name in names)]
+    return ("subject.completes", *resolved, "residency.allocator", "residency.driver")
+
+
+def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:
+    yield _completes(observation)
+    asked = requested(contract, observation.profile, observation.parameters, str(observation.device.get("type")))
+    for name, wanted in asked.items():
+        bound = f"requested {wanted!r}"
+        if name not in observation.resolved:
+            yield _result(
+                f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, f"nobody read back the {name} that ran"
+            )
+            continue
+        got = observation.resolved[name]
+        same = type(got) is type(wanted) and got == wanted
+        reason = "" if same else f"requested {wanted!r}, but {got!r} ran"
+        yield _result(f"resolved.{name}", Outcome.PASS if same else Outcome.FAIL, got, bound, reason)
+    if asked["device"] == "cuda":
+        yield from _residency(observation)
+
+
+def _completes(observation: Observation) -> ClauseResult:
+    ending = observation.ending
+    blamed = ending.kind is EndingKind.SUBJECT_FAULT or (
+        ending.kind in (EndingKind.TIMED_OUT, EndingKind.DIED) and ending.phase is Phase.SUBJECT
+    )
+    outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
+    reason = "" if outcome is Outcome.PASS else f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
+    return _result("subject.completes", outcome, str(ending.kind), "completed", reason)
+
+
+def _residency(observation: Observation) -> Iterator[ClauseResult]:
+    residency = observation.residency
+    peak = residency.allocator_peak_bytes
+    if peak is None:
+        yield _result(
+            "residency.allocator",
+            Outcome.NOT_MEASURED,
+            None,
+            "> 0 bytes",
+            residency.reason or "the allocator was not read",
+        )
+    else:
+        reason = "" if peak > 0 else "the process never allocated memory on the GPU"
+        yield _result("residency.allocator", Outcome.PASS if peak > 0 else Outcome.FAIL, peak, "> 0 bytes", reason, "B")
+    seen = residency.driver_seen
+    if seen is None:
+        yield _result(
+            "residency.driver", Outcome.NOT_MEASURED, None, "seen", residency.reason or "the driver was not asked"
+        )
+    else:
+        reason = "" if seen else "the driver never listed the process on the GPU"
+        yield _result("residency.driver", Outcome.PASS if seen else Outcome.FAIL, seen, "seen", reason)
+
+
+def _result(name: str, outcome: Outcome, value: Any, bound: str, reason: str, unit: str = "") -> ClauseResult:
+    return ClauseResult(name, outcome, value, bound, unit, reason)

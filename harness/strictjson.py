@@ -1,0 +1,174 @@
+"""Strict JSON: what RFC 8259 allows, no duplicate keys, numbers that a double can hold, and bounded nesting.
+
+Python's `json` reads and writes `NaN` and silently keeps the last of two equal keys; either would let a broken
+measurement pass. A measurement that is not finite is kept as the tagged object `{"nonfinite": "NaN"}`, so that a
+file stays strict and the fact is not lost.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["LARGEST", "JsonError", "dump", "dumps", "is_tagged", "load", "loads", "tag_nonfinite", "untag_nonfinite"]
+
+LARGEST = int(1.7976931348623157e308)
+"""The largest integer that fits a double."""
+
+_DEEPEST = 100  # levels of nesting; far beyond any document of ours, far below Python's stack
+_TAG = "nonfinite"
+_NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class JsonError(ValueError):
+    """A text is not strict JSON: the JSON pointer of the place where it is known, what is wrong, and the remedy."""
+
+    def __init__(self, message: str, remedy: str = "write strict JSON", pointer: str = "") -> None:
+        super().__init__(f"{pointer}: {message} ({remedy})" if pointer else f"{message} ({remedy})")
+        self.message = message
+        self.remedy = remedy
+        self.pointer = pointer
+
+
+def loads(text: str | bytes) -> Any:
+    """Parse strict JSON.
+
+    Raises:
+        JsonError: syntax, duplicate keys, NaN or infinities, numbers beyond a double, deep nesting.
+    """
+    refused: list[_Refused] = []
+
+    def refuse(message: str, remedy: str) -> _Refused:
+        refused.append(_Refused(message, remedy))
+        return refused[-1]
+
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        value = json.loads(
+            text,
+            object_pairs_hook=lambda pairs: _object(pairs, refuse),
+            parse_constant=lambda name: refuse(f"{name} is not JSON", "write a finite number"),
+            parse_float=lambda digits: _number(digits, float, refuse),
+            parse_int=lambda digits: _number(digits, int, refuse),
+        )
+    except RecursionError as error:
+        raise JsonError("nested too deeply", f"keep to {_DEEPEST} levels") from error
+    except ValueError as error:
+        raise JsonError(str(error)) from error
+    if refused:
+        raise JsonError(refused[0].message, refused[0].remedy, _pointer_to(refused[0], value))
+    if _is_deep(value):
+        raise JsonError("nested too deeply", f"keep to {_DEEPEST} levels")
+    return value
+
+
+def load(path: Path) -> Any:
+    """Parse a file of strict JSON; OSError where it cannot be read."""
+    return loads(path.read_bytes())
+
+
+def dumps(value: Any, *, indent: int | None = None) -> str:
+    """Write strict JSON; ValueError on a float that is not finite (see `tag_nonfinite`)."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, indent=indent)
+
+
+def dump(value: Any, path: Path) -> None:
+    r"""Write a value as an indented file that ends in a newline; half a surrogate pair becomes its escape, `\udc80`."""
+    path.write_bytes((dumps(value, indent=2) + "\n").encode("utf-8", "backslashreplace"))
+
+
+def tag_nonfinite(value: Any) -> Any:
+    """Replace every NaN, infinity and integer beyond a double by its tagged object, recursively."""
+    if isinstance(value, float) and not math.isfinite(value):
+        name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        return {_TAG: name}
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        return {_TAG: "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, dict):
+        return {key: tag_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [tag_nonfinite(item) for item in value]
+    return value
+
+
+def untag_nonfinite(value: Any) -> Any:
+    """Undo `tag_nonfinite`."""
+    if isinstance(value, dict):
+        if is_tagged(value):
+            return _NAMES[value[_TAG]]
+        return {key: untag_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [untag_nonfinite(item) for item in value]
+    return value
+
+
+def is_tagged(value: dict[str, Any]) -> bool:
+    """Whether an object is the tag of a number that was not finite."""
+    name = value.get(_TAG) if len(value) == 1 else None
+    return isinstance(name, str) and name in _NAMES
+
+
+@dataclass(eq=False)
+class _Refused:
+    """Stands, while parsing, for a value that is refused, so that its place can be named afterwards."""
+
+    message: str
+    remedy: str
+
+
+_Refuse = Callable[[str, str], _Refused]
+
+
+def _object(pairs: list[tuple[str, Any]], refuse: _Refuse) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key not in result:
+            result[key] = value
+        elif not isinstance(result[key], _Refused):
+            result[key] = refuse(f"the key {key!r} occurs twice in one object", "keep one of them")
+    return result
+
+
+def _number(digits: str, kind: type[int] | type[float], refuse: _Refuse) -> Any:
+    # Python refuses to convert more than 4,300 digits; no double has more than 309 before its point.
+    number = math.inf if kind is int and len(digits) > 310 else kind(digits)
+    if -LARGEST <= number <= LARGEST:
+        return number
+    return refuse(f"the number {digits[:40]} does not fit a double", "write a finite number")
+
+
+def _pointer_to(wanted: _Refused, value: Any) -> str:
+    for steps, item in _walk(value):
+        if item is wanted:
+            return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    return ""
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value has more than `_DEEPEST` levels; counted level by level, without recursion."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _walk(value: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    pending: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while pending:
+        steps, item = pending.pop()
+        yield steps, item
+        inner: Any = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+        pending.extend(((*steps, key), one) for key, one in inner)

@@ -1,0 +1,63 @@
+"""The words for what came out: of a clause, a mutant, a claim, and a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum, StrEnum
+
+__all__ = ["ExitStatus", "Fate", "Outcome", "Verdict", "exit_status"]
+
+
+class Outcome(StrEnum):
+    """What became of one clause, and of one observation as a whole."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    NOT_MEASURED = "NOT_MEASURED"
+
+
+class Verdict(StrEnum):
+    """What became of a claim: its subject's outcome, or VOID where a mutant shows that the outcome means nothing."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    NOT_MEASURED = "NOT_MEASURED"
+    VOID = "VOID"
+
+
+class Fate(StrEnum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    """It failed on every clause that the contract names."""
+    SURVIVED = "survived"
+    """It passed: the falsifier cannot see this defect."""
+    MISATTRIBUTED = "misattributed"
+    """It failed, but not on the clause that the contract names."""
+    INCONCLUSIVE = "inconclusive"
+    """Its trial measured too little to say."""
+    NOT_RUN = "not run"
+    """This machine lacks what the mutant requires, or mutants were skipped."""
+
+
+class ExitStatus(IntEnum):
+    """The exit status of every command."""
+
+    PASS = 0
+    FAIL = 1
+    REFUSED = 2
+    NOT_MEASURED = 3
+    VOID = 4
+    INTERRUPTED = 130
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> ExitStatus:
+    """FAIL outranks VOID outranks NOT_MEASURED; where nothing ran, that too is NOT_MEASURED."""
+    seen = set(verdicts)
+    if Verdict.FAIL in seen:
+        return ExitStatus.FAIL
+    if Verdict.VOID in seen:
+        return ExitStatus.VOID
+    if Verdict.NOT_MEASURED in seen or not seen:
+        return ExitStatus.NOT_MEASURED
+    return ExitStatus.PASS
