@@ -1,0 +1,16 @@
+"""Falsifier-driven verification of claims about GPU training and kernels.
+
+This is the authoring surface, all that a falsifier or a subject imports:
+
+    from harness import NotMeasured, Setting, Trial
+
+    def falsify(trial: Trial[Sorter]) -> None:
+        with trial.subject_fault():
+            result = trial.subject.sort([3, 1, 2])
+        trial.measure(first=result[0], items=len(result))
+        trial.resolve(device="cpu")
+"""
+
+from harness.trial import NotMeasured, Setting, Trial
+
+__all__ = ["NotMeasured", "Setting", "Trial"]

@@ -1,0 +1,273 @@
+"""Trials on this machine: each in its own process and session, bounded in time, watched from outside."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness import strictjson
+from harness.contract import Contract
+from harness.executors import Imports, StepListener, TrialRequest, TrialResult
+from harness.executors.fork_server import ForkServer, ForkServerError
+from harness.host import Gpu
+from harness.logs import BoundedLog
+from harness.observation import Ending, EndingKind, Observation, Phase, Residency
+from harness.project import Project
+from harness.redaction import Redactor
+from harness.supervisor import FINISH, STOP
+from harness.telemetry import Sampler, Telemetry
+
+__all__ = ["LocalExecutor"]
+
+TEARDOWN_SECONDS = 10.0
+"""How long a trial that was told to end, or has said its last word, may take before it counts as lost."""
+_PIPE_BYTES = 1 << 20
+_TICK = 0.1
+
+
+class LocalExecutor:
+    """Runs the trials of one contract in forks of one server that has imported its code."""
+
+    def __init__(self, project: Project, contract: Contract, gpu: Gpu | None, cache: Path) -> None:
+        self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
+        self._interrupted = threading.Event()
+        self._redactor = Redactor()
+
+    def __enter__(self) -> LocalExecutor:
+        self._server = ForkServer(self._project.root, self._project.search)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.close()
+
+    def imports(self) -> Imports:
+        """Import the contract's entry points into the fork server."""
+        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in self._contract.entry_points))
+        try:
+            answer = self._server.import_modules(modules)
+        except ForkServerError as error:
+            return Imports({"fork server": str(error)}, {})
+        return Imports(answer["failures"], answer["sources"])
+
+    def interrupt(self) -> None:
+        """End every running trial within the tick of its watcher."""
+        self._interrupted.set()
+
+    def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
+        """Run one trial and gather everything it said and did."""
+        folder = self._server.folder / uuid.uuid4().hex[:12]
+        folder.mkdir()
+        for name in ("workspace", "artifacts"):
+            (folder / name).mkdir()
+        self._cache.mkdir(parents=True, exist_ok=True)
+        watch = _Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted)
+        try:
+            with _pipes() as (ours, theirs):
+                self._server.start(self._spec(request, folder), theirs)
+                for descriptor in theirs:
+                    os.close(descriptor)
+                theirs.clear()
+                watch.follow(*ours)
+        except ForkServerError as error:
+            watch.ending = Ending(EndingKind.LOST, Phase.START, str(error))
+        telemetry = watch.sampler.stop()
+        mask = self._redactor.mask_json
+        ending = watch.ending or Ending(EndingKind.LOST, watch.phase, "the trial vanished without a word")
+        observation = Observation(
+            subject=request.subject,
+            profile=request.profile,
+            parameters=request.parameters,
+            device=request.device,
+            measurements=mask(strictjson.untag_nonfinite(watch.measurements)),
+            resolved=mask(watch.resolved),
+            residency=_residency(watch, telemetry, self._gpu),
+            ending=replace(ending, reason=mask(ending.reason), traceback=mask(ending.traceback)),
+            seed=request.seed,
+        )
+        return TrialResult(
+            observation,
+            tuple(watch.steps),
+            telemetry,
+            watch.stdout.close(self._redactor),
+            watch.stderr.close(self._redactor),
+            folder / "artifacts",
+            watch.seconds,
+        )
+
+    def _spec(self, request: TrialRequest, folder: Path) -> dict[str, Any]:
+        # The trial sees the leased GPU as cuda:0, and no GPU at all where it has no lease on one.
+        visible = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid or str(self._gpu.index) if self._gpu else ""}
+        return {
+            "falsifier": request.contract.falsifier,
+            "subject": request.subject,
+            "parameters": dict(request.parameters),
+            "device": "cuda:0" if request.device["type"] == "cuda" else "cpu",
+            "seed": request.seed,
+            "threads": request.threads,
+            "workspace": str(folder / "workspace"),
+            "artifacts": str(folder / "artifacts"),
+            "cache": str(self._cache),
+            "declared": sorted(request.contract.measurements),
+            "environment": visible,
+        }
+
+
+@dataclass
+class _Watch:
+    """What one trial has said so far, and the loop that listens."""
+
+    started: float
+    limit: float
+    sampler: Sampler
+    on_step: StepListener
+    interrupted: threading.Event
+    measurements: dict[str, Any] = field(default_factory=dict)
+    resolved: dict[str, Any] = field(default_factory=dict)
+    steps: list[Mapping[str, Any]] = field(default_factory=list)
+    phase: Phase = Phase.START
+    ending: Ending | None = None
+    allocator_peak_bytes: int | None = None
+    seconds: float = 0.0
+    stdout: BoundedLog = field(default_factory=BoundedLog)
+    stderr: BoundedLog = field(default_factory=BoundedLog)
+    _exited: bool = False
+    _unread: bytes = b""
+    _give_up: float | None = None
+
+    def follow(self, stdout: int, stderr: int, messages: int, leash: int) -> None:
+        """Listen until the trial and everything it started are gone."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (stdout, stderr, messages):
+                selector.register(descriptor, selectors.EVENT_READ)
+            while selector.get_map() and not self._exited:
+                for key, _ in selector.select(_TICK):
+                    chunk = os.read(key.fd, _PIPE_BYTES)
+                    if not chunk:
+                        selector.unregister(key.fd)
+                    elif key.fd == messages:
+                        self._hear(chunk, leash)
+                    else:
+                        (self.stdout if key.fd == stdout else self.stderr).feed(chunk)
+                if not self._keep_waiting(leash):
+                    break
+        self.seconds = self.seconds or time.monotonic() - self.started
+        for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
+            os.set_blocking(descriptor, False)
+            with suppress(BlockingIOError):
+                while chunk := os.read(descriptor, _PIPE_BYTES):
+                    log.feed(chunk)
+
+    def _keep_waiting(self, leash: int) -> bool:
+        now = time.monotonic()
+        if self._give_up is not None:
+            return now < self._give_up
+        if self.ending is not None:
+            self._give_up = now + TEARDOWN_SECONDS
+        elif self.interrupted.is_set():
+            self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), leash)
+        elif now - self.started > self.limit:
+            reason = f"no end after {self.limit:g} s (limits.seconds); stderr ends with the stack"
+            self._stop(Ending(EndingKind.TIMED_OUT, self.phase, reason), leash)
+        return True
+
+    def _stop(self, ending: Ending, leash: int) -> None:
+        self.ending = ending
+        self.seconds = time.monotonic() - self.started
+        self._give_up = time.monotonic() + TEARDOWN_SECONDS
+        with suppress(BrokenPipeError):
+            os.write(leash, STOP)
+
+    def _hear(self, chunk: bytes, leash: int) -> None:
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                # A line cut short by the death of its writer is no JSON; what it would have said is lost with it.
+                with suppress(ValueError):
+                    self._understand(json.loads(line), leash)
+
+    def _understand(self, message: dict[str, Any], leash: int) -> None:
+        kind = message["kind"]
+        if kind == "step":
+            row = {"step": message["step"], "seconds": round(time.monotonic() - self.started, 6), **message["values"]}
+            self.steps.append(row)
+            self.on_step(message["step"], strictjson.untag_nonfinite(message["values"]), self._memory())
+        elif kind == "measure":
+            self.measurements.update(message["values"])
+        elif kind == "resolve":
+            self.resolved.update(message["values"])
+        elif kind == "phase":
+            self.phase = Phase(message["phase"])
+        elif kind == "pid":
+            self.sampler.watch(message["pid"])
+        elif kind == "end":
+            self._end(message, leash)
+        elif kind == "exit":
+            self._exit(message)
+
+    def _memory(self) -> int | None:
+        latest = self.sampler.latest
+        memory = latest.get("gpu_process_memory_bytes") or latest.get("rss_bytes")
+        return None if memory is None else int(memory)
+
+    def _end(self, message: dict[str, Any], leash: int) -> None:
+        if self.ending is None:
+            self.seconds = time.monotonic() - self.started
+            self.ending = Ending(
+                EndingKind(message["ending"]), self.phase, message["reason"], traceback=message.get("traceback")
+            )
+            self.allocator_peak_bytes = message["allocator_peak_bytes"]
+            self.sampler.sample()
+        with suppress(BrokenPipeError):
+            os.write(leash, FINISH)
+
+    def _exit(self, message: dict[str, Any]) -> None:
+        self._exited = True
+        if self.ending is not None:
+            return
+        if "signal" in message:
+            # Nobody but the kernel or an administrator sends SIGKILL: that is no verdict on the subject.
+            kind = EndingKind.KILLED if message["signal"] == "SIGKILL" else EndingKind.DIED
+            hint = " (the kernel does that when memory runs out)" if kind is EndingKind.KILLED else ""
+            self.ending = Ending(kind, self.phase, f"ended by {message['signal']}{hint}", signal=message["signal"])
+        else:
+            self.ending = Ending(
+                EndingKind.DIED, self.phase, f"exited with status {message['code']} before its end", message["code"]
+            )
+
+
+@contextmanager
+def _pipes() -> Iterator[tuple[list[int], list[int]]]:
+    """Our ends and the trial's of stdout, stderr, messages and the leash; close the trial's once they are passed on."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    try:
+        for _ in range(3):
+            reading, writing = os.pipe()
+            ours.append(reading)
+            theirs.append(writing)
+            with suppress(OSError):  # beyond the user's pipe quota the default size does too
+                fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        reading, writing = os.pipe()
+        ours.append(writing)
+        theirs.append(reading)
+        yield ours, theirs
+    finally:
+        for descriptor in (*ours, *theirs):
+            os.close(descriptor)
+
+
+def _residency(watch: _Watch, telemetry: Telemetry, gpu: Gpu | None) -> Residency:
+    if gpu is None:
+        return Residency(reason="the trial had no GPU")
+    driver = telemetry.residency
+    return Residency(watch.allocator_peak_bytes, driver.seen, driver.peak_bytes, driver.reason)

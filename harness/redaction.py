@@ -1,0 +1,75 @@
+"""Keeping secrets out of bundles: an allowlist for environment variables, and masks for what reaches a log.
+
+Two nets: the exact values of this process's own variables whose names look secret, and the published shapes of
+credentials. Shapes: AWS, GitHub, GitLab, Hugging Face, OpenAI/Anthropic, Slack and Google document theirs; RFC 7519 (JWT),
+RFC 7468 (PEM), RFC 3986 (credentials in a URL).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["Redactor", "allowed_environment"]
+
+_ALLOWED = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|SHELL|TERM|HOSTNAME|VIRTUAL_ENV|LD_LIBRARY_PATH|LD_PRELOAD"
+    r"|XDG_\w+|PYTHON\w*|OMP_\w+|MKL_\w+|OPENBLAS_\w+|CUDA_\w+|NVIDIA_\w+|CUBLAS\w*|CUDNN\w*|NCCL_\w+|TORCH\w*|PYTORCH_\w+"
+    r"|TRITON_\w+|VK_\w+|WGPU_\w+|MESA_\w+|LIBGL_\w+|HF_HOME|HF_HUB_OFFLINE|TRANSFORMERS_\w+|TOKENIZERS_\w+|SLURM_\w+|HARNESS_\w+)"
+)
+_SECRET_NAME = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNING_?KEY|_KEY$|_PAT$|AUTH)",
+    re.I,
+)
+_SHAPES = re.compile(
+    r"""(?x)
+      (?:AKIA|ASIA)[0-9A-Z]{16}
+    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,}
+    | hf_[A-Za-z0-9]{20,} | sk-[A-Za-z0-9_-]{16,} | xox[abeoprs]-[A-Za-z0-9-]{10,} | AIza[0-9A-Za-z_-]{30,} | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,}
+    | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
+    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?:.|\n)*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
+    | (?<=://)[^\s/:@]+:[^\s/@]+(?=@)
+    | (?i:(?<=authorization:)\s*(?:bearer|basic)\s+\S+)
+    | (?i:\b(?:\w*(?:password|passwd|secret|token|api_?key|access_?key))["']?\s*[=:]\s*)(?P<assigned>"[^"\n]+"|'[^'\n]+'|[^\s"',;]{6,})
+    """
+)
+MASK = "[masked]"
+
+
+def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that a trial gets and a bundle records: what decides how code runs, and nothing that looks secret."""
+    source = os.environ if environment is None else environment
+    return {name: source[name] for name in sorted(source) if _ALLOWED.fullmatch(name) and not _SECRET_NAME.search(name)}
+
+
+class Redactor:
+    """Masks secrets in text and in JSON values."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        source = os.environ if environment is None else environment
+        values = {value for name, value in source.items() if _SECRET_NAME.search(name) and len(value) >= 8}
+        longest_first = sorted(values, key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def mask(self, text: str) -> str:
+        """The text with every known secret replaced by `[masked]`."""
+        if self._values is not None:
+            text = self._values.sub(MASK, text)
+        return _SHAPES.sub(_masked, text)
+
+    def mask_json(self, value: Any) -> Any:
+        """A JSON value with every text in it masked, keys included."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, Mapping):
+            return {self.mask(str(key)): self.mask_json(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.mask_json(item) for item in value]
+        return value
+
+
+def _masked(match: re.Match[str]) -> str:
+    assigned = match["assigned"]
+    return MASK if assigned is None else match[0][: -len(assigned)] + MASK

@@ -1,0 +1,170 @@
+"""A trial as its falsifier sees it: the subject, the parameters, and where measurements go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from harness import strictjson
+
+__all__ = ["NotMeasured", "Setting", "SubjectFault", "Trial", "UndeclaredMeasurement"]
+
+S = TypeVar("S")
+
+
+class NotMeasured(Exception):
+    """Raised by a falsifier when the machine, not the subject, keeps it from measuring; the text says why."""
+
+
+class UndeclaredMeasurement(ValueError):
+    """A falsifier measured something that its contract does not declare."""
+
+
+class SubjectFault(Exception):
+    """The subject raised; the cause is its exception."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a subject is built from."""
+
+    parameters: Mapping[str, Any]
+    """Those of the profile, with the overrides of the command line and of the mutant."""
+    device: str
+    """"cpu" or "cuda:0"; the process sees no GPU but the leased one."""
+    seed: int
+    workspace: Path
+    """A folder of this trial alone, removed afterwards."""
+    cache: Path
+    """A folder kept between runs and shared between trials; it may be wiped at any time. Writers take a lock."""
+
+
+class Trial(Generic[S]):
+    """One execution of a falsifier against one subject. It records; the verdict is not its business."""
+
+    def __init__(
+        self, setting: Setting, artifacts: Path, declared: frozenset[str], report: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self.setting = setting
+        self.artifacts = artifacts
+        """Small files left in this folder go into the bundle."""
+        self._declared = declared
+        self._report = report
+        self._subject: S | None = None
+
+    @property
+    def subject(self) -> S:
+        """The implementation under test."""
+        if self._subject is None:
+            raise RuntimeError("the subject has not been built yet")
+        return self._subject
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of the profile, overrides included."""
+        return self.setting.parameters
+
+    @property
+    def device(self) -> str:
+        """ "cpu" or "cuda:0"."""
+        return self.setting.device
+
+    @property
+    def seed(self) -> int:
+        """The seed of this trial; random, numpy and torch have been seeded with it."""
+        return self.setting.seed
+
+    @property
+    def workspace(self) -> Path:
+        """A folder of this trial alone, removed afterwards."""
+        return self.setting.workspace
+
+    @property
+    def cache(self) -> Path:
+        """A folder kept between runs."""
+        return self.setting.cache
+
+    def measure(self, **measurements: Any) -> None:
+        """Record measurements by name; a later value replaces an earlier one.
+
+        Values are JSON, or anything with `tolist()` such as a tensor. NaN and infinities are recorded as such, and
+        judged to violate every clause that looks at them.
+
+        Raises:
+            UndeclaredMeasurement: the contract's observation has no property of that name.
+            TypeError: the value is neither.
+        """
+        for name in measurements:
+            if name not in self._declared:
+                raise UndeclaredMeasurement(
+                    f"{name!r} is not declared in the contract; its observation has: {', '.join(sorted(self._declared))}"
+                )
+        self._report({"kind": "measure", "values": {name: _plain(value) for name, value in measurements.items()}})
+
+    def step(self, step: int, **values: float) -> None:
+        """Record one row of the step series, for live progress and metrics.csv: `trial.step(3, loss=5.1, tokens_per_second=900.0)`."""
+        self._report(
+            {"kind": "step", "step": int(step), "values": {name: _plain(value) for name, value in values.items()}}
+        )
+
+    def resolve(
+        self,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        backend: str | None = None,
+        steps: int | None = None,
+    ) -> None:
+        """Record what really ran, read back from the running process: `trial.resolve(device=weight.device.type)`.
+
+        Never pass a configuration value: the judge compares this with what was requested.
+        """
+        given = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
+        self._report(
+            {"kind": "resolve", "values": {name: _plain(value) for name, value in given.items() if value is not None}}
+        )
+
+    @contextmanager
+    def subject_fault(self) -> Iterator[None]:
+        """Everything the subject does goes inside. An exception, a crash or a hang in here is the subject's defect.
+
+        The trial ends there, and the built-in clause `subject.completes` fails. `NotMeasured` passes through.
+        """
+        self._report({"kind": "phase", "phase": "subject"})
+        try:
+            yield
+        except (NotMeasured, SubjectFault):
+            raise
+        except Exception as error:
+            raise SubjectFault(f"{type(error).__name__}: {error}") from error
+        self._report({"kind": "phase", "phase": "falsifier"})
+
+    def build(self, factory: Callable[[Setting], S]) -> None:
+        """Build the subject; the worker calls this once, before the falsifier."""
+        with self.subject_fault():
+            self._subject = factory(self.setting)
+
+
+def _plain(value: Any) -> Any:
+    """A measurement as JSON, non-finite numbers tagged."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        # An integer that no double can hold would not survive a JSON file.
+        return (
+            int(value)
+            if abs(value) < 1 << 1023
+            else strictjson.tag_nonfinite(float("inf") if value > 0 else float("-inf"))
+        )
+    if isinstance(value, float):
+        return strictjson.tag_nonfinite(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    raise TypeError(f"a measurement must be a number, text, list or map, not {type(value).__name__}")

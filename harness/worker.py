@@ -1,0 +1,173 @@
+"""The fork server: a process that has imported the falsifier's code once and forks a fresh process for every trial.
+
+Three processes stand between the harness and the code under test:
+
+    harness --control socket--> fork server --fork--> supervisor --fork--> trial
+
+The fork server only imports and forks; it never touches CUDA, whose state cannot be forked. The supervisor (see
+`harness.supervisor`) owns one trial's process tree and outlives everything in it. The trial runs the falsifier.
+
+Everything a trial says goes as one JSON object a line through a pipe to the harness, as it happens, so that a crash
+leaves what was known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import frameworks
+from harness.entry_point import resolve
+from harness.observation import EndingKind
+from harness.processes import adopt_orphans, end_descendants
+from harness.supervisor import supervise
+from harness.trial import NotMeasured, Setting, SubjectFault, Trial
+
+__all__ = ["main"]
+
+_LARGEST_REQUEST = 1 << 20
+TRACEBACK_LIMIT = 20_000
+
+
+def main(control_fd: int, folder: str) -> None:
+    """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
+    adopt_orphans()
+    control = socket.socket(fileno=control_fd)
+    try:
+        while True:
+            request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 4)
+            if not request:
+                break
+            message = json.loads(request)
+            if message["do"] == "import":
+                control.send(json.dumps(_import(message["modules"], Path(message["root"]))).encode())
+            else:
+                _start(message["trial"], descriptors, control)
+            _reap()
+    except ConnectionError:
+        pass
+    finally:
+        end_descendants()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _import(modules: list[str], root: Path) -> dict[str, Any]:
+    """Import the modules of the entry points; what fails fails again, and is reported, in the trial that needs it."""
+    failures: dict[str, str] = {}
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
+            failures[name] = f"{type(error).__name__}: {error}"
+    if frameworks.cuda_was_initialised():
+        failures["torch"] = (
+            "CUDA was initialised by an import; move that into the subject, for a CUDA context cannot be forked"
+        )
+    return {"failures": failures, "sources": _sources(root)}
+
+
+def _sources(root: Path) -> dict[str, str]:
+    """The sha256 of every imported source file of the project, by its path from the root; the harness itself aside."""
+    found: dict[str, str] = {}
+    for name, module in sorted(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if path and name.partition(".")[0] not in ("harness", "__main__"):
+            file = Path(path)
+            if file.is_relative_to(root) and "site-packages" not in file.parts:
+                found[file.relative_to(root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
+    stdout, stderr, messages, leash = descriptors
+    if os.fork() == 0:
+        control.close()
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        os.close(stdout)
+        os.close(stderr)
+        supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
+    """The body of a trial's process."""
+    os.environ.update(spec["environment"])
+    report = _reporter(messages)
+    setting = Setting(
+        parameters=spec["parameters"],
+        device=spec["device"],
+        seed=spec["seed"],
+        workspace=Path(spec["workspace"]),
+        cache=Path(spec["cache"]),
+    )
+    trial: Trial[Any] = Trial(setting, Path(spec["artifacts"]), frozenset(spec["declared"]), report)
+    ending = _ending(lambda: _falsify(trial, spec))
+    report({"kind": "end", **ending, "allocator_peak_bytes": frameworks.allocator_peak_bytes()})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.read(may_exit, 1)  # the harness looks at the driver's process list once more before this process is gone
+
+
+def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
+    falsify, subject = resolve(spec["falsifier"]), resolve(spec["subject"])
+    frameworks.prepare(spec["seed"], spec["threads"])
+    trial.build(subject)
+    falsify(trial)
+
+
+def _ending(work: Callable[[], None]) -> dict[str, Any]:
+    try:
+        work()
+    except NotMeasured as error:
+        return {"ending": EndingKind.NOT_MEASURED, "reason": str(error) or "the falsifier gave no reason"}
+    except SubjectFault as error:
+        return {
+            "ending": EndingKind.SUBJECT_FAULT,
+            "reason": str(error),
+            "traceback": traceback.format_exc()[-TRACEBACK_LIMIT:],
+        }
+    except BaseException as error:  # sys.exit() of a falsifier included: it is a fault, not an ending
+        return {
+            "ending": EndingKind.FALSIFIER_FAULT,
+            "reason": f"{type(error).__name__}: {error}",
+            "traceback": traceback.format_exc()[-TRACEBACK_LIMIT:],
+        }
+    return {"ending": EndingKind.COMPLETED, "reason": ""}
+
+
+def _reporter(descriptor: int) -> Callable[[dict[str, Any]], None]:
+    owner = os.getpid()
+
+    def report(message: dict[str, Any]) -> None:
+        if os.getpid() != owner:
+            return  # a fork of the subject's speaks for nobody
+        line = memoryview(json.dumps(message).encode() + b"\n")
+        while line:
+            line = line[os.write(descriptor, line) :]
+
+    return report
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
