@@ -1,0 +1,59 @@
+"""The command `harness`: each subcommand is a module of this package with a `command`, imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from harness.verdict import ExitStatus
+
+__all__ = ["main"]
+
+_COMMANDS = ("run", "list", "show", "lint", "doctor", "verify", "new", "init")
+_EPILOG = (
+    "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
+    "3 nothing failed but something was NOT_MEASURED or nothing ran, 4 VOID, 130 interrupted."
+)
+
+
+class _Commands(click.Group):
+    """Imports a command's module only when it is called, so that `harness list` starts at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"harness.cli.{cmd_name}").command
+        return command
+
+
+@click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="falsifier-harness", prog_name="harness")
+def _group() -> None:
+    """Try to refute claims about GPU training and kernels by doing the real work."""
+
+
+def main() -> None:
+    """Run the command line; every refusal is one line that names the cause and the remedy."""
+    from harness.contract import ContractError
+    from harness.project import ProjectError
+
+    try:
+        status = _group.main(prog_name="harness", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = ExitStatus.REFUSED
+    except (ContractError, ProjectError) as error:
+        click.echo(f"harness: {error}", err=True)
+        status = ExitStatus.REFUSED
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("harness: interrupted", err=True)
+        status = ExitStatus.INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has left; there is nobody to tell
+        status = ExitStatus.REFUSED
+    sys.exit(int(status or 0))

@@ -1,0 +1,210 @@
+"""`harness run`: run claims, show what happens, and leave a sealed bundle for each."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import click
+
+from harness import strictjson
+from harness.contract import Contract
+from harness.entry_point import EntryPointError, locate
+from harness.events import Event, Handler
+from harness.plan import Options
+from harness.project import Project, ProjectError
+from harness.verdict import ExitStatus, exit_status
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.option("--all", "everything", is_flag=True, help="Run every claim of the project.")
+@click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697.")
+@click.option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001.")
+@click.option(
+    "--profile",
+    type=click.Choice(["auto", "full", "reduced"]),
+    default="auto",
+    show_default=True,
+    help="auto takes full where this machine meets its requirements, else reduced.",
+)
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option("--subject", metavar="MODULE:NAME", help="Another subject than the contract's, from this project.")
+@click.option(
+    "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
+)
+@click.option("--no-mutants", is_flag=True, help="Skip the mutants; a PASS is then shown as unproven everywhere.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
+)
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="Where bundles go, instead of the project's evidence/."
+)
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report.")
+@click.option("--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every step, and tracebacks.")
+def command(
+    ids: tuple[str, ...],
+    everything: bool,
+    issue: str | None,
+    spec: str | None,
+    profile: str,
+    device: str,
+    subject: str | None,
+    parameters: tuple[str, ...],
+    no_mutants: bool,
+    seed: int,
+    jobs: int | None,
+    evidence: Path | None,
+    junit: Path | None,
+    json_file: str | None,
+    verbose: bool,
+) -> ExitStatus:
+    """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/."""
+    project = Project.find()
+    contracts = _select(project, ids, everything, issue, spec)
+    options = Options(
+        profile=profile,
+        device=_device(device),
+        subject=_subject(subject, project),
+        parameters=_parameters(parameters, contracts),
+        mutants=not no_mutants,
+        jobs=jobs,
+        seed=seed,
+    )
+    # A scheduler ends jobs with SIGTERM: what was measured is kept then, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    from harness.engine import Engine
+    from harness.evidence.bundle import Sealer
+    from harness.executors.local import LocalExecutor
+    from harness.host import probe
+    from harness.paths import cache_folder
+    from harness.report import junit as junit_report
+    from harness.report import progress, records, summary
+
+    handlers: list[Handler] = [
+        progress.handler(click.get_text_stream("stderr" if json_file == "-" else "stdout"), verbose)
+    ]
+    if junit is not None:
+        handlers.append(junit_report.handler(junit))
+    if json_file is not None:
+        handlers.append(records.handler(json_file))
+    engine = Engine(
+        project,
+        probe(project.root),
+        executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
+        seal=Sealer(evidence or project.evidence, {"junit.xml": junit_report.render, "summary.md": summary.render}),
+        emit=_fan_out(handlers),
+        command=_reproduce(options),
+    )
+    finished = engine.run(contracts, options)
+    if finished.interrupted:
+        return ExitStatus.INTERRUPTED
+    return exit_status(record.verdict for record in finished.records)
+
+
+def _select(
+    project: Project, ids: tuple[str, ...], everything: bool, issue: str | None, spec: str | None
+) -> list[Contract]:
+    """The claims asked for, in the order asked for; one that is refused refuses the run before anything runs."""
+    chosen: dict[str, Contract] = {name: project.contract(name) for name in ids}
+    if everything or issue or spec:
+        contracts, refused = project.load_all()
+        if refused:
+            raise refused[0]
+        found = [
+            contract
+            for contract in contracts
+            if everything or (issue and contract.issue == issue) or (spec and contract.spec == spec)
+        ]
+        if not found:
+            wanted = f"issue {issue}" if issue else f"spec {spec}" if spec else "any claim"
+            raise ProjectError(
+                f"there is no contract for {wanted} under {project.contracts}; `harness list` shows them"
+            )
+        chosen.update((contract.id, contract) for contract in found)
+    if not chosen:
+        raise click.UsageError("name a claim, or --all, --issue or --spec; `harness list` shows the claims")
+    return list(chosen.values())
+
+
+def _device(text: str) -> str:
+    if text in ("auto", "cpu") or (text.startswith("cuda:") and text[5:].isdigit()):
+        return text
+    raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N", param_hint="--device")
+
+
+def _subject(text: str | None, project: Project) -> str | None:
+    if text is not None:
+        try:
+            locate(text, project.search)
+        except EntryPointError as error:
+            raise click.BadParameter(str(error), param_hint="--subject") from error
+    return text
+
+
+def _parameters(texts: tuple[str, ...], contracts: Iterable[Contract]) -> dict[str, Any]:
+    """Overrides by name; each must be a parameter of every claim, and of the type that it has there."""
+    overrides: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="-P")
+        try:
+            overrides[name] = strictjson.loads(value)
+        except strictjson.JsonError:
+            overrides[name] = value
+        for contract in contracts:
+            for profile in contract.profiles.values():
+                if name not in profile.parameters:
+                    known = ", ".join(profile.parameters) or "none"
+                    raise click.BadParameter(
+                        f"{contract.id} has no parameter {name!r}; it has {known}", param_hint="-P"
+                    )
+                _same_type(name, overrides[name], profile.parameters[name])
+    return overrides
+
+
+def _same_type(name: str, given: Any, declared: Any) -> None:
+    number = isinstance(declared, float) and isinstance(given, int) and not isinstance(given, bool)
+    if not number and declared is not None and type(given) is not type(declared):
+        wanted, got = type(declared).__name__, type(given).__name__
+        raise click.BadParameter(f"{name} is of type {wanted} in the contract, not {got}", param_hint="-P")
+
+
+def _fan_out(handlers: Iterable[Handler]) -> Handler:
+    """One handler that passes every event to all, one event at a time, whichever thread it comes from."""
+    lock, listeners = Lock(), tuple(handlers)
+
+    def emit(event: Event) -> None:
+        with lock:
+            for listener in listeners:
+                listener(event)
+
+    return emit
+
+
+def _reproduce(options: Options) -> str:
+    """What to type, before a claim's id, to run it again the same way."""
+    words = ["harness", "run"]
+    if options.profile != "auto":
+        words += ["--profile", options.profile]
+    if options.device != "auto":
+        words += ["--device", options.device]
+    if options.subject is not None:
+        words += ["--subject", options.subject]
+    for name, value in options.parameters.items():
+        words += ["-P", f"{name}={value if isinstance(value, str) else strictjson.dumps(value)}"]
+    if not options.mutants:
+        words.append("--no-mutants")
+    if options.seed:
+        words += ["--seed", str(options.seed)]
+    return shlex.join(words)

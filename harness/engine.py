@@ -1,0 +1,344 @@
+"""The engine: runs claims and emits events. It knows no spec and no reporter.
+
+For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, settle the
+verdict, seal the bundle.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from harness import events, provenance
+from harness.contract import Contract, Mutant
+from harness.executors import Executor, TrialRequest, TrialResult
+from harness.host import Gpu, Host
+from harness.judge import Judgment, judge, requested
+from harness.lease import CPU, LeaseUnavailable, lease
+from harness.logs import Log
+from harness.observation import Ending, EndingKind, Observation, Phase, Residency
+from harness.plan import Options, Plan, plan
+from harness.project import Project
+from harness.record import MutantRecord, Record
+from harness.redaction import allowed_environment
+from harness.requirements import shortfalls
+from harness.result import ClaimResult, Seal
+from harness.settle import MutantOutcome, fate_of, not_run, settle
+from harness.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.verdict import Fate, Verdict
+
+__all__ = ["Engine", "ExecutorFactory"]
+
+ExecutorFactory = Callable[[Contract, Gpu | None], Executor]
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """The trials of one claim, before they are settled."""
+
+    subject: TrialResult
+    judgment: Judgment
+    mutants: Mapping[str, TrialResult]
+    outcomes: Sequence[MutantOutcome]
+    sources: Mapping[str, str]
+    interrupted: bool = False
+
+
+class Engine:
+    """Runs claims one after the other, and the trials of a claim side by side where its lease allows it."""
+
+    def __init__(
+        self, project: Project, host: Host, executor: ExecutorFactory, seal: Seal, emit: events.Handler, command: str
+    ) -> None:
+        """Args:
+        seal: writes the bundle of a claim.
+        emit: takes every event; called from one thread at a time per trial, so it must be thread-safe.
+        command: what the user typed, without the claims, for the record.
+        """
+        self._project, self._host, self._executor = project, host, executor
+        self._seal, self._emit, self._command = seal, emit, command
+        commit = provenance.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
+        self._commit = asdict(commit)
+
+    def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:
+        """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured; the rest is left."""
+        self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
+        started, records, interrupted = time.monotonic(), list[Record](), False
+        for contract in contracts:
+            record, interrupted = self._claim(contract, options)
+            records.append(record)
+            if interrupted:
+                break
+        finished = events.RunFinished(len(contracts), tuple(records), time.monotonic() - started, interrupted)
+        self._emit(finished)
+        return finished
+
+    def _claim(self, contract: Contract, options: Options) -> tuple[Record, bool]:
+        began, clock = datetime.now(UTC), time.monotonic()
+        if options.subject is not None:
+            contract = replace(contract, subject=options.subject)
+        course = plan(contract, self._host, options)
+        runnable = self._runnable(contract, course, options)
+        self._emit(
+            events.ClaimPlanned(
+                contract,
+                course.profile.name,
+                course.reason,
+                course.device,
+                tuple(mutant.id for mutant, obstacle in runnable if not obstacle),
+                course.parallel,
+            )
+        )
+        with ExitStack() as resources:  # the executor's scratch folder, artifacts in it, is needed until the seal
+            trials = self._trials(contract, course, options, runnable, resources)
+            record = self._record(contract, course, options, trials, began, time.monotonic() - clock)
+            record, bundle = self._sealed(
+                ClaimResult(record, contract, trials.subject, trials.mutants, self._environment())
+            )
+        self._emit(events.ClaimFinished(record, bundle))
+        return record, trials.interrupted
+
+    def _record(
+        self, contract: Contract, course: Plan, options: Options, trials: _Trials, began: datetime, seconds: float
+    ) -> Record:
+        settlement = settle(trials.judgment, trials.outcomes, skipped=not options.mutants)
+        observation = trials.subject.observation
+        return Record(
+            **{
+                name: getattr(contract, name)
+                for name in ("id", "issue", "spec", "title", "falsifier", "subject", "target")
+            },
+            run=f"{began:%Y-%m-%dT%H%M%SZ}-{_slug(course.device)}-{secrets.token_hex(3)}",
+            verdict=settlement.verdict,
+            reason=settlement.reason,
+            proven=settlement.proven,
+            profile=course.profile.name,
+            profile_reason=course.reason,
+            overrides=dict(options.parameters),
+            mutants_skipped=not options.mutants,
+            device=course.device,
+            requested=requested(contract, course.profile.name, course.parameters, course.device["type"]),
+            resolved=observation.resolved,
+            seed=options.seed,
+            clauses=trials.judgment.clauses,
+            mutants=tuple(
+                _mutant_record(mutant, outcome, trials.mutants.get(mutant.id))
+                for mutant, outcome in zip(contract.mutants, trials.outcomes, strict=True)
+            ),
+            started=began.isoformat(timespec="seconds"),
+            seconds=round(seconds, 3),
+            trial_seconds=round(trials.subject.seconds, 3),
+            contract_digest=contract.digest,
+            sources=trials.sources,
+            harness=_harness_identity(),
+            commit=self._commit,
+            logs={name: _log_identity(getattr(trials.subject, name)) for name in ("stdout", "stderr")},
+            command=f"{self._command} {contract.id}",
+        )
+
+    def _sealed(self, result: ClaimResult) -> tuple[Record, Path | None]:
+        """A verdict without evidence is none: where the bundle cannot be written, nothing counts as measured."""
+        try:
+            return result.record, self._seal(result)
+        except OSError as error:
+            verdict = Verdict.FAIL if result.record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
+            return replace(
+                result.record, verdict=verdict, reason=f"the bundle could not be written: {error}", proven=False
+            ), None
+
+    def _runnable(self, contract: Contract, course: Plan, options: Options) -> list[tuple[Mutant, str]]:
+        """Every mutant with what keeps it from running; empty where nothing does."""
+        pairs: list[tuple[Mutant, str]] = []
+        for mutant in contract.mutants:
+            lacks = shortfalls(mutant.requires, self._host) if mutant.requires else []
+            if mutant.requires.get("device") == "cuda" and course.gpu is None and not lacks:
+                lacks = ["needs a CUDA GPU; this run is on the CPU"]
+            pairs.append((mutant, "mutants were skipped (--no-mutants)" if not options.mutants else "; ".join(lacks)))
+        return pairs
+
+    def _trials(
+        self,
+        contract: Contract,
+        course: Plan,
+        options: Options,
+        runnable: Sequence[tuple[Mutant, str]],
+        resources: ExitStack,
+    ) -> _Trials:
+        if course.obstacle:
+            return _unmeasured(contract, course, options, course.obstacle)
+        try:
+            resources.enter_context(self._lease(contract, course))
+        except LeaseUnavailable as error:
+            return _unmeasured(contract, course, options, str(error))
+        executor = resources.enter_context(self._executor(contract, course.gpu))
+        return _TrialRun(self._emit, contract, course, options, executor, self._host.cpu_count).run(runnable)
+
+    def _lease(self, contract: Contract, course: Plan) -> AbstractContextManager[object]:
+        def waiting(holders: Sequence[object]) -> None:
+            self._emit(events.ClaimWaiting(contract.id, tuple(map(str, holders))))
+
+        if course.gpu is None and not contract.exclusive:
+            return nullcontext()
+        return lease(
+            course.gpu or CPU,
+            mode="exclusive" if contract.exclusive else "shared",
+            holder=contract.id,
+            wait_seconds=course.profile.lease_seconds,
+            on_wait=waiting,
+        )
+
+    def _environment(self) -> dict[str, Any]:
+        return {
+            "host": _plain(asdict(self._host)),
+            "software": provenance.software(self._host),
+            "variables": allowed_environment(),
+        }
+
+
+class _TrialRun:
+    """The trials of one claim, under its lease."""
+
+    def __init__(
+        self, emit: events.Handler, contract: Contract, course: Plan, options: Options, executor: Executor, cpus: int
+    ) -> None:
+        self._emit, self._contract, self._course, self._options = emit, contract, course, options
+        self._executor, self._threads = executor, max(1, cpus // course.parallel)
+        self._interrupted = False
+
+    def run(self, runnable: Sequence[tuple[Mutant, str]]) -> _Trials:
+        sources = self._executor.imports().sources
+        with ThreadPoolExecutor(self._course.parallel, thread_name_prefix="trial") as pool:
+            subject = pool.submit(self._subject)
+            mutants = {mutant.id: pool.submit(self._mutant, mutant) for mutant, obstacle in runnable if not obstacle}
+            self._finish([subject, *mutants.values()])
+        result, judgment = subject.result()
+        trials: dict[str, TrialResult] = {}
+        outcomes: list[MutantOutcome] = []
+        for mutant, obstacle in runnable:
+            if mutant.id not in mutants:
+                outcomes.append(not_run(mutant, obstacle))
+            elif mutants[mutant.id].cancelled():
+                outcomes.append(MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "the run was interrupted before it began"))
+            else:
+                trials[mutant.id], outcome = mutants[mutant.id].result()
+                outcomes.append(outcome)
+        return _Trials(result, judgment, trials, outcomes, sources, self._interrupted)
+
+    def _finish(self, futures: Sequence[Future[Any]]) -> None:
+        """Wait for every trial. Ctrl-C ends those that run, keeps what they measured, and starts no other."""
+        try:
+            wait(futures)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            for future in futures[1:]:
+                future.cancel()
+            self._executor.interrupt()
+            wait(futures)
+
+    def _subject(self) -> tuple[TrialResult, Judgment]:
+        result, judgment = self._measure(events.SUBJECT, self._contract.subject, {})
+        self._emit(events.TrialFinished(self._contract.id, events.SUBJECT, judgment, None, result.seconds))
+        return result, judgment
+
+    def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
+        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters)
+        outcome = fate_of(mutant, judgment)
+        self._emit(events.TrialFinished(self._contract.id, mutant.id, judgment, outcome, result.seconds))
+        return result, outcome
+
+    def _measure(self, name: str, subject: str, changed: Mapping[str, Any]) -> tuple[TrialResult, Judgment]:
+        contract, course = self._contract, self._course
+        parameters = {**course.parameters, **changed}
+        request = TrialRequest(
+            contract=contract,
+            subject=subject,
+            profile=course.profile.name,
+            parameters=parameters,
+            device=course.device,
+            seed=self._options.seed,
+            seconds=course.profile.seconds,
+            threads=self._threads,
+        )
+        steps = parameters.get("steps")
+        self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
+
+        def on_step(step: int, values: Mapping[str, Any], memory_bytes: int | None) -> None:
+            self._emit(events.TrialStep(contract.id, name, step, values, memory_bytes))
+
+        result = self._executor.run(request, on_step)
+        return result, judge(contract, result.observation)
+
+
+def _unmeasured(contract: Contract, course: Plan, options: Options, reason: str) -> _Trials:
+    """A claim that could not even start is judged and sealed like any other: nothing of it was measured."""
+    observation = Observation(
+        subject=contract.subject,
+        profile=course.profile.name,
+        parameters=course.parameters,
+        device=course.device,
+        measurements={},
+        residency=Residency(reason="no trial ran"),
+        ending=Ending(EndingKind.NOT_MEASURED, Phase.START, reason),
+        seed=options.seed,
+    )
+    silent = Telemetry(COLUMNS, (), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
+    empty = Log("", 0, sha256(b"").hexdigest())
+    result = TrialResult(observation, (), silent, empty, empty, None, 0.0)
+    return _Trials(
+        result, judge(contract, observation), {}, [not_run(mutant, reason) for mutant in contract.mutants], {}
+    )
+
+
+def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | None) -> MutantRecord:
+    return MutantRecord(
+        mutant.id,
+        mutant.subject,
+        mutant.defect,
+        mutant.violates,
+        outcome.fate,
+        outcome.reason,
+        outcome.failed,
+        round(trial.seconds, 3) if trial else None,
+    )
+
+
+def _log_identity(log: Log) -> dict[str, Any]:
+    return {"size": log.size, "sha256": log.digest}
+
+
+@cache
+def _harness_identity() -> dict[str, str]:
+    """The version of the harness, and a digest over its own source files, for development trees share a version."""
+    try:
+        number = version("falsifier-harness")
+    except PackageNotFoundError:
+        number = "not installed"
+    digest, folder = sha256(), Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return {"version": number, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
+
+
+def _slug(device: Mapping[str, Any]) -> str:
+    name = str(device["name"]).lower().removeprefix("nvidia").strip() if device["type"] == "cuda" else "cpu"
+    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:24] or "gpu"
+
+
+def _plain(value: Any) -> Any:
+    """A dataclass's fields as JSON: paths become text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

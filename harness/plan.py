@@ -1,0 +1,102 @@
+"""How a claim is run on this machine: which profile, which device, how many trials side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.contract import Contract, Profile
+from harness.host import Gpu, Host
+from harness.requirements import shortfalls, suitable
+
+__all__ = ["Options", "Plan", "device_record", "plan"]
+
+_GIB = 2**30
+MOST_PARALLEL = 4
+"""More trials than this side by side gain little and make every one of them slow."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    profile: str = "auto"
+    device: str = "auto"
+    """"auto", "cpu" or "cuda:N"."""
+    subject: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    mutants: bool = True
+    jobs: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a claim will be run; where `obstacle` is not empty it will not be, and that is why."""
+
+    profile: Profile
+    reason: str
+    gpu: Gpu | None
+    device: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    parallel: int
+    obstacle: str = ""
+
+
+def plan(contract: Contract, host: Host, options: Options) -> Plan:
+    """Choose profile and device. Without a wish: `full` where this host meets its requirements, else `reduced`."""
+    names = [name for name in ("full", "reduced") if name in contract.profiles]
+    obstacles: dict[str, str] = {}
+    for name in names if options.profile == "auto" else [options.profile]:
+        if name not in contract.profiles:
+            return _unmeasurable(contract, names[0], host, options, f"the contract has no {name} profile")
+        profile = contract.profiles[name]
+        gpus = _gpus(profile, host, options)
+        lacks = shortfalls(profile.requires, host)
+        wants_gpu = profile.requires["device"] == "cuda" or options.device.startswith("cuda")
+        if not lacks and wants_gpu and not gpus:
+            lacks = [f"--device {options.device} leaves it no GPU that it could use"]
+        if not lacks:
+            refused = "; ".join(f"not {other}: {why}" for other, why in obstacles.items())
+            reason = refused or f"this machine can run {name}"
+            return _plan(contract, profile, reason, gpus[0] if gpus else None, host, options)
+        obstacles[name] = "; ".join(lacks)
+    last = list(obstacles)[-1]
+    return _unmeasurable(contract, last, host, options, "; ".join(f"{name}: {why}" for name, why in obstacles.items()))
+
+
+def device_record(gpu: Gpu | None, host: Host) -> dict[str, Any]:
+    """The device as an observation names it."""
+    if gpu is None:
+        memory = {"memory_bytes": host.memory_bytes, "memory_source": host.memory_source}
+        return {"type": "cpu", "name": host.machine, **memory}
+    fields = ("name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
+    return {"type": "cuda", **{name: getattr(gpu, name) for name in fields}}
+
+
+def _gpus(profile: Profile, host: Host, options: Options) -> tuple[Gpu, ...]:
+    if options.device == "cpu" or (options.device == "auto" and profile.requires["device"] != "cuda"):
+        return ()
+    found = suitable({**profile.requires, "device": "cuda"}, host)
+    if options.device == "auto":
+        return found
+    wanted = int(options.device.partition(":")[2] or 0)
+    return tuple(gpu for gpu in found if gpu.index == wanted)
+
+
+def _plan(contract: Contract, profile: Profile, reason: str, gpu: Gpu | None, host: Host, options: Options) -> Plan:
+    trials = 1 + (len(contract.mutants) if options.mutants else 0)
+    parallel = 1 if contract.exclusive else min(trials, MOST_PARALLEL, host.cpu_count)
+    if gpu is not None and gpu.memory_bytes and "memory_gib" in profile.requires:
+        parallel = min(parallel, int(0.9 * gpu.memory_bytes / (profile.requires["memory_gib"] * _GIB)))
+    if options.jobs is not None and not contract.exclusive:
+        parallel = options.jobs
+    parameters = {**profile.parameters, **options.parameters}
+    return Plan(profile, reason, gpu, device_record(gpu, host), parameters, max(1, parallel))
+
+
+def _unmeasurable(contract: Contract, name: str, host: Host, options: Options, obstacle: str) -> Plan:
+    profile = contract.profiles[name]
+    parameters = {**profile.parameters, **options.parameters}
+    return Plan(profile, obstacle, None, device_record(None, host), parameters, 1, obstacle)

@@ -1,0 +1,115 @@
+"""The record of one run of one claim: what an index, a report and a reviewer read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness import schemas, strictjson
+from harness.clauses import ClauseResult
+from harness.settle import MutantOutcome
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError"]
+
+FORMAT = 1
+
+
+class RecordError(ValueError):
+    """A file is not a record; the message names the place."""
+
+
+@dataclass(frozen=True)
+class MutantRecord:
+    """One line of the kill table."""
+
+    id: str
+    subject: str
+    defect: str
+    violates: tuple[str, ...]
+    fate: Fate
+    reason: str
+    failed: tuple[str, ...]
+    seconds: float | None
+    """Wall-clock time of its trial; None where it did not run."""
+
+    def outcome(self) -> MutantOutcome:
+        """The part of it that judging decides."""
+        return MutantOutcome(self.id, self.fate, self.reason, self.failed)
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything that is known about a run without opening another file of its bundle."""
+
+    id: str
+    issue: str
+    spec: str
+    title: str
+    run: str
+    """Names the bundle's folder: when, on what, and six random digits."""
+    verdict: Verdict
+    reason: str
+    proven: bool
+    profile: str
+    profile_reason: str
+    overrides: Mapping[str, Any]
+    """Parameters that the command line changed; the run then speaks of another claim than the contract's."""
+    mutants_skipped: bool
+    falsifier: str
+    subject: str
+    target: Mapping[str, Any]
+    device: Mapping[str, Any]
+    requested: Mapping[str, Any]
+    resolved: Mapping[str, Any]
+    seed: int
+    clauses: tuple[ClauseResult, ...]
+    mutants: tuple[MutantRecord, ...]
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    """Wall-clock time of the whole run, from the plan to the last trial."""
+    trial_seconds: float
+    """Wall-clock time of the subject's trial."""
+    contract_digest: str
+    sources: Mapping[str, str]
+    """sha256 of every source file of the project that the trials imported, by path."""
+    harness: Mapping[str, str]
+    """version, and the sha256 over the harness's own source files."""
+    commit: Mapping[str, Any]
+    """revision, dirty, reason."""
+    logs: Mapping[str, Any]
+    """size and sha256 of the whole of stdout and stderr, of which the bundle keeps head and tail."""
+    command: str
+    """What to type to reproduce the run."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that record.json holds."""
+        tagged: dict[str, Any] = strictjson.tag_nonfinite({"format": FORMAT, **asdict(self)})
+        return tagged
+
+    @classmethod
+    def from_json(cls, document: Any) -> Record:
+        """The inverse of `to_json`.
+
+        Raises:
+            RecordError: the document is not of the record schema.
+        """
+        found = schemas.problems("record", document)
+        if found:
+            raise RecordError("; ".join(map(str, found[:5])))
+        plain = strictjson.untag_nonfinite(document)
+        del plain["format"]
+        clauses = tuple(_clause(clause) for clause in plain.pop("clauses"))
+        mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
+        return cls(**{**plain, "verdict": Verdict(plain["verdict"])}, clauses=clauses, mutants=mutants)
+
+
+def _clause(document: dict[str, Any]) -> ClauseResult:
+    return ClauseResult(**{**document, "outcome": Outcome(document["outcome"])})
+
+
+def _mutant(document: dict[str, Any]) -> MutantRecord:
+    lists = {name: tuple(document[name]) for name in ("violates", "failed")}
+    return MutantRecord(**{**document, **lists, "fate": Fate(document["fate"])})

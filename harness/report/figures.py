@@ -1,0 +1,62 @@
+"""How numbers, units and times are written for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["binary", "denominator", "duration", "value"]
+
+
+def value(measured: Any, unit: str = "") -> str:
+    """A measured value, short: six significant digits, bytes in binary units, long texts cut."""
+    if measured is None:
+        return "-"
+    if isinstance(measured, bool):
+        return "true" if measured else "false"
+    if isinstance(measured, (int, float)):
+        if unit == "B":
+            return binary(measured)
+        text = (
+            f"{measured:.6g}"
+            if isinstance(measured, float)
+            else f"{measured:,}"
+            if abs(measured) < 1e15
+            else f"{measured:.6g}"
+        )
+        return f"{text} {unit}" if unit else text
+    if isinstance(measured, Mapping):
+        return ", ".join(f"{name} {value(item)}" for name, item in measured.items()) or "nothing"
+    if isinstance(measured, (list, tuple)):
+        shown = ", ".join(value(item) for item in measured[:3])
+        return f"[{shown}{', …' if len(measured) > 3 else ''}] ({len(measured)})"
+    text = str(measured)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def binary(count: float) -> str:
+    """Bytes in the largest binary unit that leaves at least 1."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"
+
+
+def duration(seconds: float) -> str:
+    """A time span: 0.41 s, 12.3 s, 3 min 20 s."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def denominator(declared: int, verdicts: list[str]) -> str:
+    """The line that ends every summary: how many were declared, and what became of each."""
+    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
+    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}"

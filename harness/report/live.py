@@ -1,0 +1,115 @@
+"""The live view on a terminal: a line a trial, then the tables of a claim."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich import box
+from rich.console import Console
+from rich.live import Live as RichLive
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from harness.events import (
+    ClaimFinished,
+    ClaimPlanned,
+    ClaimWaiting,
+    Event,
+    RunFinished,
+    TrialFinished,
+    TrialStarted,
+    TrialStep,
+)
+from harness.report import figures
+from harness.report.progress import bundle_text, clause_rows, plan_line, step_text, trial_text, verdict_text
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["Live"]
+
+_COLOURS = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "red",
+    Outcome.NOT_MEASURED: "yellow",
+    Verdict.VOID: "magenta",
+    Fate.KILLED: "green",
+    Fate.SURVIVED: "magenta",
+    Fate.MISATTRIBUTED: "magenta",
+    Fate.INCONCLUSIVE: "yellow",
+    Fate.NOT_RUN: "dim",
+}
+
+
+class Live:
+    """Draws what happens. `NO_COLOR` is honoured by rich."""
+
+    def __init__(self, stream: IO[str], verbose: bool) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._verbose = verbose
+        self._live: RichLive | None = None
+        self._running: dict[str, tuple[int | None, TrialStep | None]] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        match event:
+            case ClaimPlanned():
+                contract = event.contract
+                self._console.print(f"[bold]{escape(contract.id)}[/]  {escape(contract.title)}")
+                self._console.print(Text(f"  {plan_line(event)}", style="dim"))
+                self._live = RichLive(
+                    console=self._console, refresh_per_second=8, transient=True, get_renderable=self._table
+                )
+                self._live.start()
+            case ClaimWaiting():
+                self._console.print(f"  waiting for {escape(', '.join(event.holders))}")
+            case TrialStarted():
+                self._running[event.trial] = (event.steps, None)
+            case TrialStep():
+                total, _ = self._running.get(event.trial, (None, None))
+                self._running[event.trial] = (total, event)
+                if self._verbose:
+                    self._console.print(f"  {escape(event.trial)}  {escape(step_text(event, total))}")
+            case TrialFinished():
+                self._running.pop(event.trial, None)
+                word = event.mutant.fate if event.mutant else event.judgment.outcome
+                self._console.print(Text.assemble("  ", f"{event.trial}  ", (trial_text(event), _COLOURS[word])))
+            case ClaimFinished():
+                self._stop()
+                self._claim(event)
+            case RunFinished():
+                self._stop()
+                verdicts = [str(record.verdict) for record in event.records]
+                self._console.print(figures.denominator(event.declared, verdicts))
+                if event.interrupted:
+                    self._console.print("[yellow]interrupted[/]: the bundle above holds what was measured")
+            case _:
+                pass
+
+    def _stop(self) -> None:
+        self._running.clear()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _table(self) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        for name, (total, step) in list(self._running.items()):
+            done = step.step if step else 0
+            bar = ProgressBar(total=total, completed=done, width=16) if total else Spinner("dots")
+            text = step_text(step, total) if step else "starting"
+            table.add_row(" ", Text(name), bar, Text(text, overflow="ellipsis", no_wrap=True))
+        return table
+
+    def _claim(self, event: ClaimFinished) -> None:
+        head, *rows = clause_rows(event.record)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for title in head:
+            table.add_column(title, overflow="fold")
+        for clause, row in zip(event.record.clauses, rows, strict=True):
+            table.add_row(Text(row[0]), Text(row[1], style=_COLOURS[clause.outcome]), Text(row[2]), Text(row[3]))
+        self._console.print(table)
+        colour = _COLOURS.get(event.record.verdict, "green")
+        self._console.print(Text(verdict_text(event.record), style=f"bold {colour}"))
+        self._console.print(Text(bundle_text(event)))

@@ -1,0 +1,155 @@
+"""What a person sees while claims run: a live line a trial on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from harness.events import (
+    SUBJECT,
+    ClaimFinished,
+    ClaimPlanned,
+    ClaimWaiting,
+    Event,
+    Handler,
+    RunFinished,
+    TrialFinished,
+    TrialStarted,
+    TrialStep,
+)
+from harness.record import Record
+from harness.report import figures
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["handler", "plan_line", "step_text", "trial_text"]
+
+_STEP_LINES = 5
+"""How many lines of steps a trial prints in a pipe."""
+
+
+def handler(stream: IO[str], verbose: bool) -> Handler:
+    """The handler that suits a stream."""
+    if stream.isatty():
+        from harness.report.live import Live
+
+        return Live(stream, verbose)
+    return Lines(lambda text: print(text, file=stream, flush=True), verbose)
+
+
+@dataclass
+class Lines:
+    """Prints plain lines."""
+
+    write: Callable[[str], None]
+    verbose: bool
+    _steps: dict[str, int | None] = field(default_factory=dict)
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        match event:
+            case ClaimPlanned():
+                self.write(f"{event.contract.id}  {event.contract.title}")
+                self.write(f"  {plan_line(event)}")
+            case ClaimWaiting():
+                self.write(f"  waiting for {', '.join(event.holders)}")
+            case TrialStarted():
+                self._steps[event.trial] = event.steps
+                if self.verbose:
+                    self.write(f"  {event.trial}  started")
+            case TrialStep() if self._is_shown(event):
+                self.write(f"  {event.trial}  {step_text(event, self._steps[event.trial])}")
+            case TrialFinished():
+                self.write(f"  {event.trial}  {trial_text(event)}")
+            case ClaimFinished():
+                for line in claim_lines(event):
+                    self.write(line)
+            case RunFinished():
+                self.write(figures.denominator(event.declared, [str(record.verdict) for record in event.records]))
+                if event.interrupted:
+                    self.write("interrupted: the bundle above holds what was measured")
+            case _:
+                pass
+
+    def _is_shown(self, event: TrialStep) -> bool:
+        total = self._steps.get(event.trial)
+        every = max(1, (total or 50) // _STEP_LINES)
+        return self.verbose or (event.trial == SUBJECT and (event.step % every == 0 or event.step == total))
+
+
+def plan_line(event: ClaimPlanned) -> str:
+    """How a claim is run, in a line."""
+    device = event.device
+    where = device["name"] if device["type"] == "cuda" else f"CPU ({device['name']})"
+    mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
+    return f"profile {event.profile} on {where}: {event.reason}; {mutants}, {event.parallel} at a time"
+
+
+def step_text(event: TrialStep, total: int | None) -> str:
+    """A step: its number and what was recorded of it."""
+    values = "  ".join(f"{name} {figures.value(value)}" for name, value in event.values.items())
+    memory = "" if event.memory_bytes is None else f"  memory {figures.binary(event.memory_bytes)}"
+    return f"step {event.step}{f'/{total}' if total else ''}  {values}{memory}"
+
+
+def trial_text(event: TrialFinished) -> str:
+    """How a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
+    took = figures.duration(event.seconds)
+    if event.mutant is None:
+        reason = event.judgment.reason
+        return f"{event.judgment.outcome} in {took}{': ' + reason if reason else ''}"
+    if event.mutant.fate is Fate.KILLED:
+        return f"killed in {took} by {', '.join(event.mutant.failed)}"
+    return f"{event.mutant.fate} in {took}: {event.mutant.reason}"
+
+
+def claim_lines(event: ClaimFinished) -> list[str]:
+    """The table of clauses, the verdict and the bundle, as plain lines."""
+    record = event.record
+    rows = clause_rows(record)
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
+    ]
+    return [*lines, f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
+
+
+def clause_rows(record: Record) -> list[tuple[str, str, str, str]]:
+    """Clause, outcome, value and bound of every clause, with a head."""
+    rows = [("clause", "outcome", "measured", "bound")]
+    for clause in record.clauses:
+        reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
+        rows.append((clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), clause.bound + reason))
+    return rows
+
+
+def verdict_text(record: Record) -> str:
+    """The verdict with what a reader must know beside it."""
+    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
+    parts = [
+        f"{record.verdict}  {record.id}",
+        f"{record.profile} profile",
+        f"{killed} of {len(record.mutants)} mutants killed",
+    ]
+    idle = sum(mutant.fate is Fate.NOT_RUN for mutant in record.mutants)
+    if idle:
+        parts.append(f"{idle} not run")
+    if record.verdict is Verdict.PASS and not record.proven:
+        parts.append("UNPROVEN")
+    if record.overrides:
+        parts.append(
+            "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())
+        )
+    parts.append(figures.duration(record.seconds))
+    return ", ".join(parts) + (f": {record.reason}" if record.reason else "")
+
+
+def bundle_text(event: ClaimFinished) -> str:
+    """Where the evidence is."""
+    return "no bundle was written" if event.bundle is None else f"evidence: {_shortest(event.bundle)}"
+
+
+def _shortest(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -1,0 +1,80 @@
+"""From judgments to a verdict: what became of each mutant, and whether the subject's PASS means anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.contract import Mutant
+from harness.judge import Judgment
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["MutantOutcome", "Settlement", "fate_of", "not_run", "settle"]
+
+
+@dataclass(frozen=True)
+class MutantOutcome:
+    """What became of one mutant, and why."""
+
+    id: str
+    fate: Fate
+    reason: str = ""
+    failed: tuple[str, ...] = ()
+    """The clauses that it failed."""
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """The verdict on a claim."""
+
+    verdict: Verdict
+    reason: str
+    proven: bool
+    """Whether the falsifier has been shown able to fail: every mutant that ran was killed, and one did run."""
+
+
+def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
+    """Killed only by failing on every clause that the contract names."""
+    failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL))
+    missed = [clause for clause in mutant.violates if clause not in failed]
+    if judgment.outcome is Outcome.PASS:
+        return MutantOutcome(mutant.id, Fate.SURVIVED, "it passed every clause")
+    if judgment.outcome is Outcome.NOT_MEASURED:
+        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, judgment.reason)
+    if missed:
+        reason = f"it failed on {', '.join(failed)}, but not on {', '.join(missed)}"
+        return MutantOutcome(mutant.id, Fate.MISATTRIBUTED, reason, failed)
+    return MutantOutcome(mutant.id, Fate.KILLED, "", failed)
+
+
+def not_run(mutant: Mutant, reason: str) -> MutantOutcome:
+    """A mutant that this machine cannot run, or that was skipped: never counted as killed."""
+    return MutantOutcome(mutant.id, Fate.NOT_RUN, reason)
+
+
+def settle(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> Settlement:
+    """The verdict.
+
+    Args:
+        judgment: of the subject.
+        mutants: what became of each.
+        skipped: the user asked for no mutants; a PASS then stands, unproven.
+    """
+    fates = {mutant.fate for mutant in mutants}
+    proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN}
+    if judgment.outcome is Outcome.FAIL:
+        return Settlement(Verdict.FAIL, judgment.reason, proven)
+    if judgment.outcome is Outcome.NOT_MEASURED:
+        return Settlement(Verdict.NOT_MEASURED, judgment.reason, proven)
+    lived = [mutant for mutant in mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
+    if lived:
+        return Settlement(Verdict.VOID, f"mutant {lived[0].id} {lived[0].fate}: {lived[0].reason}", False)
+    unsure = [mutant for mutant in mutants if mutant.fate is Fate.INCONCLUSIVE]
+    if unsure:
+        return Settlement(Verdict.NOT_MEASURED, f"mutant {unsure[0].id} is inconclusive: {unsure[0].reason}", False)
+    if skipped:
+        return Settlement(Verdict.PASS, "unproven: the mutants were skipped", False)
+    if not proven:
+        reason = mutants[0].reason if mutants else "there is none"
+        return Settlement(Verdict.NOT_MEASURED, f"no mutant could run here: {reason}", False)
+    return Settlement(Verdict.PASS, "", True)
