@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -20,22 +20,23 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from harness import events, provenance
+from harness import events
 from harness.contract import Contract, Mutant
 from harness.executors import Executor, TrialRequest, TrialResult
-from harness.host import Gpu, Host
 from harness.judge import Judgment, judge, requested
-from harness.lease import CPU, LeaseUnavailable, lease
 from harness.logs import Log
+from harness.machine import provenance
+from harness.machine.host import Gpu, Host
+from harness.machine.lease import CPU, LeaseUnavailable, lease
+from harness.machine.requirements import shortfalls
+from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.observation import Ending, EndingKind, Observation, Phase, Residency
 from harness.plan import Options, Plan, plan
 from harness.project import Project
 from harness.record import MutantRecord, Record
 from harness.redaction import allowed_environment
-from harness.requirements import shortfalls
 from harness.result import ClaimResult, Seal
 from harness.settle import MutantOutcome, fate_of, not_run, settle
-from harness.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.verdict import Fate, Verdict
 
 __all__ = ["Engine", "ExecutorFactory"]
@@ -72,7 +73,7 @@ class Engine:
         self._commit = asdict(commit)
 
     def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:
-        """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured; the rest is left."""
+        """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured."""
         self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
         started, records, interrupted = time.monotonic(), list[Record](), False
         for contract in contracts:
@@ -188,8 +189,6 @@ class Engine:
         def waiting(holders: Sequence[object]) -> None:
             self._emit(events.ClaimWaiting(contract.id, tuple(map(str, holders))))
 
-        if course.gpu is None and not contract.exclusive:
-            return nullcontext()
         return lease(
             course.gpu or CPU,
             mode="exclusive" if contract.exclusive else "shared",

@@ -16,7 +16,7 @@ class EntryPointError(ValueError):
 
 
 def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
-    """The file that defines (or re-exports) an entry point, looked up in the folders `search` without importing anything.
+    """The file that defines or re-exports an entry point, looked up in the folders `search` without importing it.
 
     Raises:
         EntryPointError: no such module there, it leads outside those folders, or it does not define the name.

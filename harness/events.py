@@ -112,5 +112,7 @@ class RunFinished:
     interrupted: bool
 
 
-Event = RunStarted | ClaimPlanned | ClaimWaiting | TrialStarted | TrialStep | TrialFinished | ClaimFinished | RunFinished
+Event = (
+    RunStarted | ClaimPlanned | ClaimWaiting | TrialStarted | TrialStep | TrialFinished | ClaimFinished | RunFinished
+)
 Handler = Callable[[Event], None]

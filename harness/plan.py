@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.contract import Contract, Profile
-from harness.host import Gpu, Host
-from harness.requirements import shortfalls, suitable
+from harness.machine.host import Gpu, Host
+from harness.machine.requirements import shortfalls, suitable
 
 __all__ = ["Options", "Plan", "device_record", "plan"]
 
@@ -36,21 +36,31 @@ class Plan:
     """How a claim will be run; where `obstacle` is not empty it will not be, and that is why."""
 
     profile: Profile
-    reason: str
+    passed_over: Mapping[str, tuple[str, ...]]
+    """The profiles that were wanted rather, each with what this machine lacks for it."""
     gpu: Gpu | None
     device: Mapping[str, Any]
     parameters: Mapping[str, Any]
     parallel: int
     obstacle: str = ""
 
+    @property
+    def reason(self) -> str:
+        """Why this profile, in words."""
+        if self.obstacle:
+            return self.obstacle
+        refused = [f"not {name}: {'; '.join(lacks)}" for name, lacks in self.passed_over.items()]
+        return "; ".join(refused) or f"this machine can run {self.profile.name}"
+
 
 def plan(contract: Contract, host: Host, options: Options) -> Plan:
     """Choose profile and device. Without a wish: `full` where this host meets its requirements, else `reduced`."""
     names = [name for name in ("full", "reduced") if name in contract.profiles]
-    obstacles: dict[str, str] = {}
+    passed_over: dict[str, tuple[str, ...]] = {}
     for name in names if options.profile == "auto" else [options.profile]:
         if name not in contract.profiles:
-            return _unmeasurable(contract, names[0], host, options, f"the contract has no {name} profile")
+            passed_over[name] = ("the contract has no such profile",)
+            continue
         profile = contract.profiles[name]
         gpus = _gpus(profile, host, options)
         lacks = shortfalls(profile.requires, host)
@@ -58,12 +68,12 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
         if not lacks and wants_gpu and not gpus:
             lacks = [f"--device {options.device} leaves it no GPU that it could use"]
         if not lacks:
-            refused = "; ".join(f"not {other}: {why}" for other, why in obstacles.items())
-            reason = refused or f"this machine can run {name}"
-            return _plan(contract, profile, reason, gpus[0] if gpus else None, host, options)
-        obstacles[name] = "; ".join(lacks)
-    last = list(obstacles)[-1]
-    return _unmeasurable(contract, last, host, options, "; ".join(f"{name}: {why}" for name, why in obstacles.items()))
+            return _plan(contract, profile, passed_over, gpus[0] if gpus else None, host, options)
+        passed_over[name] = tuple(lacks)
+    obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
+    last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
+    parameters = {**last.parameters, **options.parameters}
+    return Plan(last, passed_over, None, device_record(None, host), parameters, 1, obstacle)
 
 
 def device_record(gpu: Gpu | None, host: Host) -> dict[str, Any]:
@@ -85,7 +95,14 @@ def _gpus(profile: Profile, host: Host, options: Options) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in found if gpu.index == wanted)
 
 
-def _plan(contract: Contract, profile: Profile, reason: str, gpu: Gpu | None, host: Host, options: Options) -> Plan:
+def _plan(
+    contract: Contract,
+    profile: Profile,
+    passed_over: Mapping[str, tuple[str, ...]],
+    gpu: Gpu | None,
+    host: Host,
+    options: Options,
+) -> Plan:
     trials = 1 + (len(contract.mutants) if options.mutants else 0)
     parallel = 1 if contract.exclusive else min(trials, MOST_PARALLEL, host.cpu_count)
     if gpu is not None and gpu.memory_bytes and "memory_gib" in profile.requires:
@@ -93,10 +110,4 @@ def _plan(contract: Contract, profile: Profile, reason: str, gpu: Gpu | None, ho
     if options.jobs is not None and not contract.exclusive:
         parallel = options.jobs
     parameters = {**profile.parameters, **options.parameters}
-    return Plan(profile, reason, gpu, device_record(gpu, host), parameters, max(1, parallel))
-
-
-def _unmeasurable(contract: Contract, name: str, host: Host, options: Options, obstacle: str) -> Plan:
-    profile = contract.profiles[name]
-    parameters = {**profile.parameters, **options.parameters}
-    return Plan(profile, obstacle, None, device_record(None, host), parameters, 1, obstacle)
+    return Plan(profile, passed_over, gpu, device_record(gpu, host), parameters, max(1, parallel))

@@ -1,8 +1,8 @@
 """Keeping secrets out of bundles: an allowlist for environment variables, and masks for what reaches a log.
 
 Two nets: the exact values of this process's own variables whose names look secret, and the published shapes of
-credentials. Shapes: AWS, GitHub, GitLab, Hugging Face, OpenAI/Anthropic, Slack and Google document theirs; RFC 7519 (JWT),
-RFC 7468 (PEM), RFC 3986 (credentials in a URL).
+credentials. Their issuers document the shapes of tokens; RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986 (credentials in a
+URL) the rest.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ _SHAPES = re.compile(
     r"""(?x)
       (?:AKIA|ASIA)[0-9A-Z]{16}
     | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,}
-    | hf_[A-Za-z0-9]{20,} | sk-[A-Za-z0-9_-]{16,} | xox[abeoprs]-[A-Za-z0-9-]{10,} | AIza[0-9A-Za-z_-]{30,} | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,}
+    | hf_[A-Za-z0-9]{20,} | sk-[A-Za-z0-9_-]{16,} | xox[abeoprs]-[A-Za-z0-9-]{10,}
+    | AIza[0-9A-Za-z_-]{30,} | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,}
     | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?:.|\n)*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
     | (?<=://)[^\s/:@]+:[^\s/@]+(?=@)
     | (?i:(?<=authorization:)\s*(?:bearer|basic)\s+\S+)
-    | (?i:\b(?:\w*(?:password|passwd|secret|token|api_?key|access_?key))["']?\s*[=:]\s*)(?P<assigned>"[^"\n]+"|'[^'\n]+'|[^\s"',;]{6,})
+    | (?i:\b(?:\w*(?:password|passwd|secret|token|api_?key|access_?key))["']?\s*[=:]\s*)
+      (?P<assigned>"[^"\n]+"|'[^'\n]+'|[^\s"',;]{6,})
     """
 )
 MASK = "[masked]"
 
 
 def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that a trial gets and a bundle records: what decides how code runs, and nothing that looks secret."""
+    """The variables that a trial gets and a bundle records: what decides how code runs, nothing that looks secret."""
     source = os.environ if environment is None else environment
     return {name: source[name] for name in sorted(source) if _ALLOWED.fullmatch(name) and not _SECRET_NAME.search(name)}
 

@@ -100,12 +100,15 @@ class Trial(Generic[S]):
         for name in measurements:
             if name not in self._declared:
                 raise UndeclaredMeasurement(
-                    f"{name!r} is not declared in the contract; its observation has: {', '.join(sorted(self._declared))}"
+                    f"{name!r} is not declared in the contract, whose observation has {', '.join(sorted(self._declared))}"
                 )
         self._report({"kind": "measure", "values": {name: _plain(value) for name, value in measurements.items()}})
 
     def step(self, step: int, **values: float) -> None:
-        """Record one row of the step series, for live progress and metrics.csv: `trial.step(3, loss=5.1, tokens_per_second=900.0)`."""
+        """Record one row of the step series: `trial.step(3, loss=5.1, tokens_per_second=900.0)`.
+
+        It is shown while the trial runs, and becomes metrics.csv.
+        """
         self._report(
             {"kind": "step", "step": int(step), "values": {name: _plain(value) for name, value in values.items()}}
         )
@@ -138,7 +141,7 @@ class Trial(Generic[S]):
             yield
         except (NotMeasured, SubjectFault):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SubjectFault(f"{type(error).__name__}: {error}") from error
         self._report({"kind": "phase", "phase": "falsifier"})
 

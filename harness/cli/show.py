@@ -10,11 +10,11 @@ import click
 
 from harness import strictjson
 from harness.contract import Contract, Profile
-from harness.host import Host, probe
 from harness.judge import builtin_clauses
+from harness.machine.host import Host, probe
+from harness.machine.requirements import shortfalls
 from harness.project import Project
 from harness.report import figures
-from harness.requirements import shortfalls
 
 __all__ = ["command"]
 
@@ -68,7 +68,8 @@ def _page(contract: Contract, host: Host) -> Iterator[str]:
 
 def _profile(profile: Profile, host: Host, trials: int) -> Iterator[str]:
     lacks = shortfalls(profile.requires, host)
-    yield f"  {profile.name}: needs {_requirements(profile.requires)}; {'not here: ' + '; '.join(lacks) if lacks else 'runs here'}"
+    here = f"not here: {'; '.join(lacks)}" if lacks else "runs here"
+    yield f"  {profile.name}: needs {_requirements(profile.requires)}; {here}"
     yield f"    at most {figures.duration(profile.seconds)} a trial, {trials} trials with the mutants"
     yield from _paragraph(
         ", ".join(f"{name} {figures.value(value)}" for name, value in profile.parameters.items()), indent=4

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from harness.contract import Contract
 from harness.logs import Log
+from harness.machine.telemetry import Telemetry
 from harness.observation import Observation
-from harness.telemetry import Telemetry
 
 __all__ = ["Executor", "Imports", "StepListener", "TrialRequest", "TrialResult"]
 

@@ -1,9 +1,10 @@
-"""The harness's end of a fork server (`harness.worker`): start it, ask it for trials, and let go of it."""
+"""The harness's end of a fork server (`harness.process.worker`): start it, ask it for trials, and let go of it."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ class ForkServerError(RuntimeError):
 
 
 class ForkServer:
-    """One fork server and its scratch folder. It ends, with all below it, when this object does or this process dies."""
+    """One fork server and its scratch folder. It ends, with all below it, when closed or when this process dies."""
 
     def __init__(self, root: Path, search: tuple[Path, ...]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
@@ -39,7 +40,7 @@ class ForkServer:
         )  # torch asks for it where results must be reproducible
         with there, self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.worker", str(there.fileno()), str(self.folder)],
+                [sys.executable, "-m", "harness.process.worker", str(there.fileno()), str(self.folder)],
                 cwd=root,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -80,6 +81,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)  # the server has done it, unless it was killed
 
     def _obituary(self) -> str:
         try:

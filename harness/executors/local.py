@@ -19,13 +19,13 @@ from harness import strictjson
 from harness.contract import Contract
 from harness.executors import Imports, StepListener, TrialRequest, TrialResult
 from harness.executors.fork_server import ForkServer, ForkServerError
-from harness.host import Gpu
 from harness.logs import BoundedLog
+from harness.machine.host import Gpu
+from harness.machine.telemetry import Sampler, Telemetry
 from harness.observation import Ending, EndingKind, Observation, Phase, Residency
+from harness.process.supervisor import FINISH, STOP
 from harness.project import Project
 from harness.redaction import Redactor
-from harness.supervisor import FINISH, STOP
-from harness.telemetry import Sampler, Telemetry
 
 __all__ = ["LocalExecutor"]
 

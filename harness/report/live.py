@@ -24,7 +24,17 @@ from harness.events import (
     TrialStep,
 )
 from harness.report import figures
-from harness.report.progress import bundle_text, clause_rows, plan_line, step_text, trial_text, verdict_text
+from harness.report.progress import (
+    CLAUSE_HEAD,
+    bundle_text,
+    clause_cells,
+    hidden_text,
+    plan_line,
+    shown_clauses,
+    step_text,
+    trial_text,
+    verdict_text,
+)
 from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["Live"]
@@ -103,13 +113,16 @@ class Live:
         return table
 
     def _claim(self, event: ClaimFinished) -> None:
-        head, *rows = clause_rows(event.record)
+        shown = shown_clauses(event.record, self._verbose)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in head:
+        for title in CLAUSE_HEAD:
             table.add_column(title, overflow="fold")
-        for clause, row in zip(event.record.clauses, rows, strict=True):
-            table.add_row(Text(row[0]), Text(row[1], style=_COLOURS[clause.outcome]), Text(row[2]), Text(row[3]))
+        for clause in shown:
+            name, outcome, measured, bound = clause_cells(clause)
+            table.add_row(Text(name), Text(outcome, style=_COLOURS[clause.outcome]), Text(measured), Text(bound))
         self._console.print(table)
+        if hidden := hidden_text(event.record, len(shown)):
+            self._console.print(Text(f"  {hidden}", style="dim"))
         colour = _COLOURS.get(event.record.verdict, "green")
         self._console.print(Text(verdict_text(event.record), style=f"bold {colour}"))
         self._console.print(Text(bundle_text(event)))

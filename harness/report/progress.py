@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from harness.clauses import ClauseResult
 from harness.events import (
     SUBJECT,
     ClaimFinished,
@@ -23,8 +24,20 @@ from harness.record import Record
 from harness.report import figures
 from harness.verdict import Fate, Outcome, Verdict
 
-__all__ = ["handler", "plan_line", "step_text", "trial_text"]
+__all__ = [
+    "CLAUSE_HEAD",
+    "bundle_text",
+    "clause_cells",
+    "handler",
+    "hidden_text",
+    "plan_line",
+    "shown_clauses",
+    "step_text",
+    "trial_text",
+    "verdict_text",
+]
 
+CLAUSE_HEAD = ("clause", "outcome", "measured", "bound")
 _STEP_LINES = 5
 """How many lines of steps a trial prints in a pipe."""
 
@@ -63,7 +76,7 @@ class Lines:
             case TrialFinished():
                 self.write(f"  {event.trial}  {trial_text(event)}")
             case ClaimFinished():
-                for line in claim_lines(event):
+                for line in claim_lines(event, self.verbose):
                     self.write(line)
             case RunFinished():
                 self.write(figures.denominator(event.declared, [str(record.verdict) for record in event.records]))
@@ -104,24 +117,38 @@ def trial_text(event: TrialFinished) -> str:
     return f"{event.mutant.fate} in {took}: {event.mutant.reason}"
 
 
-def claim_lines(event: ClaimFinished) -> list[str]:
+def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
     """The table of clauses, the verdict and the bundle, as plain lines."""
     record = event.record
-    rows = clause_rows(record)
+    shown = shown_clauses(record, verbose)
+    rows = [CLAUSE_HEAD, *map(clause_cells, shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
     ]
-    return [*lines, f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
+    hidden = hidden_text(record, len(shown))
+    return [*lines, *([f"  {hidden}"] if hidden else []), f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
 
 
-def clause_rows(record: Record) -> list[tuple[str, str, str, str]]:
-    """Clause, outcome, value and bound of every clause, with a head."""
-    rows = [("clause", "outcome", "measured", "bound")]
-    for clause in record.clauses:
-        reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
-        rows.append((clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), clause.bound + reason))
-    return rows
+def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
+    """The clauses worth a line: all that did not pass, and of those that did, all but the mere types."""
+    return [
+        clause
+        for clause in record.clauses
+        if verbose or clause.outcome is not Outcome.PASS or not clause.id.endswith((".type", ".closed"))
+    ]
+
+
+def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
+    """Clause, outcome, measured value and bound, as text."""
+    reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
+    return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), clause.bound + reason
+
+
+def hidden_text(record: Record, shown: int) -> str:
+    """What a shortened table leaves out."""
+    hidden = len(record.clauses) - shown
+    return f"and {hidden} clauses on types, all PASS (-v shows them)" if hidden else ""
 
 
 def verdict_text(record: Record) -> str:

@@ -5,7 +5,7 @@ Three processes stand between the harness and the code under test:
     harness --control socket--> fork server --fork--> supervisor --fork--> trial
 
 The fork server only imports and forks; it never touches CUDA, whose state cannot be forked. The supervisor (see
-`harness.supervisor`) owns one trial's process tree and outlives everything in it. The trial runs the falsifier.
+`harness.process.supervisor`) owns one trial's process tree and outlives everything in it. The trial runs the falsifier.
 
 Everything a trial says goes as one JSON object a line through a pipe to the harness, as it happens, so that a crash
 leaves what was known.
@@ -13,6 +13,7 @@ leaves what was known.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -26,22 +27,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import frameworks
 from harness.entry_point import resolve
 from harness.observation import EndingKind
-from harness.processes import adopt_orphans, end_descendants
-from harness.supervisor import supervise
+from harness.process import frameworks
+from harness.process.processes import adopt_orphans, end_descendants
+from harness.process.supervisor import supervise
 from harness.trial import NotMeasured, Setting, SubjectFault, Trial
 
 __all__ = ["main"]
 
 _LARGEST_REQUEST = 1 << 20
 TRACEBACK_LIMIT = 20_000
+_supervisors: set[int] = set()
 
 
 def main(control_fd: int, folder: str) -> None:
     """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
+    signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
     adopt_orphans()
     control = socket.socket(fileno=control_fd)
     try:
@@ -54,7 +57,6 @@ def main(control_fd: int, folder: str) -> None:
                 control.send(json.dumps(_import(message["modules"], Path(message["root"]))).encode())
             else:
                 _start(message["trial"], descriptors, control)
-            _reap()
     except ConnectionError:
         pass
     finally:
@@ -91,23 +93,28 @@ def _sources(root: Path) -> dict[str, str]:
 
 def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
     stdout, stderr, messages, leash = descriptors
-    if os.fork() == 0:
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    pid = os.fork()
+    if pid == 0:
         control.close()
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.close(stdout)
         os.close(stderr)
         supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
+    _supervisors.add(pid)
     for descriptor in descriptors:
         os.close(descriptor)
 
 
 def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
+    """Forget the supervisors that have ended; other children belong to whoever started them during an import."""
+    for pid in list(_supervisors):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _supervisors.discard(pid)
 
 
 def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:

@@ -1,4 +1,4 @@
-"""What the worker asks of torch and numpy, where the falsifier's code has imported them: seeds, threads, the allocator."""
+"""What the worker asks of torch and numpy, where they were imported: seeds, threads, the allocator's peak."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def cuda_was_initialised() -> bool:
 
 
 def allocator_peak_bytes() -> int | None:
-    """The peak of torch's caching allocator over every visible GPU in bytes; 0 where CUDA was never initialised, None without torch."""
+    """The peak of torch's caching allocator over every visible GPU in bytes.
+
+    0 where CUDA was never initialised, None without torch.
+    """
     torch = _imported("torch")
     if torch is None:
         return None

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from harness.processes import adopt_orphans, die_with_parent, end_descendants
+from harness.process.processes import adopt_orphans, die_with_parent, end_descendants
 
 __all__ = ["FINISH", "STOP", "supervise"]
 

@@ -1,0 +1,228 @@
+"""`harness doctor`: what this machine offers, and which claims it can run."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from harness.contract import Contract
+    from harness.machine.host import Host
+    from harness.machine.toolchain import Tool, Toolchain
+
+__all__ = ["command"]
+
+Line = tuple[str, str]
+"""What is spoken of, and what there is to say."""
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(as_json: bool) -> None:
+    """Show what this machine offers, and for every claim whether it can run here.
+
+    Everything is read without loading torch or CUDA into this process, and nothing is waited for longer than 20 s.
+    The exit status is 0 whatever is missing.
+    """
+    from harness.machine import host, toolchain
+
+    tools = toolchain.survey()
+    machine = host.probe()
+    claims = _claims(machine)
+    disks = _disks(machine)
+    if as_json:
+        import json
+
+        report = {
+            "host": dataclasses.asdict(machine),
+            "tools": dataclasses.asdict(tools),
+            "disks": disks,
+            "claims": claims,
+        }
+        click.echo(json.dumps(report, indent=2, default=str))
+        return
+    sections = {
+        "Machine": [*_machine_lines(machine), *_disk_lines(disks)],
+        "GPUs": list(_gpu_lines(machine)),
+        "Tools": list(_tool_lines(tools, machine)),
+        "Claims": list(_claim_lines(claims)),
+    }
+    if sys.stdout.isatty():
+        _tables(sections)
+    else:
+        _lines(sections)
+
+
+def _claims(machine: Host) -> dict[str, Any]:
+    """Of every claim of the project around the current folder: the profile that can run here, and what is lacking."""
+    from harness.machine import timebox
+
+    def load() -> dict[str, Any]:
+        from harness.project import Project
+
+        project = Project.find(Path.cwd())
+        contracts, refused = project.load_all()
+        rows = [_claim(contract, machine) for contract in contracts]
+        for error in refused:
+            why = "; ".join(map(str, error.problems))
+            rows.append({"id": error.path.stem, "runs": "refused", "why": [why], "on_target": None, "target": {}})
+        return {"project": str(project.root), "claims": rows, "reason": None}
+
+    answer = timebox.call(load, 60)
+    if answer.value is not None:
+        return answer.value
+    return {"project": None, "claims": [], "reason": (answer.reason or "").removeprefix("ProjectError: ")}
+
+
+def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
+    from harness.plan import Options, plan
+
+    course = plan(contract, machine, Options())
+    return {
+        "id": contract.id,
+        "runs": "not at all" if course.obstacle else course.profile.name,
+        "why": [f"not {name}: {reason}" for name, reasons in course.passed_over.items() for reason in reasons],
+        "target": dict(contract.target),
+        "on_target": _on_target(contract, machine),
+    }
+
+
+def _on_target(contract: Contract, machine: Host) -> bool:
+    """Whether this machine has a GPU such as the claim speaks of; a claim without a target speaks of any machine."""
+    wanted = contract.target
+    capability, device = wanted.get("compute_capability"), wanted.get("device")
+    if not wanted:
+        return True
+    return any(
+        (capability is None or gpu.compute_capability == capability) and (device is None or device in gpu.name)
+        for gpu in machine.gpus
+    )
+
+
+def _disks(machine: Host) -> list[dict[str, Any]]:
+    import shutil
+
+    from harness.machine import timebox
+
+    temporary = Path(tempfile.gettempdir())
+    answer = timebox.call(lambda: shutil.disk_usage(temporary).free, 10)
+    here = {"path": str(machine.disk), "free_bytes": machine.disk_free_bytes, "reason": None}
+    if machine.disk_free_bytes is None:
+        here["reason"] = "could not be read"
+    return [here, {"path": str(temporary), "free_bytes": answer.value, "reason": answer.reason}]
+
+
+def _machine_lines(machine: Host) -> Iterator[Line]:
+    yield "host", f"{machine.hostname}, {machine.machine}, {machine.kernel}"
+    yield "processors", f"{machine.cpu_count} usable"
+    yield "memory", f"{_gib(machine.memory_bytes)} ({machine.memory_source})"
+    yield "python", f"{sys.version.split()[0]} at {sys.executable}"
+
+
+def _disk_lines(disks: list[dict[str, Any]]) -> Iterator[Line]:
+    for disk in disks:
+        yield "disk", f"{disk['reason'] or _gib(disk['free_bytes']) + ' free'} in {disk['path']}"
+
+
+def _gpu_lines(machine: Host) -> Iterator[Line]:
+    yield "driver", machine.driver or f"none: {machine.gpu_reason or 'NVML does not say'}"
+    yield "cuda", f"up to {machine.cuda_driver_version}" if machine.cuda_driver_version else "unknown without a driver"
+    if not machine.gpus:
+        yield "gpus", f"none: {machine.gpu_reason}"
+    for gpu in machine.gpus:
+        shared = {True: "unified", False: "not unified", None: "unified or not: unknown"}[gpu.unified]
+        capability = gpu.compute_capability or "unknown"
+        memory = f"{_gib(gpu.memory_bytes)} ({gpu.memory_source})"
+        yield f"gpu {gpu.index}", f"{gpu.name}, compute capability {capability}, {memory}, {shared}, {gpu.uuid}"
+        for name, reason in gpu.reasons.items():
+            yield f"gpu {gpu.index}", f"{name} is unknown: {reason}"
+    for note in machine.notes:
+        yield "note", note
+
+
+def _tool_lines(tools: Toolchain, machine: Host) -> Iterator[Line]:
+    built = tools.torch.details.get("cuda")
+    suffix = "" if tools.torch.version is None else f", built for CUDA {built}" if built else ", built without CUDA"
+    yield "torch", _tool(tools.torch) + suffix
+    yield "triton", _tool(tools.triton)
+    for one in tools.ptxas:
+        targets = one.details.get("targets", [])
+        known = f" ({one.details['found_by']}), {_targets(targets)}" if targets else ""
+        yield "ptxas", _tool(one) + known
+        for gpu in machine.gpus:
+            target = f"sm_{(gpu.compute_capability or '').replace('.', '')}"
+            if targets and target not in targets:
+                yield "ptxas", f"{one.path} does not know {target} of GPU {gpu.index}"
+    for one in tools.vulkan:
+        adapter = one.details.get("adapter")
+        what = f"{adapter} ({one.details.get('type')}), {one.details.get('driver')}, by {one.path}" if adapter else ""
+        yield "vulkan", what or f"none: {one.reason}"
+    yield "slurm", _tool(tools.slurm)
+    for partition in tools.slurm.details.get("partitions", []):
+        yield "slurm", partition
+
+
+def _tool(tool: Tool) -> str:
+    if tool.version is None and tool.path is None:
+        return f"none: {tool.reason}"
+    found = f"{tool.version or 'of unknown version'} at {tool.path}"
+    return f"{found} ({tool.reason})" if tool.reason else found
+
+
+def _targets(targets: list[str]) -> str:
+    """The sm_ numbers, each with its architecture-specific variants: sm_90, sm_90a become 90+a."""
+    variants: dict[str, str] = {}
+    for target in targets:
+        number = target.removeprefix("sm_").rstrip("af")
+        variants[number] = variants.get(number, "") + target.removeprefix(f"sm_{number}")
+    return "sm_ " + " ".join(f"{number}+{letters}" if letters else number for number, letters in variants.items())
+
+
+def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
+    if report["project"] is None:
+        yield "project", f"none: {report['reason']}"
+        return
+    count: Counter[str] = Counter()
+    for claim in report["claims"]:
+        count[claim["runs"]] += 1
+        target = " ".join(map(str, claim["target"].values()))
+        # Said only where the full profile runs: elsewhere nobody expects the claim to be discharged.
+        elsewhere = claim["runs"] == "full" and not claim["on_target"]
+        proxy = [f"its target is {target}, so a PASS here is PARTIAL"] if elsewhere else []
+        yield claim["id"], "; ".join([claim["runs"], *claim["why"], *proxy])
+    kinds = ", ".join(f"{count[kind]} {kind}" for kind in ("full", "reduced", "not at all", "refused"))
+    yield "total", f"{len(report['claims'])} declared: {kinds}"
+
+
+def _lines(sections: dict[str, list[Line]]) -> None:
+    for lines in sections.values():
+        for name, text in lines:
+            click.echo(f"{name}: {text}")
+
+
+def _tables(sections: dict[str, list[Line]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for title, lines in sections.items():
+        table = Table(title=title, title_justify="left", show_header=False, expand=True)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(ratio=1, overflow="fold")
+        for name, text in lines:
+            style = "yellow" if text.startswith(("none", "not at all", "refused")) else ""
+            table.add_row(Text(name), Text(text, style=style))
+        console.print(table)
+
+
+def _gib(count: int | None) -> str:
+    return "unknown" if count is None else f"{math.floor(count / 2**30 * 10) / 10:.1f} GiB"

@@ -1,0 +1,244 @@
+"""What this machine offers.
+
+    for gpu in probe().gpus:
+        print(gpu.name, gpu.compute_capability, gpu.memory_bytes, gpu.memory_source)
+
+What cannot be read is None with its reason, never 0. Neither torch nor CUDA is loaded into this process.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, final
+
+from harness.machine import nvml, timebox
+
+__all__ = ["Gpu", "Host", "probe"]
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUPS = Path("/sys/fs/cgroup")
+_ATS = 2
+"""NVML_DEVICE_ADDRESSING_MODE_ATS: the GPU walks the CPU's page tables, as on Grace Hopper and Grace Blackwell."""
+
+
+@final
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU, as NVML describes it."""
+
+    index: int
+    """NVML's index. It can differ from CUDA's: narrow CUDA_VISIBLE_DEVICES by uuid."""
+    uuid: str
+    """Empty where it could not be read; then only the index tells the device from others."""
+    name: str
+    compute_capability: str | None
+    """Such as "12.1"."""
+    memory_bytes: int | None
+    memory_source: str
+    """Where `memory_bytes` was read, such as "NVML", or why it could not be."""
+    unified: bool | None
+    """Whether the GPU has no memory of its own and shares the system's; None where that cannot be told."""
+    reasons: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Why a field is None, by its name."""
+
+
+@final
+@dataclass(frozen=True)
+class Host:
+    """This machine, as far as a profile can ask for it."""
+
+    hostname: str
+    machine: str
+    """The processor architecture, such as "x86_64" or "aarch64"."""
+    kernel: str
+    cpu_count: int
+    """Processors that this process may use, which is fewer than there are under taskset, Slurm or a cpuset."""
+    memory_bytes: int | None
+    memory_source: str
+    disk: Path
+    """The folder whose filesystem `disk_free_bytes` speaks of."""
+    disk_free_bytes: int | None
+    gpus: tuple[Gpu, ...]
+    gpu_reason: str | None
+    """Why `gpus` is empty."""
+    driver: str | None
+    cuda_driver_version: str | None
+    """The newest CUDA that the driver can run, such as "13.0"."""
+    notes: tuple[str, ...] = ()
+
+
+def probe(disk: Path | None = None, *, seconds: float = 20.0) -> Host:
+    """Look at this machine.
+
+    Args:
+        disk: the folder where free space matters; the current folder by default.
+        seconds: how long the driver may take to answer before the machine counts as having no GPU.
+    """
+    folder = disk or Path.cwd()
+    memory, source = _system_memory()
+    answer = timebox.call(lambda: _gpus(_total_memory()), seconds)
+    found = answer.value or _Gpus(reason=f"NVML was asked and did not answer: {answer.reason}")
+    free = timebox.call(lambda: shutil.disk_usage(folder).free, seconds)
+    notes = list(found.notes)
+    if free.reason is not None:
+        notes.append(f"free disk space of {folder} could not be read: {free.reason}")
+    return Host(
+        hostname=platform.node(),
+        machine=platform.machine(),
+        kernel=f"{platform.system()} {platform.release()}",
+        cpu_count=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=memory,
+        memory_source=source,
+        disk=folder,
+        disk_free_bytes=free.value,
+        gpus=found.gpus,
+        gpu_reason=found.reason,
+        driver=found.driver,
+        cuda_driver_version=found.cuda,
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Gpus:
+    gpus: tuple[Gpu, ...] = ()
+    reason: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _gpus(system_bytes: int | None) -> _Gpus:
+    session = nvml.connect()
+    if isinstance(session, str):
+        return _Gpus(reason=session)
+    driver = session.ask("nvmlSystemGetDriverVersion")
+    cuda = session.ask("nvmlSystemGetCudaDriverVersion_v2")
+    notes = [f"{what}: {one.reason}" for what, one in (("driver", driver), ("CUDA", cuda)) if one.reason is not None]
+    count = session.ask("nvmlDeviceGetCount")
+    gpus: list[Gpu] = []
+    for index in range(count.value or 0):
+        handle = session.ask("nvmlDeviceGetHandleByIndex", index)
+        if handle.reason is not None:
+            notes.append(f"GPU {index} cannot be used: {handle.reason}")
+            continue
+        gpus.append(_gpu(session, handle.value, index, system_bytes))
+        mig = session.ask("nvmlDeviceGetMigMode", handle.value)
+        if mig.reason is None and mig.value[0] == 1:
+            notes.append(f"GPU {index} is divided by MIG; its memory is stated for the whole device")
+    reason = count.reason or (None if gpus else "the driver lists no GPU")
+    kept, hidden = _visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if hidden:
+        notes.append(hidden)
+        reason = None if kept else hidden
+    return _Gpus(tuple(kept), reason, driver.value, nvml.cuda_version(cuda.value), tuple(notes))
+
+
+def _gpu(session: nvml.Session, handle: Any, index: int, system_bytes: int | None) -> Gpu:
+    name = session.ask("nvmlDeviceGetName", handle)
+    uuid = session.ask("nvmlDeviceGetUUID", handle)
+    capability = session.ask("nvmlDeviceGetCudaComputeCapability", handle)
+    wanted = {"name": name, "uuid": uuid, "compute_capability": capability}
+    gpu = Gpu(
+        index=index,
+        uuid=uuid.value or "",
+        name=name.value or "NVIDIA GPU of unknown name",
+        compute_capability=None if capability.value is None else "{}.{}".format(*capability.value),
+        memory_bytes=None,
+        memory_source="",
+        unified=None,
+        reasons={field: reading.reason for field, reading in wanted.items() if reading.reason is not None},
+    )
+    return _with_memory(session, handle, gpu, system_bytes)
+
+
+def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Gpu:
+    """Add the memory. A unified device (GB10) answers NOT_SUPPORTED: what it can use is then the system's memory."""
+    answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
+    if answer.code == nvml.NOT_SUPPORTED:
+        source = f"system memory, unified; {answer.reason}"
+        missing = {} if system_bytes is not None else {"memory_bytes": f"{_MEMINFO} could not be read"}
+        reasons = {**gpu.reasons, **missing}
+        return replace(gpu, memory_bytes=system_bytes, memory_source=source, unified=True, reasons=reasons)
+    total = None if answer.reason is not None else int(answer.value.total)
+    if not total:
+        reason = answer.reason or "NVML answered 0 bytes, which no device has"
+        unread = {"memory_bytes": reason, "unified": reason}
+        return replace(gpu, memory_source=f"unreadable ({reason})", reasons={**gpu.reasons, **unread})
+    if system_bytes is None or not 0.9 <= total / system_bytes <= 1.1:
+        return replace(gpu, memory_bytes=total, memory_source="NVML", unified=False)
+    # As much memory as the system has may be chance, or the system's memory under another name: the addressing tells.
+    mode = session.ask("nvmlDeviceGetAddressingMode", handle)
+    if mode.reason is not None:
+        reasons = {**gpu.reasons, "unified": f"as large as system memory, and its addressing mode: {mode.reason}"}
+        return replace(gpu, memory_bytes=total, memory_source="NVML", unified=None, reasons=reasons)
+    source = "NVML (the system's memory, unified)" if mode.value == _ATS else "NVML"
+    return replace(gpu, memory_bytes=total, memory_source=source, unified=mode.value == _ATS)
+
+
+def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | None]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order, and a sentence where that hides some.
+
+    Like CUDA, stop at the first entry that names no device. Numbers are taken as NVML's: CUDA counts the same where
+    all GPUs are of one model, and under CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    if variable is None:
+        return gpus, None
+    kept: list[Gpu] = []
+    for entry in (part.strip() for part in variable.split(",")):
+        by_number = [gpu for gpu in gpus if entry == str(gpu.index)]
+        by_uuid = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
+        match = by_number or by_uuid
+        if len(match) != 1 or match[0] in kept:
+            break
+        kept += match
+    if len(kept) == len(gpus):
+        return kept, None
+    return kept, f"CUDA_VISIBLE_DEVICES={variable} leaves {len(kept)} of {len(gpus)} GPUs"
+
+
+def _system_memory() -> tuple[int | None, str]:
+    total = _total_memory()
+    limit = _cgroup_limit()
+    if total is None:
+        return limit, "control group limit" if limit is not None else f"unreadable ({_MEMINFO})"
+    if limit is not None and limit < total:
+        return limit, "control group limit"
+    return total, "MemTotal"
+
+
+def _total_memory() -> int | None:
+    try:
+        found = re.search(r"^MemTotal:\s+(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+def _cgroup_limit() -> int | None:
+    """The least memory limit, in bytes, of this process's control groups, of either version; None where none is set."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    files: list[Path] = []
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        group = Path(path.lstrip("/"))
+        # A group is bound by the limits of those above it, too.
+        if not controllers:
+            files += [_CGROUPS / one / "memory.max" for one in (group, *group.parents)]
+        elif "memory" in controllers.split(","):
+            files += [_CGROUPS / "memory" / one / "memory.limit_in_bytes" for one in (group, *group.parents)]
+    limits = []
+    for file in files:
+        try:
+            limits.append(int(file.read_text()))
+        except (OSError, ValueError):  # "max" is how version 2 says that there is no limit
+            continue
+    return min(limits, default=None)

@@ -1,0 +1,116 @@
+"""The processes of a trial as seen from outside: the watched ones and all their descendants, through psutil."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    import psutil
+
+__all__ = ["ProcessTree", "Readings", "started"]
+
+Readings = tuple[dict[str, float | int | None], dict[str, str]]
+"""Cells by column, and the reasons for those that are None."""
+
+_DISCOVERY_SHARE = 0.003
+"""Of one processor. Finding descendants reads every process of the machine, which is dear where there are thousands."""
+_DEEPEST = 1000
+"""Generations: a bound on a walk through processes that come and go meanwhile."""
+
+
+def started(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot, which tells it from others of its id; None if it has ended."""
+    fields = _stat(pid)
+    # One that ended and was not yet waited for (Z) keeps its entry, and nothing else.
+    return None if fields is None or fields[0] == b"Z" else int(fields[19])
+
+
+def _parent(pid: int) -> int | None:
+    fields = _stat(pid)
+    return None if fields is None else int(fields[1])
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/<pid>/stat from the third, the state, on. The second one may hold any character, even ')'."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split() or None
+    except OSError:
+        return None
+
+
+@final
+class ProcessTree:
+    """Keeps count of processes over time; a process that was found once stays watched when its parent ends."""
+
+    def __init__(self) -> None:
+        self._roots: list[int] = []
+        self._known: dict[int, psutil.Process] = {}
+        self._ever: set[int] = set()
+        self._cpu: dict[int, float] = {}
+        self._read_at: float | None = None
+        self._discover_at = 0.0
+
+    def owns(self, pid: int) -> bool:
+        """Whether a process is, or was, part of the tree; also one that sampling has not come across yet."""
+        line = [pid]
+        while line[-1] not in self._ever:
+            parent = _parent(line[-1])
+            if not parent or len(line) > _DEEPEST:
+                return False
+            line.append(parent)
+        self._ever.update(line)
+        return True
+
+    def add(self, pid: int) -> None:
+        """Watch a process and its descendants, present and future."""
+        self._roots.append(pid)
+        self._ever.add(pid)
+        self._discover_at = 0.0
+
+    def read(self) -> Readings:
+        """Sample the tree: processes, rss_bytes, cpu_percent, system_available_bytes."""
+        import psutil
+
+        self._discover(psutil.Process, psutil.Error)
+        now = time.monotonic()
+        rss = 0
+        cpu: dict[int, float] = {}
+        for pid, process in list(self._known.items()):
+            try:
+                with process.oneshot():
+                    rss += process.memory_info().rss
+                    times = process.cpu_times()
+                cpu[pid] = times.user + times.system
+            except psutil.AccessDenied:
+                continue
+            except psutil.Error:
+                del self._known[pid]
+        cells: dict[str, float | int | None] = {"processes": len(cpu), "rss_bytes": rss or None, "cpu_percent": None}
+        reasons: dict[str, str] = {}
+        if not rss:
+            reasons["rss_bytes"] = "no watched process was alive"
+        if self._read_at is None:
+            reasons["cpu_percent"] = "a first sample has nothing to be compared with"
+        elif now > self._read_at:
+            spent = sum(seconds - self._cpu.get(pid, 0.0) for pid, seconds in cpu.items())
+            cells["cpu_percent"] = round(100 * spent / (now - self._read_at), 1)
+        self._cpu, self._read_at = cpu, now
+        cells["system_available_bytes"] = psutil.virtual_memory().available
+        return cells, reasons
+
+    def _discover(self, process: type[psutil.Process], gone: type[Exception]) -> None:
+        if time.monotonic() < self._discover_at:
+            return
+        before = time.thread_time()
+        for pid in list(self._roots):
+            try:
+                root = self._known.get(pid) or process(pid)
+                found = [root, *root.children(recursive=True)]
+            except gone:
+                continue
+            for one in found:
+                self._known.setdefault(one.pid, one)
+                self._ever.add(one.pid)
+        self._discover_at = time.monotonic() + (time.thread_time() - before) / _DISCOVERY_SHARE

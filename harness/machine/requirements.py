@@ -1,0 +1,187 @@
+"""Why a host cannot meet what a profile requires, each reason as needed against found."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness.machine.host import Gpu, Host
+
+__all__ = ["shortfalls", "suitable"]
+
+_GIB = 2**30
+_ABOUT_GPUS = ("memory_gib", "compute_capability")
+
+
+def shortfalls(requires: Mapping[str, Any], host: Host) -> list[str]:
+    """Every reason why this host cannot meet these requirements; empty where it can.
+
+    Args:
+        requires: of a profile or a mutant: device ("cuda" or "any"), memory_gib (of the GPU for cuda, else of the
+            system), compute_capability (at least), gpus (how many that meet the rest), modules, disk_gib.
+        host: what `harness.machine.host.probe` found.
+    """
+    try:
+        return [reason for name in requires for reason in _CHECKS.get(name, _unknown(name))(requires, host)]
+    except (TypeError, ValueError) as error:
+        return [f"the requirements cannot be understood: {error}"]
+
+
+def suitable(requires: Mapping[str, Any], host: Host) -> tuple[Gpu, ...]:
+    """The GPUs that meet what is required of one GPU, in the host's order; none where no GPU is asked for."""
+    if not _needs_gpu(requires):
+        return ()
+    return tuple(gpu for gpu in host.gpus if not any(_gpu_lacks(name, requires, gpu) for name in _ABOUT_GPUS))
+
+
+def _needs_gpu(requires: Mapping[str, Any]) -> bool:
+    return requires.get("device") == "cuda" or any(name in requires for name in ("compute_capability", "gpus"))
+
+
+def _device(requires: Mapping[str, Any], host: Host) -> list[str]:
+    device = requires["device"]
+    if device not in ("cuda", "any"):
+        return [f"needs the device {device!r}, which is neither 'cuda' nor 'any'"]
+    if device == "any" or suitable(requires, host) or requires.get("gpus"):
+        return []
+    if not host.gpus:
+        return [f"needs a CUDA GPU; {host.gpu_reason or 'none was found'}"]
+    alone = [name for name in _ABOUT_GPUS if all(_gpu_lacks(name, requires, gpu) for gpu in host.gpus)]
+    return [] if alone else ["needs a GPU that meets all requirements at once; each of the GPUs lacks one of them"]
+
+
+def _about_gpu(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
+    def check(requires: Mapping[str, Any], host: Host) -> list[str]:
+        if name == "memory_gib" and not _needs_gpu(requires):
+            return _system_memory(requires, host)
+        lacking = [(gpu, _gpu_lacks(name, requires, gpu)) for gpu in host.gpus]
+        if not lacking:
+            # Said once, by `device` where that is among the requirements.
+            asked = requires.get("device") == "cuda"
+            return [] if asked else [f"needs a CUDA GPU; {host.gpu_reason or 'none was found'}"]
+        if not all(why for _, why in lacking):
+            return []
+        _, why = max(lacking, key=lambda pair: _strength(name, pair[0]))
+        return [str(why)]
+
+    return check
+
+
+def _gpu_lacks(name: str, requires: Mapping[str, Any], gpu: Gpu) -> str | None:
+    if name not in requires:
+        return None
+    if name == "memory_gib":
+        needed = _positive(requires[name], name)
+        if gpu.memory_bytes is None:
+            return f"needs {needed:g} GiB of GPU memory; that of {gpu.name} is {gpu.memory_source}"
+        if gpu.memory_bytes < needed * _GIB:
+            found = _gib(gpu.memory_bytes)
+            return f"needs {needed:g} GiB of GPU memory; {gpu.name} has {found} GiB ({gpu.memory_source})"
+        return None
+    wanted = _capability(requires[name])
+    if gpu.compute_capability is None:
+        reason = gpu.reasons.get(name, "it could not be read")
+        return f"needs compute capability {requires[name]}; that of {gpu.name} is unknown ({reason})"
+    if _capability(gpu.compute_capability) < wanted:
+        return f"needs compute capability {requires[name]} or newer; {gpu.name} has {gpu.compute_capability}"
+    return None
+
+
+def _strength(name: str, gpu: Gpu) -> tuple[int, ...]:
+    if name == "memory_gib":
+        return (gpu.memory_bytes or 0,)
+    return _capability(gpu.compute_capability) if gpu.compute_capability else (0, 0)
+
+
+def _system_memory(requires: Mapping[str, Any], host: Host) -> list[str]:
+    needed = _positive(requires["memory_gib"], "memory_gib")
+    if host.memory_bytes is None:
+        return [f"needs {needed:g} GiB of memory; this machine's is {host.memory_source}"]
+    if host.memory_bytes >= needed * _GIB:
+        return []
+    return [f"needs {needed:g} GiB of memory; this machine has {_gib(host.memory_bytes)} GiB ({host.memory_source})"]
+
+
+def _count(requires: Mapping[str, Any], host: Host) -> list[str]:
+    needed = int(_positive(requires["gpus"], "gpus"))
+    fit = len(suitable(requires, host))
+    if fit >= needed:
+        return []
+    if not host.gpus:
+        return [f"needs {needed} CUDA GPUs; {host.gpu_reason or 'none was found'}"] if needed else []
+    of = f"{fit} of {len(host.gpus)} GPUs meet the rest" if fit < len(host.gpus) else f"this machine has {fit}"
+    return [f"needs {needed} GPUs; {of}"]
+
+
+def _modules(requires: Mapping[str, Any], host: Host) -> list[str]:
+    return [f"needs the Python module {name}; it is not installed" for name in requires["modules"] if not _exists(name)]
+
+
+def _exists(dotted: str) -> bool:
+    """Whether a module can be found, without running any of its code.
+
+    `importlib.util.find_spec` imports the parents of a dotted name, which for torch takes seconds and can fail; so only
+    the first part is asked of it, and the rest is looked up in the folders that the parents name.
+    """
+    if dotted in sys.modules:  # also says so of os.path, which no finder can find
+        return True
+    first, *rest = dotted.split(".")
+    try:
+        spec = importlib.util.find_spec(first)
+        name = first
+        for part in rest:
+            if spec is None or spec.submodule_search_locations is None:
+                return False
+            name = f"{name}.{part}"
+            spec = importlib.machinery.PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    except (ImportError, ValueError, AttributeError):
+        return False
+    return spec is not None
+
+
+def _disk(requires: Mapping[str, Any], host: Host) -> list[str]:
+    needed = _positive(requires["disk_gib"], "disk_gib")
+    if host.disk_free_bytes is None:
+        return [f"needs {needed:g} GiB of free disk space; that of {host.disk} could not be read"]
+    if host.disk_free_bytes >= needed * _GIB:
+        return []
+    return [f"needs {needed:g} GiB of free disk space; {host.disk} has {_gib(host.disk_free_bytes)} GiB"]
+
+
+def _unknown(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
+    known = ", ".join(_CHECKS)
+    return lambda requires, host: [f"needs {name!r}, which this version does not know (it knows {known})"]
+
+
+def _positive(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {value!r} instead of a number of at least 0")
+    return float(value)
+
+
+def _capability(text: Any) -> tuple[int, int]:
+    """Compared as numbers: 12.1 is newer than 9.0, which text would deny."""
+    if not (match := re.fullmatch(r"(\d+)\.(\d+)", str(text))):
+        raise ValueError(f"compute_capability is {text!r} instead of something like '9.0'")
+    return int(match[1]), int(match[2])
+
+
+def _gib(count: int) -> str:
+    # Rounded down, so that 23.99 GiB never reads as the 24.0 that were asked for.
+    return f"{math.floor(count / _GIB * 10) / 10:.1f}"
+
+
+_CHECKS: dict[str, Callable[[Mapping[str, Any], Host], list[str]]] = {
+    "device": _device,
+    "memory_gib": _about_gpu("memory_gib"),
+    "compute_capability": _about_gpu("compute_capability"),
+    "gpus": _count,
+    "modules": _modules,
+    "disk_gib": _disk,
+}

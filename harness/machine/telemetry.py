@@ -1,0 +1,170 @@
+"""How the machine behaved during a trial, sampled from outside the trial.
+
+    sampler = Sampler(gpu)
+    sampler.watch(process.pid)
+    …
+    telemetry = sampler.stop()
+    telemetry.rows[-1][telemetry.columns.index("rss_bytes")]
+
+The sampler reads /proc through psutil and asks NVML; it never creates a CUDA context and never raises into its caller.
+What cannot be read is None, and `reasons` says why, once a column.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from harness.machine.process_tree import ProcessTree
+from harness.machine.residency import DriverResidency, GpuProbe
+
+if TYPE_CHECKING:
+    from harness.machine.host import Gpu
+
+__all__ = ["COLUMNS", "DriverResidency", "Row", "Sampler", "Telemetry"]
+
+Row = tuple[float | int | None, ...]
+"""One sample, in the order of COLUMNS."""
+
+COLUMNS: tuple[str, ...] = (
+    "seconds",  # since the first process was watched
+    "processes",  # in the tree of the watched ones
+    "rss_bytes",  # resident memory of that tree; pages that its processes share count once for each
+    "cpu_percent",  # of one processor, of that tree, since the sample before
+    "system_available_bytes",
+    "gpu_utilisation_percent",  # share of the driver's last sample period in which a kernel ran, of any process
+    "gpu_memory_used_bytes",  # of the device, by all processes
+    "gpu_process_memory_bytes",  # of the device, by the tree; managed memory (cudaMallocManaged) is not all counted
+    "gpu_power_watts",
+    "gpu_temperature_celsius",
+    "gpu_sm_clock_mhz",
+)
+
+_SHARE = 0.01
+"""Of one processor: the most that sampling may cost. Where a sample is dear, samples become rarer."""
+_LONGEST_WAIT = 10.0
+_SAMPLE_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+
+
+@final
+@dataclass(frozen=True)
+class Telemetry:
+    """Everything that was sampled; a cell without a reading is None."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    reasons: Mapping[str, str]
+    """Why cells of a column are None, by column."""
+    residency: DriverResidency
+
+    def peak(self, column: str) -> float | int | None:
+        """The greatest reading of a column; None where there is none."""
+        index = self.columns.index(column)
+        return max((cell for row in self.rows if (cell := row[index]) is not None), default=None)
+
+
+@final
+class Sampler:
+    """Samples the trees of watched processes, and one GPU, until stopped."""
+
+    def __init__(self, gpu: Gpu | None, interval: float = 0.25) -> None:
+        """Args:
+        gpu: the leased device; None where the trial has none.
+        interval: seconds from one sample to the next, where samples are cheap enough for that.
+        """
+        self._interval = interval
+        self._tree = ProcessTree()
+        self._probe = GpuProbe(gpu)
+        self._rows: list[Row] = []
+        self._reasons: dict[str, str] = {}
+        self._started: float | None = None
+        self._over = False
+        self._wake = threading.Event()
+        self._news = threading.Condition()
+        self._begun = 0
+        self._done = 0
+        self._thread: threading.Thread | None = None
+        self._result: Telemetry | None = None
+
+    @property
+    def latest(self) -> Mapping[str, float | int | None]:
+        """The newest sample by column; empty before the first."""
+        rows = self._rows
+        return dict(zip(COLUMNS, rows[-1], strict=True)) if rows else {}
+
+    def watch(self, pid: int) -> None:
+        """Also sample this process and its descendants. The first call starts the clock and the sampling."""
+        self._tree.add(pid)
+        if self._started is None and not self._over:
+            self._started = time.monotonic()
+            self._thread = threading.Thread(target=self._loop, name="harness-telemetry", daemon=True)
+            self._thread.start()
+
+    def sample(self) -> None:
+        """Take one sample now, before a process ends, say; returns when it is taken, or after a second in any case.
+
+        It is the sampler's thread that asks, so that a driver that hangs keeps nobody else.
+        """
+        if self._thread is None or self._over:
+            return
+        with self._news:
+            wanted = self._begun + 1
+            self._wake.set()
+            self._news.wait_for(lambda: self._done >= wanted, timeout=_SAMPLE_SECONDS)
+
+    def stop(self) -> Telemetry:
+        """End the sampling and return what it saw. A second call returns the same."""
+        self._over = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+        if self._result is None:
+            rows = tuple(self._rows)
+            reasons = dict(self._reasons)
+            if self._thread is not None and self._thread.is_alive():
+                # Only a driver call that never returns can keep it; the thread ends with that call or the process.
+                reasons.setdefault("seconds", f"sampling hung and was given up after {_STOP_SECONDS:g} s")
+            if not rows:
+                reasons.setdefault("seconds", "nothing was sampled")
+            self._result = Telemetry(COLUMNS, rows, reasons, self._probe.residency())
+        return self._result
+
+    def _loop(self) -> None:
+        self._sample()  # a trial that ends at once still gets one; what it costs is mostly imports
+        cost = 0.0
+        while True:
+            self._wake.wait(min(max(self._interval, cost / _SHARE), _LONGEST_WAIT))
+            self._wake.clear()
+            if self._over:
+                return
+            before = time.thread_time()
+            self._sample()
+            cost = time.thread_time() - before
+
+    def _sample(self) -> None:
+        with self._news:
+            self._begun += 1
+        try:
+            row = self._row()
+        except Exception as error:  # a sample is worth less than the trial it watches
+            self._reasons.setdefault("seconds", f"a sample was lost: {type(error).__name__}: {error}")
+        else:
+            if self._result is None:  # else it outlasted stop() and belongs to nobody
+                self._rows.append(row)
+        with self._news:
+            self._done = self._begun
+            self._news.notify_all()
+
+    def _row(self) -> Row:
+        assert self._started is not None
+        seconds = time.monotonic() - self._started
+        cells: dict[str, float | int | None] = {"seconds": round(seconds, 3)}
+        for readings, reasons in (self._tree.read(), self._probe.read(self._tree.owns)):
+            cells.update(readings)
+            for column, reason in reasons.items():
+                self._reasons.setdefault(column, reason)
+        return tuple(cells.get(column) for column in COLUMNS)

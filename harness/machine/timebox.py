@@ -1,0 +1,85 @@
+"""Ask something that may never answer (a driver, a tool, a network folder) and get an answer or a reason in time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar, final
+
+__all__ = ["Answer", "call", "run"]
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """A value, or None with the reason why there is none."""
+
+    value: T | None
+    reason: str | None = None
+
+
+def call(function: Callable[[], T], seconds: float) -> Answer[T]:
+    """Call a function in a daemon thread and wait at most so long; an exception becomes the reason.
+
+    A call that is stuck inside a driver cannot be ended: its thread is left behind and goes with the process.
+    """
+    answers: list[Answer[T]] = []
+
+    def work() -> None:
+        try:
+            answers.append(Answer(function()))
+        except Exception as error:
+            answers.append(Answer(None, f"{type(error).__name__}: {error}"))
+
+    thread = threading.Thread(target=work, name="harness-timebox", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answers[0] if answers else Answer(None, f"no answer within {seconds:g} s")
+
+
+def run(
+    command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Answer[str]:
+    """Run a command and return what it printed on stdout; a failure's reason ends with its last line on stderr.
+
+    Everything the command started is ended when the time is up.
+    """
+    import subprocess
+
+    name = os.path.basename(command[0])
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=None if environment is None else dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as error:
+        return Answer(None, f"{name} does not start: {error.strerror or error}")
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # A grandchild in a session of its own may still hold the pipes: do not wait for it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=1)
+        return Answer(None, f"{name} gave no answer within {seconds:g} s")
+    if process.returncode != 0:
+        lines = (errors.strip() or output.strip()).splitlines()
+        detail = f": {lines[-1].strip()[:200]}" if lines else ""
+        return Answer(None, f"{name} ended with status {process.returncode}{detail}")
+    return Answer(output)

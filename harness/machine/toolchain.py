@@ -1,0 +1,214 @@
+"""The tools around a GPU, found without loading any of them into this process: torch, Triton, ptxas, Vulkan, Slurm.
+
+    for tool in survey(seconds=10).ptxas:
+        print(tool.path, tool.version, tool.details["targets"])
+
+Every question has a time limit, and every "no" has a reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+from harness.machine import timebox
+
+__all__ = ["Tool", "Toolchain", "survey"]
+
+T = TypeVar("T")
+
+_WGPU = """
+import json, wgpu
+adapters = wgpu.gpu.enumerate_adapters_sync()
+print(json.dumps([{str(key): str(value) for key, value in dict(one.info).items()} for one in adapters]))
+"""
+
+
+@final
+@dataclass(frozen=True)
+class Tool:
+    """One tool: what it is and can do, or why it is not to be had."""
+
+    name: str
+    version: str | None = None
+    path: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+    """Why the tool, or its version, is missing."""
+
+
+@final
+@dataclass(frozen=True)
+class Toolchain:
+    """What was found. The tuples hold at least one entry: where nothing was found, it says why."""
+
+    torch: Tool
+    """details: "cuda", the CUDA it was built for, or None for a build without."""
+    triton: Tool
+    ptxas: tuple[Tool, ...]
+    """details: "targets", the sm_ names it compiles for, and "found_by"."""
+    vulkan: tuple[Tool, ...]
+    """One for each adapter; details: "driver" and "type"."""
+    slurm: Tool
+    """details: "partitions", each a line of sinfo."""
+
+
+def survey(seconds: float = 10.0) -> Toolchain:
+    """Look for all tools at once; none takes longer than `seconds` for one question."""
+    with ThreadPoolExecutor(max_workers=5, thread_name_prefix="harness-toolchain") as pool:
+        ptxas = pool.submit(_ptxas, seconds)
+        vulkan = pool.submit(_vulkan, seconds)
+        slurm = pool.submit(_slurm, seconds)
+        return Toolchain(
+            torch=_torch(),
+            triton=_triton(),
+            ptxas=_never_fails("ptxas", ptxas.result),
+            vulkan=_never_fails("vulkan", vulkan.result),
+            slurm=_never_fails("slurm", lambda: (slurm.result(),))[0],
+        )
+
+
+def _never_fails(name: str, ask: Callable[[], tuple[Tool, ...]]) -> tuple[Tool, ...]:
+    try:
+        return ask()
+    except Exception as error:  # output of a tool that nobody has seen before
+        return (Tool(name, reason=f"its answer was not understood: {type(error).__name__}: {error}"),)
+
+
+def _folder_of(package: str) -> Path | None:
+    # find_spec of a name without dots runs none of the package's code.
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def _assigned(source: str, name: str) -> str | None:
+    """The text that a line of Python assigns to a name; None where it assigns something else, such as None."""
+    match = re.search(rf"^{name}\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]", source, re.MULTILINE)
+    return match[1] if match else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _torch() -> Tool:
+    folder = _folder_of("torch")
+    if folder is None:
+        return Tool("torch", reason="not installed for this Python")
+    source = _read(folder / "version.py")
+    version = _assigned(source, "__version__")
+    details = {"cuda": _assigned(source, "cuda"), "hip": _assigned(source, "hip")}
+    return Tool("torch", version, str(folder), details, None if version else f"no version in {folder / 'version.py'}")
+
+
+def _triton() -> Tool:
+    folder = _folder_of("triton")
+    if folder is None:
+        return Tool("triton", reason="not installed for this Python")
+    version = _assigned(_read(folder / "__init__.py"), "__version__")
+    return Tool("triton", version, str(folder), reason=None if version else f"no version in {folder / '__init__.py'}")
+
+
+def _ptxas(seconds: float) -> tuple[Tool, ...]:
+    found: dict[str, Tool] = {}
+    for path, found_by in _ptxas_places():
+        real = os.path.realpath(path)
+        if real not in found:
+            found[real] = _one_ptxas(path, found_by, seconds)
+    if not found:
+        reason = "none under Triton, CUDA_HOME, CUDA_PATH or /usr/local/cuda, nor on PATH"
+        return (Tool("ptxas", reason=reason),)
+    return tuple(found.values())
+
+
+def _ptxas_places() -> Iterator[tuple[Path, str]]:
+    """Where a ptxas may be, in the order in which Triton looks: named, bundled, then the toolkit's."""
+    for variable in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+        if named := os.environ.get(variable):
+            yield Path(named), variable
+    if triton := _folder_of("triton"):
+        for path in sorted((triton / "backends" / "nvidia" / "bin").glob("ptxas*")):
+            yield path, "Triton"
+    toolkits = [(os.environ.get(variable), variable) for variable in ("CUDA_HOME", "CUDA_PATH")]
+    for toolkit, found_by in (*toolkits, ("/usr/local/cuda", "/usr/local/cuda")):
+        if toolkit and (path := Path(toolkit, "bin", "ptxas")).is_file():
+            yield path, found_by
+    if on_path := shutil.which("ptxas"):
+        yield Path(on_path), "PATH"
+
+
+def _one_ptxas(path: Path, found_by: str, seconds: float) -> Tool:
+    answer = timebox.run([str(path), "--version"], seconds)
+    if answer.value is None:
+        return Tool("ptxas", path=str(path), details={"found_by": found_by, "targets": []}, reason=answer.reason)
+    version = re.search(r"\bV(\d+(?:\.\d+)+)", answer.value)
+    helped = timebox.run([str(path), "--help"], seconds)
+    # The help lists 'sm_90a' and the like, in quotes, as the allowed values of --gpu-name.
+    targets = sorted(set(re.findall(r"'(sm_\d+[a-z]?)'", helped.value or "")), key=_target_order)
+    reason = helped.reason or (None if targets else "its help names no sm_ target")
+    details = {"found_by": found_by, "targets": targets}
+    return Tool("ptxas", version[1] if version else None, str(path), details, reason)
+
+
+def _target_order(target: str) -> tuple[int, str]:
+    digits = re.sub(r"\D", "", target)
+    return int(digits), target
+
+
+def _vulkan(seconds: float) -> tuple[Tool, ...]:
+    reasons = []
+    if _folder_of("wgpu") is not None:
+        answer = timebox.run([sys.executable, "-c", _WGPU], seconds)
+        if answer.value is not None:
+            adapters = [one for one in json.loads(answer.value) if one.get("backend_type") == "Vulkan"]
+            return tuple(map(_wgpu_adapter, adapters)) or (Tool("vulkan", reason="wgpu lists no Vulkan adapter"),)
+        reasons.append(f"wgpu: {answer.reason}")
+    else:
+        reasons.append("the package wgpu is not installed")
+    if shutil.which("vulkaninfo") is None:
+        reasons.append("vulkaninfo is not on PATH")
+    else:
+        answer = timebox.run(["vulkaninfo", "--summary"], seconds)
+        if answer.value is not None:
+            return tuple(_summary_adapters(answer.value)) or (Tool("vulkan", reason="vulkaninfo lists no adapter"),)
+        reasons.append(str(answer.reason))
+    return (Tool("vulkan", reason="; ".join(reasons)),)
+
+
+def _wgpu_adapter(info: Mapping[str, str]) -> Tool:
+    details = {"adapter": info.get("device"), "driver": info.get("description"), "type": info.get("adapter_type")}
+    return Tool("vulkan", path="wgpu", details=details)
+
+
+def _summary_adapters(summary: str) -> Iterator[Tool]:
+    for block in re.split(r"^GPU\d+:\s*$", summary, flags=re.MULTILINE)[1:]:
+        values = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))
+        kind = values.get("deviceType", "").removeprefix("PHYSICAL_DEVICE_TYPE_")
+        details = {"adapter": values.get("deviceName"), "driver": values.get("driverInfo"), "type": kind}
+        yield Tool("vulkan", values.get("apiVersion"), "vulkaninfo", details)
+
+
+def _slurm(seconds: float) -> Tool:
+    path = shutil.which("sinfo")
+    if path is None:
+        return Tool("slurm", reason="sinfo is not on PATH")
+    version = timebox.run([path, "--version"], seconds)
+    listed = timebox.run([path, "--noheader", "--format=%P %a, %D nodes, gres %G"], seconds)
+    number = version.value.split()[-1] if version.value and version.value.split() else None
+    partitions = [line.strip() for line in (listed.value or "").splitlines() if line.strip()]
+    return Tool("slurm", number, path, {"partitions": partitions}, version.reason or listed.reason)

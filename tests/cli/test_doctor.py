@@ -1,0 +1,152 @@
+"""`harness doctor`, run as a command on recorded machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recorded import STAND_IN
+
+CONTRACT: dict[str, Any] = {
+    "id": "F-SAMPLE-001",
+    "issue": "SAMPLE-1",
+    "spec": "SPEC-SAMPLE-001",
+    "title": "A sample",
+    "claim": "It works.",
+    "sources": [{"uri": "https://example.org"}],
+    "falsifier": "sample:falsify",
+    "subject": "sample:Subject",
+    "target": {"compute_capability": "12.1", "device": "NVIDIA GB10"},
+    "profiles": {
+        "full": {
+            "requires": {"device": "cuda", "compute_capability": "9.0"},
+            "parameters": {},
+            "limits": {"seconds": 9},
+        },
+        "reduced": {"requires": {"device": "any"}, "parameters": {}, "limits": {"seconds": 9}},
+    },
+    "observation": {"type": "object", "properties": {"works": {"const": True}}},
+    "mutants": [{"id": "broken", "subject": "sample:Mutant", "violates": ["works.const"], "defect": "does not work"}],
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Somebody's project with three claims: one like the sample, one for big GPUs only, one that is refused."""
+    (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
+    (tmp_path / "sample.py").write_text("def falsify(trial): ...\nclass Subject: ...\nclass Mutant: ...\n")
+    contracts = tmp_path / "contracts"
+    contracts.mkdir()
+    only_full = {"full": {**CONTRACT["profiles"]["full"], "requires": {"device": "cuda", "memory_gib": 130}}}
+    (contracts / "F-SAMPLE-001.json").write_text(json.dumps(CONTRACT))
+    (contracts / "F-BIG-001.json").write_text(json.dumps({**CONTRACT, "id": "F-BIG-001", "profiles": only_full}))
+    (contracts / "F-WRONG-001.json").write_text("{}")
+    return tmp_path
+
+
+def environment(recording: str, **more: str) -> dict[str, str]:
+    paths = [str(STAND_IN), str(Path(__file__).parents[2])]
+    hidden = ("NO_COLOR", "FORCE_COLOR", "CUDA_VISIBLE_DEVICES")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths), "HARNESS_TEST_NVML": recording, "COLUMNS": "200", **more}
+
+
+def doctor(folder: Path, recording: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", "from harness.cli.doctor import command; command()", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(recording), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_on_an_h200(project: Path) -> None:
+    lines = doctor(project, "h200").splitlines()
+    assert "driver: 580.159.04" in lines
+    assert "cuda: up to 13.0" in lines
+    assert (
+        "gpu 0: NVIDIA H200, compute capability 9.0, 140.4 GiB (NVML), not unified, "
+        "GPU-00000000-0000-0000-0000-000000000200"
+    ) in lines
+    assert "F-SAMPLE-001: full; its target is 12.1 NVIDIA GB10, so a PASS here is PARTIAL" in lines
+    assert any(line.startswith("F-BIG-001: full") for line in lines)
+    assert any(line.startswith("F-WRONG-001: refused; ") for line in lines)
+    assert lines[-1] == "total: 3 declared: 2 full, 0 reduced, 0 not at all, 1 refused"
+
+
+def test_on_a_gb10(project: Path) -> None:
+    """Memory that NVML does not support is shown with its source, and never as 0."""
+    lines = doctor(project, "gb10").splitlines()
+    (gpu,) = [line for line in lines if line.startswith("gpu 0: ")]
+    assert re.search(r"NVIDIA GB10, compute capability 12\.1, [1-9][\d.]+ GiB \(system memory, unified; ", gpu)
+    assert "F-SAMPLE-001: full" in lines
+
+
+def test_on_a_machine_without_a_gpu(project: Path) -> None:
+    lines = doctor(project, "none").splitlines()
+    reason = "no NVIDIA driver answers: NVML Shared Library Not Found"
+    assert f"gpus: none: {reason}" in lines
+    assert f"F-SAMPLE-001: reduced; not full: needs a CUDA GPU; {reason}" in lines
+    assert f"F-BIG-001: not at all; not full: needs a CUDA GPU; {reason}" in lines
+    assert lines[-1] == "total: 3 declared: 0 full, 1 reduced, 1 not at all, 1 refused"
+
+
+def test_outside_a_project(tmp_path: Path) -> None:
+    assert doctor(tmp_path, "none").splitlines()[-1].startswith("project: none: no pyproject.toml with [tool.harness]")
+
+
+def test_json_says_the_same(project: Path) -> None:
+    report = json.loads(doctor(project, "gb10", "--json"))
+    assert report["host"]["gpus"][0]["unified"] is True
+    assert report["host"]["gpus"][0]["memory_bytes"] > 0
+    assert report["tools"]["ptxas"]
+    runs = {claim["id"]: (claim["runs"], claim["on_target"]) for claim in report["claims"]["claims"]}
+    assert runs["F-SAMPLE-001"] == ("full", True)
+    assert runs["F-WRONG-001"] == ("refused", None)
+    assert {disk["path"] for disk in report["disks"]} >= {str(project)}
+
+
+@pytest.mark.parametrize("no_color", [{}, {"NO_COLOR": "1"}])
+def test_tables_on_a_terminal(no_color: dict[str, str], project: Path) -> None:
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-c", "from harness.cli.doctor import command; command()"]
+    process = subprocess.Popen(
+        command, cwd=project, stdout=follower, stderr=follower, env=environment("none", TERM="xterm", **no_color)
+    )
+    os.close(follower)
+    output = b""
+    while chunk := _read(leader):
+        output += chunk
+    os.close(leader)
+    assert process.wait() == 0
+    text = output.decode()
+    assert "┃" in text or "│" in text
+    assert "F-SAMPLE-001" in text
+    assert bool(re.search(r"\x1b\[[\d;]*3\d", text)) is not bool(no_color)
+
+
+def _read(leader: int) -> bytes:
+    try:
+        return os.read(leader, 65536)
+    except OSError:  # how Linux says that the other end is closed
+        return b""
+
+
+def test_no_heavy_module_is_loaded() -> None:
+    """Neither for the command's help, nor torch for anything it shows."""
+    script = (
+        "import sys; from harness.cli.doctor import command; "
+        "heavy = {'torch', 'psutil', 'pynvml', 'rich', 'numpy', 'jsonschema', 'filelock', 'sqlite3', 'subprocess'}; "
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr); "
+        "command(standalone_mode=False); print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment("none"), capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines() == ["[]", "False"]

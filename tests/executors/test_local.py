@@ -1,0 +1,190 @@
+"""Trials with real processes: every way to end, told apart, and nothing left running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.executors import TrialRequest, TrialResult
+from harness.executors.local import LocalExecutor
+from harness.judge import judge
+from harness.observation import EndingKind, Phase
+from harness.project import Project
+from harness.verdict import Outcome
+from tests.executors.projects import write_project
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with the misbehaving subjects."""
+    return write_project(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture
+def executor(project: Project, tmp_path: Path) -> Iterator[LocalExecutor]:
+    """A running executor; on leaving, nothing below it may be alive."""
+    contract = project.contract("F-TOY-SORT-001")
+    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+        yield executor
+        folder = executor._server.folder
+    assert not folder.exists()
+    assert [child for child in psutil.Process().children(recursive=True) if child.is_running()] == []
+
+
+def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult:
+    """Run the subject that behaves so."""
+    contract = executor._contract
+    request = TrialRequest(
+        contract=contract,
+        subject=contract.subject,
+        profile="reduced",
+        parameters={"items": 3, "how": how},
+        device={"type": "cpu", "name": "test"},
+        seed=0,
+        seconds=seconds,
+        threads=1,
+    )
+    return executor.run(request, lambda step, values, memory: None)
+
+
+def command_lines(processes: list[psutil.Process]) -> list[list[str]]:
+    """The command lines of those that still run; a zombie has none."""
+    found = []
+    for process in processes:
+        with suppress(psutil.Error):
+            found.append(process.cmdline())
+    return found
+
+
+def test_a_healthy_trial_is_measured(executor: LocalExecutor) -> None:
+    """Measurements, steps, artifacts and telemetry of a trial that completes all arrive."""
+    result = run(executor, "slowly")
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert result.observation.measurements == {"inversions": 0}
+    assert result.observation.resolved == {"device": "cpu"}
+    assert [row["loss"] for row in result.steps] == [2.0]
+    assert result.artifacts is not None
+    assert (result.artifacts / "result.txt").read_text() == "[1, 2, 3]"
+    assert (result.telemetry.peak("rss_bytes") or 0) > 1 << 20
+    assert 1.0 <= result.seconds < 3.0
+    assert judge(executor._contract, result.observation).outcome is Outcome.PASS
+
+
+ENDINGS = [
+    ("not at all", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.FAIL),
+    ("cannot be built", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("raises", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("runs out of memory", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("exits", EndingKind.DIED, Phase.SUBJECT, Outcome.FAIL),
+    ("sys.exit", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("segfaults", EndingKind.DIED, Phase.SUBJECT, Outcome.FAIL),
+    ("is killed", EndingKind.KILLED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("falsifier raises", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("falsifier gives up", EndingKind.NOT_MEASURED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("falsifier exits", EndingKind.DIED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("undeclared", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "phase", "outcome"), ENDINGS, ids=[row[0] for row in ENDINGS])
+def test_endings_are_told_apart(
+    executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
+) -> None:
+    """A defect of the subject fails, one of the falsifier or the machine is not measured, and none passes."""
+    observation = run(executor, how).observation
+    assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
+    assert judge(executor._contract, observation).outcome is outcome
+
+
+def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:
+    """A segmentation fault does not take the earlier measurements with it."""
+    result = run(executor, "segfaults")
+    assert result.observation.measurements == {"inversions": 0}
+    assert result.observation.ending.signal == "SIGSEGV"
+    assert "Segmentation fault" in result.stderr.text
+
+
+@pytest.mark.parametrize("how", ["hangs", "hangs in a signal-proof way"])
+def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None:
+    """The limit holds within a second, whatever the subject does with signals."""
+    before = time.monotonic()
+    result = run(executor, how, seconds=1.0)
+    assert time.monotonic() - before < 2.5
+    assert result.observation.ending.kind is EndingKind.TIMED_OUT
+    assert judge(executor._contract, result.observation).outcome is Outcome.FAIL
+
+
+def test_the_stack_of_a_hang_is_in_the_log(executor: LocalExecutor) -> None:
+    """Somebody has to find out where it hung."""
+    assert "in sort" in run(executor, "hangs", seconds=0.5).stderr.text
+
+
+@pytest.mark.parametrize("how", ["leaves a child", "leaves a daemon"])
+def test_nothing_outlives_a_trial(executor: LocalExecutor, how: str) -> None:
+    """Neither a child nor a process that left the trial's session is alive when the trial's result is there."""
+    result = run(executor, how)
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    sleeping = [line for line in command_lines(psutil.Process().children(recursive=True)) if line[:2] == ["sleep", "1000"]]
+    assert sleeping == []
+
+
+def test_a_flood_is_bounded_and_counted(executor: LocalExecutor) -> None:
+    """A gigabyte on standard output neither fills memory nor stops the trial."""
+    before = psutil.Process().memory_info().rss
+    result = run(executor, "floods", seconds=60)
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert result.stdout.size == 1_000_000_000
+    assert len(result.stdout.text) < 100_000
+    assert psutil.Process().memory_info().rss - before < 64 << 20
+
+
+def test_secrets_are_masked(executor: LocalExecutor) -> None:
+    """A token that the subject prints does not reach the log."""
+    text = run(executor, "leaks").stdout.text
+    assert "hf_" not in text
+    assert "[masked]" in text
+
+
+def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial sees what decides how code runs, and no variable beyond that."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
+    monkeypatch.setenv("SOMETHING_ELSE", "1")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path) as executor:
+        text = run(executor, "prints its environment").stdout.text
+    assert "'PATH'" in text
+    assert "DEPLOY_TOKEN" not in text
+    assert "SOMETHING_ELSE" not in text
+
+
+def test_a_module_that_cannot_be_imported_is_not_measured(project: Project, tmp_path: Path) -> None:
+    """An import error is reported by the trial that needs the module, and blamed on nobody's measurements."""
+    contract = project.contract("F-TOY-BROKEN-001")
+    with LocalExecutor(project, contract, None, tmp_path) as executor:
+        assert executor.imports().failures == {"toy.broken": "ImportError: no such library"}
+        observation = run(executor, "well").observation
+    assert (observation.ending.kind, observation.ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
+    assert "no such library" in observation.ending.reason
+
+
+def test_the_sources_that_ran_are_recorded(executor: LocalExecutor) -> None:
+    """The digest of every imported file of the project is known."""
+    assert sorted(executor.imports().sources) == ["toy/__init__.py", "toy/sorting.py"]
+
+
+def test_the_seed_is_part_of_the_trial(executor: LocalExecutor) -> None:
+    """The observation says which seed the trial had."""
+    assert run(executor, "well").observation.seed == 0
+
+
+def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecutor) -> None:
+    """When the machinery fails, the trial is not measured, and the reason says so."""
+    executor._server._process.kill()
+    executor._server._process.wait()
+    observation = run(executor, "well").observation
+    assert observation.ending.kind is EndingKind.LOST
+    assert judge(executor._contract, observation).outcome is Outcome.NOT_MEASURED

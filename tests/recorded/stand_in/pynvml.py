@@ -1,0 +1,79 @@
+"""A stand-in for nvidia-ml-py that replays one of the recordings above this folder.
+
+Put this folder in front on the module path, and name the recording in HARNESS_TEST_NVML. Whatever a recording does not
+hold, the replayed driver does not have: NVML_ERROR_FUNCTION_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+NVML_TEMPERATURE_GPU = 0
+NVML_CLOCK_SM = 1
+
+_MESSAGES = {3: "Not Supported", 6: "Not Found", 9: "Driver Not Loaded", 12: "NVML Shared Library Not Found",
+             13: "Function Not Found", 999: "Unknown Error"}  # fmt: skip
+
+_PATH = Path(__file__).parents[1] / f"nvml-{os.environ['HARNESS_TEST_NVML']}.json"
+RECORDING = json.loads(_PATH.read_text(encoding="utf-8"))
+
+running: list[tuple[int, int | None]] | None = None
+"""Process ids and bytes to list instead of the recorded ones, which no process of a test has."""
+
+broken: set[str] = set()
+"""Functions that fail with NVML_ERROR_UNKNOWN from now on."""
+
+
+class NVMLError(Exception):
+    """As in the binding: the number in `value`, the message as text."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(_MESSAGES.get(value, f"error {value}"))
+        self.value = value
+
+
+def nvmlDeviceGetHandleByIndex(index: int) -> int:  # noqa: N802 - NVML's own name
+    return index
+
+
+def nvmlDeviceGetHandleByUUID(uuid: str) -> int:  # noqa: N802
+    for index, device in enumerate(RECORDING["devices"]):
+        if device["nvmlDeviceGetUUID"]["value"] == uuid:
+            return index
+    raise NVMLError(6)
+
+
+def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[SimpleNamespace]:  # noqa: N802
+    if running is None or "nvmlDeviceGetComputeRunningProcesses" in broken:
+        return _answer(RECORDING["devices"][handle], "nvmlDeviceGetComputeRunningProcesses")
+    return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in running]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if not name.startswith("nvml"):
+        raise AttributeError(name)
+
+    def replay(handle: int | None = None, *_: Any) -> Any:
+        return _answer(RECORDING["system"] if handle is None else RECORDING["devices"][handle], name)
+
+    return replay
+
+
+def _answer(answers: dict[str, Any], name: str) -> Any:
+    if name in broken:
+        raise NVMLError(999)
+    answer = answers.get(name, {"error": 13})
+    if "error" in answer:
+        raise NVMLError(answer["error"])
+    return _thaw(answer["value"])
+
+
+def _thaw(value: Any) -> Any:
+    if isinstance(value, dict):
+        return SimpleNamespace(**value)
+    return [_thaw(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,291 @@
+"""What a host is said to offer, replayed from recorded drivers, and what is said to be missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.machine import host as hosts
+from harness.machine import nvml, provenance, timebox
+from harness.machine.host import Gpu, Host, probe
+from harness.machine.provenance import commit, software
+from harness.machine.requirements import shortfalls, suitable
+from tests.recorded import replay
+
+GIB = 2**30
+
+
+def a_gpu(**changes: Any) -> Gpu:
+    gpu = Gpu(0, "GPU-a", "NVIDIA GeForce RTX 4060", "8.9", 8 * GIB, "NVML", False)
+    return dataclasses.replace(gpu, **changes)
+
+
+def a_host(*gpus: Gpu, **changes: Any) -> Host:
+    host = Host(
+        hostname="h", machine="x86_64", kernel="Linux 6", cpu_count=4, memory_bytes=16 * GIB, memory_source="MemTotal",
+        disk=Path("/d"), disk_free_bytes=50 * GIB, gpus=gpus, gpu_reason=None if gpus else "no driver", driver=None,
+        cuda_driver_version=None,
+    )  # fmt: skip
+    return dataclasses.replace(host, **changes)
+
+
+def test_gb10_has_the_systems_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """NOT_SUPPORTED is not zero: the device shares the machine's memory, and its source says so."""
+    replay("gb10", monkeypatch, tmp_path)
+    (gpu,) = probe().gpus
+    assert (gpu.name, gpu.compute_capability, gpu.unified) == ("NVIDIA GB10", "12.1", True)
+    assert gpu.memory_bytes == 127600748 * 1024
+    assert gpu.memory_source == "system memory, unified; NVML: Not Supported"
+
+
+def test_h200_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("h200", monkeypatch, tmp_path)
+    host = probe()
+    (gpu,) = host.gpus
+    assert (gpu.name, gpu.compute_capability, gpu.unified) == ("NVIDIA H200", "9.0", False)
+    assert (gpu.memory_bytes, gpu.memory_source) == (143771 * 2**20, "NVML")
+    assert (host.driver, host.cuda_driver_version, host.gpu_reason) == ("580.159.04", "13.0", None)
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("none", monkeypatch, tmp_path)
+    host = probe()
+    assert (host.gpus, host.driver, host.cuda_driver_version) == ((), None, None)
+    assert host.gpu_reason == "no NVIDIA driver answers: NVML Shared Library Not Found"
+    assert shortfalls({"device": "cuda"}, host) == [f"needs a CUDA GPU; {host.gpu_reason}"]
+
+
+def test_no_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "pip install nvidia-ml-py" in str(probe().gpu_reason)
+
+
+def test_zero_bytes_are_not_believed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Some drivers answer success and zeroes for a device without memory of its own."""
+    module = replay("h200", monkeypatch, tmp_path)
+    answer = {"value": {"total": 0, "free": 0, "used": 0}}
+    monkeypatch.setitem(module.RECORDING["devices"][0], "nvmlDeviceGetMemoryInfo", answer)
+    (gpu,) = probe().gpus
+    assert (gpu.memory_bytes, gpu.unified) == (None, None)
+    assert "0 bytes" in gpu.reasons["memory_bytes"]
+    assert "0 bytes" in shortfalls({"device": "cuda", "memory_gib": 1}, a_host(gpu))[0]
+
+
+@pytest.mark.parametrize(("mode", "unified"), [({"value": 2}, True), ({"value": 1}, False), ({"error": 13}, None)])
+def test_as_much_memory_as_the_system(
+    mode: dict[str, int], unified: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where NVML gives the system's total, only the addressing mode tells unified memory from a coincidence."""
+    module = replay("gb10", monkeypatch, tmp_path)
+    answer = {"value": {"total": 127600748 * 1024, "free": 0, "used": 0}}
+    monkeypatch.setitem(module.RECORDING["devices"][0], "nvmlDeviceGetMemoryInfo", answer)
+    monkeypatch.setitem(module.RECORDING["devices"][0], "nvmlDeviceGetAddressingMode", mode)
+    (gpu,) = probe().gpus
+    assert gpu.unified is unified
+    assert ("unified" in gpu.reasons) == (unified is None)
+
+
+@pytest.mark.parametrize(
+    ("variable", "count"), [("", 0), ("-1", 0), ("0", 1), ("GPU-", 1), ("0,0", 1), ("1", 0), ("0,GPU-other", 1)]
+)
+def test_visible_devices(variable: str, count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A GPU that Slurm or the user withholds is not offered, and the reason names the variable."""
+    replay("h200", monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    host = probe()
+    assert len(host.gpus) == count
+    if not count:
+        assert host.gpu_reason == f"CUDA_VISIBLE_DEVICES={variable} leaves 0 of 1 GPUs"
+
+
+def test_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "connect", lambda: time.sleep(5))
+    begin = time.monotonic()
+    host = probe(seconds=0.2)
+    assert time.monotonic() - begin < 2
+    assert "no answer within 0.2 s" in str(host.gpu_reason)
+
+
+def test_control_group_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A container's limit counts, not the memory of the machine around it."""
+    (tmp_path / "memory").mkdir()
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):  # of the top group, in either version
+        (tmp_path / file).write_text("1073741824\n")
+    monkeypatch.setattr(hosts, "_CGROUPS", tmp_path)
+    host = probe()
+    assert (host.memory_bytes, host.memory_source) == (GIB, "control group limit")
+
+
+@pytest.mark.parametrize(
+    ("requires", "reasons"),
+    [
+        ({"device": "any"}, []),
+        ({"device": "cuda"}, []),
+        ({"device": "cuda", "memory_gib": 8, "compute_capability": "8.9", "gpus": 1}, []),
+        (
+            {"device": "cuda", "memory_gib": 24},
+            ["needs 24 GiB of GPU memory; NVIDIA GeForce RTX 4060 has 8.0 GiB (NVML)"],
+        ),
+        ({"device": "any", "memory_gib": 24}, ["needs 24 GiB of memory; this machine has 16.0 GiB (MemTotal)"]),
+        (
+            {"device": "cuda", "compute_capability": "12.1"},
+            ["needs compute capability 12.1 or newer; NVIDIA GeForce RTX 4060 has 8.9"],
+        ),
+        ({"device": "cuda", "gpus": 2}, ["needs 2 GPUs; this machine has 1"]),
+        ({"device": "any", "disk_gib": 60.5}, ["needs 60.5 GiB of free disk space; /d has 50.0 GiB"]),
+        ({"device": "any", "modules": ["json", "json.decoder", "os.path"]}, []),
+        (
+            {"device": "any", "modules": ["json.nothing", "nothing.json", "json.decoder.deeper"]},
+            [
+                f"needs the Python module {name}; it is not installed"
+                for name in ("json.nothing", "nothing.json", "json.decoder.deeper")
+            ],
+        ),
+        ({"device": "tpu"}, ["needs the device 'tpu', which is neither 'cuda' nor 'any'"]),
+        (
+            {"device": "cuda", "memory_gib": float("nan")},
+            ["the requirements cannot be understood: memory_gib is nan instead of a number of at least 0"],
+        ),
+        (
+            {"device": "cuda", "compute_capability": "hopper"},
+            ["the requirements cannot be understood: compute_capability is 'hopper' instead of something like '9.0'"],
+        ),
+    ],
+)
+def test_shortfalls(requires: dict[str, Any], reasons: list[str]) -> None:
+    """Each reason states what is needed against what was found."""
+    assert shortfalls(requires, a_host(a_gpu())) == reasons
+
+
+def test_capability_is_compared_as_a_number() -> None:
+    """As text, "12.1" would be older than "9.0"."""
+    assert shortfalls({"device": "cuda", "compute_capability": "9.0"}, a_host(a_gpu(compute_capability="12.1"))) == []
+
+
+def test_just_too_little_never_reads_as_enough() -> None:
+    (reason,) = shortfalls({"device": "cuda", "memory_gib": 24}, a_host(a_gpu(memory_bytes=24 * GIB - 1)))
+    assert "has 23.9 GiB" in reason
+
+
+def test_an_unknown_requirement_is_never_met() -> None:
+    (reason,) = shortfalls({"device": "any", "memroy_gib": 1}, a_host())
+    assert "'memroy_gib'" in reason
+
+
+def test_no_gpu_is_said_once() -> None:
+    reasons = shortfalls({"device": "cuda", "memory_gib": 24, "compute_capability": "9.0"}, a_host())
+    assert reasons == ["needs a CUDA GPU; no driver"]
+
+
+def test_no_single_gpu_has_everything() -> None:
+    """A big old GPU and a small new one do not make a big new one."""
+    host = a_host(a_gpu(memory_bytes=48 * GIB), a_gpu(index=1, uuid="GPU-b", compute_capability="12.0"))
+    requires = {"device": "cuda", "memory_gib": 24, "compute_capability": "12.0"}
+    assert shortfalls(requires, host) == [
+        "needs a GPU that meets all requirements at once; each of the GPUs lacks one of them"
+    ]
+    assert suitable(requires, host) == ()
+    assert [gpu.uuid for gpu in suitable({"device": "cuda", "memory_gib": 24}, host)] == ["GPU-a"]
+
+
+def test_enough_gpus_that_fit() -> None:
+    host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b", memory_bytes=48 * GIB))
+    assert shortfalls({"device": "cuda", "gpus": 2, "memory_gib": 24}, host) == [
+        "needs 2 GPUs; 1 of 2 GPUs meet the rest"
+    ]
+
+
+def test_modules_are_looked_up_without_running_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "explosive"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    (package / "part.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert shortfalls({"device": "any", "modules": ["explosive.part"]}, a_host()) == []
+
+
+def test_software_names_every_distribution(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The versions are those that importlib.metadata reads from each METADATA file."""
+    from importlib import metadata
+
+    replay("gb10", monkeypatch, tmp_path)
+    record = software()
+    assert record["python"]["version"] == sys.version.split()[0]
+    assert (record["driver"], record["cuda_driver_version"]) == ("580.173.02", "13.0")
+    for name in ("click", "nvidia-ml-py", "pytest", "psutil"):
+        assert record["distributions"][name] == metadata.version(name)
+    assert software(a_host())["driver_reason"] == "no driver"
+
+
+def test_distribution_names(tmp_path: Path) -> None:
+    for name in ("Jinja2-3.1.dist-info", "my_pkg.x-1.0+cu130.dist-info", "~ip-1.dist-info", "old-2-py3.11.egg-info"):
+        (tmp_path / name).mkdir()
+    assert provenance.distributions([str(tmp_path), str(tmp_path / "gone")]) == {
+        "jinja2": "3.1",
+        "my-pkg-x": "1.0+cu130",
+        "old": "2",
+    }
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True)
+
+
+def test_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No repository, no commit, clean, an untracked file, evidence that a run just wrote."""
+    assert commit(tmp_path).revision is None
+    assert "not a git repository" in str(commit(tmp_path).reason)
+    git(tmp_path, "init", "-q")
+    assert commit(tmp_path) == provenance.Commit(None, False, "the repository has no commit yet")
+    (tmp_path / "a.py").write_text("1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    clean = commit(tmp_path)
+    assert len(str(clean.revision)) == 40
+    assert clean.dirty is False
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "record.json").write_text("{}")
+    assert commit(tmp_path).dirty is False
+    (tmp_path / "new.py").write_text("2")
+    assert commit(tmp_path) == dataclasses.replace(clean, dirty=True)
+    # A hook runs with GIT_DIR set to its own repository.
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    assert commit(tmp_path).revision == clean.revision
+    monkeypatch.setenv("PATH", "")
+    assert commit(tmp_path).reason == "git does not start: No such file or directory"
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
+    answer = timebox.run(["sh", "-c", script], 0.5)
+    assert answer == timebox.Answer(None, "sh gave no answer within 0.5 s")
+    assert time.monotonic() - begin < 3
+    child = (tmp_path / "pid").read_text().strip()
+    deadline = time.monotonic() + 3
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(child)
+
+
+def _runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_probing_loads_neither_torch_nor_cuda() -> None:
+    script = (
+        "import sys; from harness.machine.host import probe; from harness.machine.provenance import software; software(probe()); "
+        "print([name for name in ('torch', 'numpy', 'triton', 'rich', 'importlib.metadata') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

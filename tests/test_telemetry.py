@@ -1,0 +1,315 @@
+"""Sampling real processes, and what the driver is said to have seen, replayed from recorded drivers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.machine import process_tree
+from harness.machine.host import Gpu, probe
+from harness.machine.telemetry import COLUMNS, DriverResidency, Sampler, Telemetry
+from tests.recorded import replay
+
+H200 = Gpu(0, "GPU-00000000-0000-0000-0000-000000000200", "NVIDIA H200", "9.0", 1, "NVML", False)
+GB10 = Gpu(0, "GPU-00000000-0000-0000-0000-0000000000b1", "NVIDIA GB10", "12.1", 1, "system memory", True)
+
+BUSY_CHILD = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "x = bytearray(100 << 20)\\nprint('ready', flush=True)\\nwhile 1: x"])
+child.wait()
+"""
+
+
+@contextmanager
+def running(script: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, 9)
+        process.communicate()
+
+
+def column(telemetry: Telemetry, name: str) -> list[float | int | None]:
+    return [row[COLUMNS.index(name)] for row in telemetry.rows]
+
+
+def test_a_tree_of_processes_is_sampled_from_outside() -> None:
+    """Memory and processor time of a child count for the process that is watched."""
+    with running(BUSY_CHILD) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        sampler = Sampler(None, interval=0.1)
+        sampler.watch(process.pid)
+        time.sleep(1)
+        telemetry = sampler.stop()
+    assert telemetry.columns == COLUMNS
+    assert len(telemetry.rows) >= 4
+    assert telemetry.peak("processes") == 2
+    assert (telemetry.peak("rss_bytes") or 0) > 100 << 20
+    assert 20 < (telemetry.peak("cpu_percent") or 0) < 150
+    assert (telemetry.peak("system_available_bytes") or 0) > 1 << 20
+    seconds = [cell for cell in column(telemetry, "seconds") if cell is not None]
+    assert seconds == sorted(seconds)
+    assert seconds[0] < 0.2
+
+
+def test_without_a_gpu_every_gpu_column_says_why() -> None:
+    sampler = Sampler(None)
+    sampler.watch(os.getpid())
+    telemetry = sampler.stop()
+    for name in COLUMNS:
+        if name.startswith("gpu_"):
+            assert set(column(telemetry, name)) == {None}
+            assert telemetry.reasons[name] == "no GPU was leased"
+    assert telemetry.residency == DriverResidency(None, None, "no GPU was leased")
+
+
+def test_a_trial_that_ends_at_once_still_has_a_sample() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    sampler = Sampler(None)
+    sampler.watch(process.pid)
+    process.wait()
+    telemetry = sampler.stop()
+    assert len(telemetry.rows) == 1
+    assert sampler.stop() is telemetry
+
+
+def test_a_process_that_is_gone_is_no_zero() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    sampler = Sampler(None)
+    sampler.watch(process.pid)
+    telemetry = sampler.stop()
+    assert column(telemetry, "rss_bytes") == [None]
+    assert telemetry.reasons["rss_bytes"] == "no watched process was alive"
+
+
+def test_nothing_is_sampled_after_stop() -> None:
+    sampler = Sampler(None, interval=0.05)
+    sampler.watch(os.getpid())
+    telemetry = sampler.stop()
+    assert not [thread for thread in threading.enumerate() if thread.name == "harness-telemetry"]
+    sampler.sample()
+    sampler.watch(os.getpid())
+    assert sampler.stop().rows == telemetry.rows
+
+
+def test_nothing_was_watched() -> None:
+    sampler = Sampler(None)
+    sampler.sample()
+    telemetry = sampler.stop()
+    assert telemetry.rows == ()
+    assert telemetry.reasons == {"seconds": "nothing was sampled"}
+    assert telemetry.peak("rss_bytes") is None
+
+
+def test_the_newest_sample_is_at_hand() -> None:
+    sampler = Sampler(None, interval=60)
+    assert sampler.latest == {}
+    sampler.watch(os.getpid())
+    sampler.sample()
+    assert (sampler.latest["rss_bytes"] or 0) > 0
+    sampler.stop()
+
+
+def test_sampling_costs_less_than_a_hundredth_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However dear a sample is: where it takes 5 ms of processor time, samples become rarer."""
+
+    def dear(self: object) -> process_tree.Readings:
+        begin = time.thread_time()
+        while time.thread_time() - begin < 0.005:
+            pass
+        return {}, {}
+
+    monkeypatch.setattr(process_tree.ProcessTree, "read", dear)
+    sampler = Sampler(None, interval=0.01)
+    sampler.watch(os.getpid())
+    time.sleep(1.2)
+    assert len(sampler.stop().rows) <= 5
+
+
+def test_a_sample_that_fails_is_no_failure_of_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_tree.ProcessTree, "read", lambda self: {}["missing"])
+    sampler = Sampler(None)
+    sampler.watch(os.getpid())
+    telemetry = sampler.stop()
+    assert telemetry.rows == ()
+    assert telemetry.reasons["seconds"] == "a sample was lost: KeyError: 'missing'"
+
+
+def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the one who asks for a sample, who has a trial's time limit to watch, nor the one who stops."""
+    import harness.machine.telemetry as module
+
+    monkeypatch.setattr(module, "_SAMPLE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_STOP_SECONDS", 0.2)
+    over = threading.Event()
+    monkeypatch.setattr(process_tree.ProcessTree, "read", lambda self: [{} for _ in range(2) if over.wait(20)])
+    sampler = Sampler(None)
+    sampler.watch(os.getpid())
+    begin = time.monotonic()
+    sampler.sample()
+    telemetry = sampler.stop()
+    assert time.monotonic() - begin < 2
+    assert telemetry.reasons["seconds"] == "sampling hung and was given up after 0.2 s"
+    over.set()
+    deadline = time.monotonic() + 5
+    while any(thread.name == "harness-telemetry" for thread in threading.enumerate()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sampler.stop().rows == ()
+
+
+def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Device memory is not supported, memory a process is: the one is None with its reason, the other read."""
+    pynvml = replay("gb10", monkeypatch, tmp_path)
+    pynvml.running = [(os.getpid(), 7 << 30), (1, 1 << 30)]
+    sampler = Sampler(GB10)
+    sampler.watch(os.getpid())
+    telemetry = sampler.stop()
+    assert set(column(telemetry, "gpu_memory_used_bytes")) == {None}
+    assert telemetry.reasons["gpu_memory_used_bytes"] == "NVML: Not Supported"
+    assert column(telemetry, "gpu_process_memory_bytes")[0] == 7 << 30
+    assert column(telemetry, "gpu_power_watts")[0] == 11.2
+    assert column(telemetry, "gpu_temperature_celsius")[0] == 35
+    assert column(telemetry, "gpu_utilisation_percent")[0] == 0
+    assert telemetry.residency == DriverResidency(True, 7 << 30, None)
+
+
+def test_a_descendant_on_the_gpu_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also one that sampling has not come across yet when the driver lists it."""
+    pynvml = replay("h200", monkeypatch, tmp_path)
+    with running(BUSY_CHILD) as process:
+        assert process.stdout
+        process.stdout.readline()
+        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/stat").read_text().split()[0])
+        tree = process_tree.ProcessTree()
+        tree.add(process.pid)
+        children = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _parent(int(pid)) == child]
+        assert [tree.owns(pid) for pid in (*children, os.getpid(), 1)] == [True, False, False]
+        pynvml.running = [(pid, 1 << 30) for pid in children]
+        sampler = Sampler(H200)
+        sampler.watch(process.pid)
+        telemetry = sampler.stop()
+    assert telemetry.residency == DriverResidency(True, 1 << 30, None)
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def test_the_driver_never_saw_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a silent fall-back to the CPU looks like: NVML answers, and lists others only."""
+    pynvml = replay("h200", monkeypatch, tmp_path)
+    pynvml.running = [(1, 1 << 30)]
+    sampler = Sampler(H200)
+    sampler.watch(os.getpid())
+    sampler.sample()
+    telemetry = sampler.stop()
+    assert telemetry.residency == DriverResidency(False, None, None)
+    assert telemetry.reasons["gpu_process_memory_bytes"] == "NVML did not list the trial's processes on this GPU"
+
+
+def test_seen_but_memory_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pynvml = replay("h200", monkeypatch, tmp_path)
+    for hidden in (None, 2**64 - 1):
+        pynvml.running = [(os.getpid(), hidden)]
+        sampler = Sampler(H200)
+        sampler.watch(os.getpid())
+        residency = sampler.stop().residency
+        assert residency == DriverResidency(True, None, "NVML lists the process but not how much memory it has")
+
+
+def test_ids_of_another_namespace_decide_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a container the driver may list our trial under an id that means nothing here: neither seen nor unseen."""
+    pynvml = replay("h200", monkeypatch, tmp_path)
+    pynvml.running = [(4194999, 1 << 30), (0, None)]
+    sampler = Sampler(H200)
+    sampler.watch(os.getpid())
+    sampler.sample()
+    residency = sampler.stop().residency
+    assert residency.seen is None
+    assert "PID namespace" in str(residency.reason)
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_nvml_fails(once: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A single unanswered question is enough: the trial may have been on the GPU just then."""
+    pynvml = replay("h200", monkeypatch, tmp_path)
+    pynvml.running = []
+    pynvml.broken.add("nvmlDeviceGetComputeRunningProcesses")
+    sampler = Sampler(H200, interval=60)
+    sampler.watch(os.getpid())
+    sampler.sample()
+    if once:
+        pynvml.broken.clear()
+        sampler.sample()
+    assert sampler.stop().residency == DriverResidency(None, None, "NVML: Unknown Error")
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("none", monkeypatch, tmp_path)
+    sampler = Sampler(H200)
+    sampler.watch(os.getpid())
+    telemetry = sampler.stop()
+    assert telemetry.residency.seen is None
+    assert "NVML Shared Library Not Found" in str(telemetry.residency.reason)
+    assert telemetry.reasons["gpu_power_watts"] == telemetry.residency.reason
+
+
+def test_a_gpu_that_fell_off_the_bus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("gb10", monkeypatch, tmp_path)
+    sampler = Sampler(H200)
+    sampler.watch(os.getpid())
+    assert sampler.stop().residency == DriverResidency(None, None, "NVML: Not Found")
+
+
+def test_a_telemetry_is_json(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("h200", monkeypatch, tmp_path)
+    sampler = Sampler(H200)
+    sampler.watch(os.getpid())
+    telemetry = sampler.stop()
+    assert json.loads(json.dumps(telemetry.rows)) == [list(row) for row in telemetry.rows]
+
+
+ON_GPU = """
+import sys, time, torch
+x = torch.zeros(256 << 20, dtype=torch.uint8, device="cuda")
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_residency_on_a_real_gpu(on_gpu: bool) -> None:
+    """The real driver sees the trial that uses the GPU, and not the one that has fallen back to the CPU."""
+    gpus = probe().gpus
+    if not gpus or importlib.util.find_spec("torch") is None:
+        pytest.skip(f"needs a CUDA GPU and torch; {probe().gpu_reason}")
+    with running(ON_GPU if on_gpu else ON_GPU.replace('"cuda"', '"cpu"')) as process:
+        sampler = Sampler(gpus[0])
+        sampler.watch(process.pid)
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        sampler.sample()
+        telemetry = sampler.stop()
+    print(telemetry.columns, *telemetry.rows, telemetry.reasons, telemetry.residency, sep="\n")
+    assert telemetry.residency.seen is on_gpu
+    if on_gpu:
+        assert (telemetry.residency.peak_bytes or 0) > 256 << 20

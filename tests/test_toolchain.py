@@ -1,0 +1,158 @@
+"""What the survey of tools makes of tools that answer, are missing, fail or hang."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.machine.toolchain import Tool, Toolchain, survey
+
+PTXAS = """#!/bin/sh
+case $1 in
+--version) echo "Cuda compilation tools, release 12.9, V12.9.86";;
+--help) echo "--gpu-name <gpu name>"; echo "  Allowed: 'compute_90','lto_90','sm_121a'";
+        echo "  'sm_121','sm_75','sm_90a'.";;
+esac
+"""
+
+# As vulkaninfo 1.3.239 printed it with Mesa's software driver, fields left out.
+VULKANINFO = """#!/bin/sh
+cat <<'END'
+Devices:
+========
+GPU0:
+	apiVersion         = 1.3.230
+	deviceType         = PHYSICAL_DEVICE_TYPE_CPU
+	deviceName         = llvmpipe (LLVM 15.0.6, 256 bits)
+	driverName         = llvmpipe
+	driverInfo         = Mesa 22.3.6 (LLVM 15.0.6)
+END
+"""
+
+SINFO = """#!/bin/sh
+case $1 in
+--version) echo "slurm-wlm 22.05.8";;
+*) echo "debug* up, 1 nodes, gres gpu:2";;
+esac
+"""
+
+WGPU = """
+class Adapter:
+    def __init__(self, backend):
+        self.info = {"device": "NVIDIA H200", "description": "580", "adapter_type": "DiscreteGPU",
+                     "backend_type": backend, "vendor_id": 4318}
+class gpu:
+    def enumerate_adapters_sync():
+        return [Adapter("Vulkan"), Adapter("OpenGL")]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty machine: no tool on PATH but the shell's, no package but torch; tests add what they need."""
+    for name in ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "bin").mkdir()
+    for needed in ("cat", "sleep", "sh"):
+        (tmp_path / "bin" / needed).symlink_to(f"/bin/{needed}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for package in ("wgpu", "triton"):
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    return tmp_path
+
+
+def put(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script)
+    path.chmod(0o755)
+    return path
+
+
+def bundled(tools: Toolchain) -> list[Tool]:
+    """Without what the machine that runs the tests has in /usr/local/cuda."""
+    return [tool for tool in tools.ptxas if tool.details.get("found_by") != "/usr/local/cuda"]
+
+
+def test_every_ptxas_that_triton_could_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's own, the one that a variable names, and the toolkit's, each once and with what it compiles for."""
+    put(folder / "triton" / "__init__.py", "__version__ = '3.9.0'\nraise SystemExit('imported')\n")
+    own = put(folder / "triton" / "backends" / "nvidia" / "bin" / "ptxas-blackwell", PTXAS)
+    named = put(folder / "mine" / "ptxas", PTXAS)
+    toolkit = put(folder / "cuda" / "bin" / "ptxas", PTXAS)
+    (folder / "bin" / "ptxas").symlink_to(toolkit)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(named))
+    monkeypatch.setenv("CUDA_HOME", str(folder / "cuda"))
+    tools = survey()
+    assert (tools.triton.version, tools.triton.reason) == ("3.9.0", None)
+    assert [(tool.path, tool.details["found_by"]) for tool in bundled(tools)] == [
+        (str(named), "TRITON_PTXAS_PATH"),
+        (str(own), "Triton"),
+        (str(toolkit), "CUDA_HOME"),
+    ]
+    assert {tool.version for tool in bundled(tools)} == {"12.9.86"}
+    assert bundled(tools)[0].details["targets"] == ["sm_75", "sm_90a", "sm_121", "sm_121a"]
+
+
+def test_a_named_ptxas_that_is_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_PTXAS_PATH", "/nowhere/ptxas")
+    (tool,) = bundled(survey())
+    assert tool.path == "/nowhere/ptxas"
+    assert tool.reason == "ptxas does not start: No such file or directory"
+
+
+def test_torch_is_read_and_not_imported(folder: Path) -> None:
+    source = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
+    put(folder / "torch" / "__init__.py", "raise SystemExit('imported')")
+    put(folder / "torch" / "version.py", source)
+    script = "from harness.machine.toolchain import survey; t = survey().torch; print(t.version, t.details)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "2.13.0+cu130 {'cuda': '13.0', 'hip': None}"
+
+
+def test_vulkan_through_wgpu(folder: Path) -> None:
+    put(folder / "wgpu" / "__init__.py", WGPU)
+    (adapter,) = survey().vulkan
+    assert adapter.details == {"adapter": "NVIDIA H200", "driver": "580", "type": "DiscreteGPU"}
+
+
+def test_vulkan_through_vulkaninfo(folder: Path) -> None:
+    put(folder / "wgpu" / "__init__.py", "raise OSError('no loader')")
+    put(folder / "bin" / "vulkaninfo", VULKANINFO)
+    (adapter,) = survey().vulkan
+    assert adapter.version == "1.3.230"
+    assert adapter.details["adapter"] == "llvmpipe (LLVM 15.0.6, 256 bits)"
+    assert adapter.details["type"] == "CPU"
+
+
+def test_slurm(folder: Path) -> None:
+    put(folder / "bin" / "sinfo", SINFO)
+    slurm = survey().slurm
+    assert (slurm.version, slurm.reason) == ("22.05.8", None)
+    assert slurm.details["partitions"] == ["debug* up, 1 nodes, gres gpu:2"]
+
+
+def test_everything_missing_is_said(folder: Path) -> None:
+    tools = survey()
+    assert tools.slurm.reason == "sinfo is not on PATH"
+    assert tools.triton.reason == "not installed for this Python"
+    assert tools.vulkan[0].reason == "the package wgpu is not installed; vulkaninfo is not on PATH"
+
+
+def test_tools_that_hang_or_fail_are_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(folder / "bin" / "sinfo", "#!/bin/sh\nsleep 60\n")
+    put(folder / "bin" / "vulkaninfo", "#!/bin/sh\necho 'ERROR: no driver' >&2; exit 1\n")
+    put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
+    begin = time.monotonic()
+    tools = survey(seconds=0.5)
+    assert time.monotonic() - begin < 5
+    assert tools.slurm.reason == "sinfo gave no answer within 0.5 s"
+    assert "was not understood" in str(tools.vulkan[0].reason)
+    (folder / "wgpu" / "__init__.py").write_text("raise SystemExit(7)")
+    (tool,) = survey(seconds=0.5).vulkan
+    assert tool.reason == "wgpu: python ended with status 7; vulkaninfo ended with status 1: ERROR: no driver"
