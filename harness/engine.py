@@ -178,11 +178,12 @@ class Engine:
     ) -> _Trials:
         if course.obstacle:
             return _unmeasured(contract, course, options, course.obstacle)
+        # The executor starts while the lease is taken, but imports the falsifier's code only under it.
+        executor = resources.enter_context(self._executor(contract, course.gpu))
         try:
             resources.enter_context(self._lease(contract, course))
         except LeaseUnavailable as error:
             return _unmeasured(contract, course, options, str(error))
-        executor = resources.enter_context(self._executor(contract, course.gpu))
         return _TrialRun(self._emit, contract, course, options, executor, self._host.cpu_count).run(runnable)
 
     def _lease(self, contract: Contract, course: Plan) -> AbstractContextManager[object]:

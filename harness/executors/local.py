@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import selectors
+import shutil
 import threading
 import time
 import uuid
@@ -81,6 +82,7 @@ class LocalExecutor:
         except ForkServerError as error:
             watch.ending = Ending(EndingKind.LOST, Phase.START, str(error))
         telemetry = watch.sampler.stop()
+        shutil.rmtree(folder / "workspace", ignore_errors=True)  # checkpoints of twenty trials would fill a disk
         mask = self._redactor.mask_json
         ending = watch.ending or Ending(EndingKind.LOST, watch.phase, "the trial vanished without a word")
         observation = Observation(
@@ -117,6 +119,7 @@ class LocalExecutor:
             "workspace": str(folder / "workspace"),
             "artifacts": str(folder / "artifacts"),
             "cache": str(self._cache),
+            "memory_gib": request.contract.profiles[request.profile].requires.get("memory_gib", 0.0),
             "declared": sorted(request.contract.measurements),
             "environment": visible,
         }

@@ -6,7 +6,7 @@ import random
 import sys
 from typing import Any
 
-__all__ = ["allocator_peak_bytes", "cuda_was_initialised", "prepare"]
+__all__ = ["allocator_peak_bytes", "cuda_was_initialised", "gpu_bytes_left", "is_gpu_out_of_memory", "prepare"]
 
 
 def _imported(name: str) -> Any:
@@ -27,6 +27,20 @@ def cuda_was_initialised() -> bool:
     """Whether this process holds a CUDA context, which no fork of it could use."""
     torch = _imported("torch")
     return bool(torch and torch.cuda.is_initialized())
+
+
+def gpu_bytes_left() -> int | None:
+    """What the current GPU had for this process: what is free, and what its own allocator holds; None without CUDA."""
+    torch = _imported("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
+
+
+def is_gpu_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception is torch's for an allocation that the GPU could not serve."""
+    torch = _imported("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
 
 def allocator_peak_bytes() -> int | None:

@@ -30,6 +30,7 @@ from typing import Any
 from harness.entry_point import resolve
 from harness.observation import EndingKind
 from harness.process import frameworks
+from harness.process.blame import machine_fault
 from harness.process.processes import adopt_orphans, end_descendants
 from harness.process.supervisor import supervise
 from harness.trial import NotMeasured, Setting, SubjectFault, Trial
@@ -62,6 +63,7 @@ def main(control_fd: int, folder: str) -> None:
     finally:
         end_descendants()
         shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)  # the shutdown of an interpreter with torch in it takes longer than all of the above
 
 
 def _import(modules: list[str], root: Path) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
         cache=Path(spec["cache"]),
     )
     trial: Trial[Any] = Trial(setting, Path(spec["artifacts"]), frozenset(spec["declared"]), report)
-    ending = _ending(lambda: _falsify(trial, spec))
+    ending = _ending(lambda: _falsify(trial, spec), spec["memory_gib"])
     report({"kind": "end", **ending, "allocator_peak_bytes": frameworks.allocator_peak_bytes()})
     sys.stdout.flush()
     sys.stderr.flush()
@@ -143,15 +145,17 @@ def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
     falsify(trial)
 
 
-def _ending(work: Callable[[], None]) -> dict[str, Any]:
+def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
+    """How `work` ended; a subject that failed because this machine ran out of something is not to blame."""
     try:
         work()
     except NotMeasured as error:
         return {"ending": EndingKind.NOT_MEASURED, "reason": str(error) or "the falsifier gave no reason"}
     except SubjectFault as error:
+        obstacle = machine_fault(error.__cause__, memory_gib)
         return {
-            "ending": EndingKind.SUBJECT_FAULT,
-            "reason": str(error),
+            "ending": EndingKind.NOT_MEASURED if obstacle else EndingKind.SUBJECT_FAULT,
+            "reason": f"{obstacle}: {error}" if obstacle else str(error),
             "traceback": traceback.format_exc()[-TRACEBACK_LIMIT:],
         }
     except BaseException as error:  # sys.exit() of a falsifier included: it is a fault, not an ending

@@ -68,6 +68,11 @@ class Sorter:
                 os.kill(os.getpid(), signal.SIGKILL)
             case "runs out of memory":
                 return [bytearray(1 << 40)]
+            case "fills the disk":
+                try:
+                    raise OSError(28, "No space left on device")
+                except OSError as error:
+                    raise RuntimeError("cannot save") from error
             case "hangs":
                 time.sleep(1000)
             case "hangs in a signal-proof way":

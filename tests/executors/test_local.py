@@ -87,6 +87,7 @@ ENDINGS = [
     ("falsifier raises", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
     ("falsifier gives up", EndingKind.NOT_MEASURED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
     ("falsifier exits", EndingKind.DIED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("fills the disk", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
     ("undeclared", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
 ]
 
@@ -129,7 +130,9 @@ def test_nothing_outlives_a_trial(executor: LocalExecutor, how: str) -> None:
     """Neither a child nor a process that left the trial's session is alive when the trial's result is there."""
     result = run(executor, how)
     assert result.observation.ending.kind is EndingKind.COMPLETED
-    sleeping = [line for line in command_lines(psutil.Process().children(recursive=True)) if line[:2] == ["sleep", "1000"]]
+    sleeping = [
+        line for line in command_lines(psutil.Process().children(recursive=True)) if line[:2] == ["sleep", "1000"]
+    ]
     assert sleeping == []
 
 
@@ -141,6 +144,13 @@ def test_a_flood_is_bounded_and_counted(executor: LocalExecutor) -> None:
     assert result.stdout.size == 1_000_000_000
     assert len(result.stdout.text) < 100_000
     assert psutil.Process().memory_info().rss - before < 64 << 20
+
+
+def test_the_workspace_is_removed_with_the_trial(executor: LocalExecutor) -> None:
+    """Checkpoints of one trial do not lie about while the next ones run."""
+    result = run(executor, "leaves a file")
+    assert result.artifacts is not None
+    assert [path.name for path in result.artifacts.parent.iterdir()] == ["artifacts"]
 
 
 def test_secrets_are_masked(executor: LocalExecutor) -> None:
