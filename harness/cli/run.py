@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
@@ -85,14 +86,13 @@ def command(
     from harness.engine import Engine
     from harness.evidence.bundle import Sealer
     from harness.executors.local import LocalExecutor
-    from harness.host import probe
-    from harness.paths import cache_folder
+    from harness.machine.host import probe
+    from harness.machine.paths import cache_folder
     from harness.report import junit as junit_report
     from harness.report import progress, records, summary
 
-    handlers: list[Handler] = [
-        progress.handler(click.get_text_stream("stderr" if json_file == "-" else "stdout"), verbose)
-    ]
+    stream = sys.stderr if json_file == "-" else sys.stdout
+    handlers: list[Handler] = [progress.handler(stream, verbose)]
     if junit is not None:
         handlers.append(junit_report.handler(junit))
     if json_file is not None:
@@ -101,7 +101,9 @@ def command(
         project,
         probe(project.root),
         executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
-        seal=Sealer(evidence or project.evidence, {"junit.xml": junit_report.render, "summary.md": summary.render}),
+        seal=Sealer(
+            evidence or project.evidence, {"junit.xml": junit_report.render, "summary.md": summary.render}
+        ).seal,
         emit=_fan_out(handlers),
         command=_reproduce(options),
     )

@@ -1,0 +1,174 @@
+"""What the harness adds to the work it watches, as ratios and differences measured side by side.
+
+Three questions, each arm interleaved with its rivals and repeated:
+
+1. `harness list`: wall time, beside a bare Python start and ReFrame's `-l`, where ReFrame is installed.
+2. A run of a trivial half-second falsifier with everything on (mutant, telemetry, bundle, JUnit), beside the same
+   script called bare, and beside the same script under pytest and ReFrame, where they are installed.
+3. A run of one minute (`--long`), beside the same script called bare.
+
+    python benchmarks/overhead.py [--repeat 7] [--long]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+SCRIPT = "import time\ntime.sleep({seconds})\nassert sum([1, 2, 3]) == 6\n"
+MODULE = """
+import time
+
+
+class Adder:
+    def __init__(self, setting):
+        self.seconds = setting.parameters["seconds"]
+
+    def total(self, items):
+        time.sleep(self.seconds)
+        return sum(items)
+
+
+class OffByOne(Adder):
+    def total(self, items):
+        return super().total(items) + 1
+
+
+def falsify(trial):
+    with trial.subject_fault():
+        total = trial.subject.total([1, 2, 3])
+    trial.resolve(device="cpu")
+    trial.measure(total=total)
+"""
+REFRAME = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+
+@rfm.simple_test
+class Half(rfm.RunOnlyRegressionTest):
+    valid_systems = ['*']
+    valid_prog_environs = ['*']
+    executable = {python!r}
+    executable_opts = ['{script}']
+
+    @sanity_function
+    def ended(self):
+        return sn.assert_eq(self.job.exitcode, 0)
+"""
+
+
+def contract(seconds: float) -> dict[str, object]:
+    """A claim whose falsifier sleeps for so long, with one mutant."""
+    return {
+        "id": "F-BENCH-ADD-001",
+        "issue": "BENCH-1",
+        "spec": "SPEC-BENCH",
+        "title": "One, two and three are six",
+        "claim": "The sum of 1, 2 and 3 is 6.",
+        "sources": [{"uri": "urn:benchmark"}],
+        "falsifier": "bench.adding:falsify",
+        "subject": "bench.adding:Adder",
+        "profiles": {
+            "reduced": {"requires": {"device": "any"}, "parameters": {"seconds": seconds}, "limits": {"seconds": 600}}
+        },
+        "observation": {"type": "object", "properties": {"total": {"const": 6, "x-source": "arithmetic"}}},
+        "mutants": [
+            {
+                "id": "off-by-one",
+                "subject": "bench.adding:OffByOne",
+                "violates": ["total.const"],
+                "defect": "one too many",
+            }
+        ],
+    }
+
+
+def project(root: Path, seconds: float) -> None:
+    """A project with that claim, and the same work as a script, a pytest file and a ReFrame test."""
+    (root / "bench").mkdir(parents=True)
+    (root / "contracts").mkdir()
+    (root / "pyproject.toml").write_text("[tool.harness]\n")
+    (root / "bench" / "__init__.py").touch()
+    (root / "bench" / "adding.py").write_text(MODULE)
+    (root / "contracts" / "F-BENCH-ADD-001.json").write_text(json.dumps(contract(seconds)))
+    script = SCRIPT.format(seconds=seconds)
+    (root / "script.py").write_text(script)
+    (root / "test_script.py").write_text("def test_it():\n" + "".join(f"    {line}\n" for line in script.splitlines()))
+    (root / "reframe_script.py").write_text(REFRAME.format(python=sys.executable, script=root / "script.py"))
+
+
+def clock(command: list[str], folder: Path) -> float:
+    """Wall time of a command in seconds; it must succeed."""
+    before = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    elapsed = time.perf_counter() - before
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} exited with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return elapsed
+
+
+def compare(arms: dict[str, Callable[[], float]], repeat: int, base: str) -> pd.DataFrame:
+    """Every arm once a round, so that a slow moment of the machine hits all; one round first that does not count."""
+    rows: list[dict[str, object]] = []
+    for index in range(repeat + 1):
+        for name, arm in arms.items():
+            seconds = arm()
+            if index:
+                rows.append({"arm": name, "seconds": seconds})
+    medians = pd.DataFrame(rows).groupby("arm", sort=False)["seconds"].agg(["median", "min", "max"])
+    medians["over bare (s)"] = medians["median"] - medians.loc[base, "median"]
+    medians["ratio"] = medians["median"] / medians.loc[base, "median"]
+    return medians.round(3)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--long", action="store_true", help="also the run of a minute (takes several)")
+    arguments = parser.parse_args()
+    python = sys.executable
+    harness = [python, "-m", "harness.cli"]
+    reframe = shutil.which("reframe", path=str(Path(python).parent)) or shutil.which("reframe")
+    with tempfile.TemporaryDirectory() as name:
+        root, minute = Path(name) / "half", Path(name) / "minute"
+        project(root, 0.5)
+        project(minute, 60.0)
+        lists: dict[str, Callable[[], float]] = {
+            "bare python": lambda: clock([python, "-c", "pass"], root),
+            "harness list": lambda: clock([*harness, "list"], root),
+        }
+        runs: dict[str, Callable[[], float]] = {
+            "bare script": lambda: clock([python, "script.py"], root),
+            "harness run": lambda: clock([*harness, "run", "F-BENCH-ADD-001", "--junit", "junit.xml"], root),
+            "harness run --no-mutants": lambda: clock([*harness, "run", "F-BENCH-ADD-001", "--no-mutants"], root),
+            "pytest": lambda: clock([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_script.py"], root),
+        }
+        if reframe:
+            lists["reframe -l"] = lambda: clock([reframe, "-c", "reframe_script.py", "-l"], root)
+            runs["reframe -r"] = lambda: clock([reframe, "-c", "reframe_script.py", "-r"], root)
+        print("Listing\n" + compare(lists, arguments.repeat, "bare python").to_string() + "\n")
+        print("A falsifier of half a second\n" + compare(runs, arguments.repeat, "bare script").to_string() + "\n")
+        if arguments.long:
+            arms: dict[str, Callable[[], float]] = {
+                "bare script": lambda: clock([python, "script.py"], minute),
+                "harness run": lambda: clock([*harness, "run", "F-BENCH-ADD-001"], minute),
+            }
+            print("A falsifier of a minute\n" + compare(arms, 1, "bare script").to_string())
+        spread = statistics.pstdev([clock([python, "script.py"], root) for _ in range(3)])
+        print(f"noise of the bare script: {spread:.3f} s standard deviation; ReFrame: {reframe or 'not installed'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Driving the installed command as a user would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "harness.cli"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """This process's environment, with caches and leases of its own."""
+    places = {"HARNESS_CACHE_DIR": str(folder / "cache"), "HARNESS_LEASE_DIR": str(folder / "leases")}
+    return {**os.environ, **places, "NO_COLOR": "1"}
+
+
+def harness(folder: Path, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Run `harness` in a folder and wait for it."""
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=seconds
+    )
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start `harness` in a folder, in a process group of its own, as a shell does."""
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )

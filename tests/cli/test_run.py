@@ -1,0 +1,234 @@
+"""`harness run` as a user types it: exit statuses, evidence, interruption, and death."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.project import Project
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import harness, start
+from tests.executors.projects import write_project
+
+CLAIM = "F-TOY-SORT-001"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project with the misbehaving subjects."""
+    write_project(tmp_path)
+    return tmp_path
+
+
+def bundles(folder: Path) -> list[Path]:
+    """The sealed bundles of the claim."""
+    place = folder / "evidence" / "TOY-1" / CLAIM
+    return sorted(path for path in place.glob("*") if not path.name.startswith(".")) if place.is_dir() else []
+
+
+def record(folder: Path) -> dict[str, object]:
+    """The record of the only bundle."""
+    (bundle,) = bundles(folder)
+    document: dict[str, object] = json.loads((bundle / "record.json").read_text())
+    return document
+
+
+def sleepers() -> set[int]:
+    """Processes that a subject left sleeping, and fork servers, anywhere on this machine."""
+    found = set()
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = process.info["cmdline"] or []
+        if line[:2] == ["sleep", "1000"] or "harness.process.worker" in line:
+            found.add(process.info["pid"])
+    return found
+
+
+def test_a_claim_that_holds(folder: Path) -> None:
+    """PASS, exit 0, the mutant killed, a bundle that verifies."""
+    done = harness(folder, "run", CLAIM)
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert "identity  killed" in done.stdout
+    assert "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID" in done.stdout
+    assert (record(folder)["verdict"], record(folder)["proven"]) == ("PASS", True)
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+
+
+STATUSES = [
+    ("not at all", ExitStatus.FAIL),
+    ("raises", ExitStatus.FAIL),
+    ("segfaults", ExitStatus.FAIL),
+    ("is killed", ExitStatus.NOT_MEASURED),
+    ("falsifier raises", ExitStatus.NOT_MEASURED),
+    ("falsifier gives up", ExitStatus.NOT_MEASURED),
+]
+
+
+@pytest.mark.parametrize(("how", "status"), STATUSES, ids=[row[0] for row in STATUSES])
+def test_exit_statuses(folder: Path, how: str, status: ExitStatus) -> None:
+    """The exit status says whose defect it was, and evidence is left in every case."""
+    assert harness(folder, "run", CLAIM, "-P", f"how={how}").returncode == status
+    assert record(folder)["overrides"] == {"how": how}
+
+
+def test_a_mutant_that_lives_voids_the_claim(folder: Path) -> None:
+    """A falsifier that cannot see its mutant proves nothing: VOID, exit 4."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["mutants"][0]["parameters"] = {"how": "slowly"}
+    path.write_text(json.dumps(contract))
+    done = harness(folder, "run", CLAIM)
+    assert done.returncode == ExitStatus.VOID
+    assert "identity  survived" in done.stdout
+
+
+def test_a_mutant_that_dies_of_something_else_voids_the_claim(folder: Path) -> None:
+    """Killed on another clause than declared is not killed."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["mutants"][0]["parameters"] = {"how": "raises"}
+    path.write_text(json.dumps(contract))
+    done = harness(folder, "run", CLAIM)
+    assert done.returncode == ExitStatus.VOID
+    assert "identity  misattributed" in done.stdout
+
+
+def test_skipped_mutants_are_said_everywhere(folder: Path) -> None:
+    """A PASS without mutants is shown as unproven in the terminal, the record, the summary and by verify."""
+    done = harness(folder, "run", CLAIM, "--no-mutants")
+    assert done.returncode == ExitStatus.PASS
+    assert "UNPROVEN" in done.stdout
+    assert (record(folder)["proven"], record(folder)["mutants_skipped"]) == (False, True)
+    assert "unproven" in (bundles(folder)[0] / "summary.md").read_text().lower()
+    assert "unproven" in harness(folder, "verify", "evidence").stdout.lower()
+
+
+def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) -> None:
+    """It is listed as not run; alone it proves nothing."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["mutants"][0]["requires"] = {"device": "cuda", "gpus": 64}
+    path.write_text(json.dumps(contract))
+    done = harness(folder, "run", CLAIM)
+    assert done.returncode == ExitStatus.NOT_MEASURED
+    assert "0 of 1 mutants killed, 1 not run" in done.stdout
+
+
+def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
+    """Without the GPU that it needs, a claim is not measured."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["profiles"]["reduced"]["requires"] = {"device": "cuda", "gpus": 64}
+    path.write_text(json.dumps(contract))
+    assert harness(folder, "run", CLAIM).returncode == ExitStatus.NOT_MEASURED
+    assert record(folder)["verdict"] == "NOT_MEASURED"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "F-TOY-SORT-002"],
+        ["run", "--issue", "TOY-2"],
+        ["run", CLAIM, "-P", "hows=well"],
+        ["run", CLAIM, "-P", "items=many"],
+        ["run", CLAIM, "--device", "gpu"],
+        ["run", CLAIM, "--subject", "os:system"],
+        ["run", CLAIM, "--no-such-option"],
+        ["no-such-command"],
+    ],
+    ids=" ".join,
+)
+def test_refusals(folder: Path, arguments: list[str]) -> None:
+    """What cannot be meant is refused with exit 2, before anything runs."""
+    done = harness(folder, *arguments)
+    assert done.returncode == ExitStatus.REFUSED
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip()
+    assert bundles(folder) == []
+
+
+def test_outside_a_project(tmp_path: Path) -> None:
+    """The remedy is named."""
+    done = harness(tmp_path, "list")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "harness init" in done.stderr
+
+
+def test_json_and_junit(folder: Path) -> None:
+    """Standard output is one JSON document; progress goes to standard error; JUnit is written beside."""
+    done = harness(folder, "run", CLAIM, "--json", "-", "--junit", "junit.xml")
+    document = json.loads(done.stdout)
+    assert (document["declared"], document["evaluated"], document["verdicts"]["PASS"]) == (1, 1, 1)
+    assert Path(document["records"][0]["bundle"]).is_dir()
+    assert "killed" in done.stderr
+    assert "<testsuite" in (folder / "junit.xml").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM end every process at once; the bundle holds the measurements; exit 130."""
+    before = sleepers()
+    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
+    _wait_for_trial(process)
+    os.killpg(process.pid, number)
+    output, _ = process.communicate(timeout=10)
+    assert process.returncode == ExitStatus.INTERRUPTED, output
+    (bundle,) = bundles(folder)
+    observation = json.loads((bundle / "observation.json").read_text())
+    assert observation["ending"]["kind"] == "interrupted"
+    assert observation["measurements"] == {"inversions": 0}
+    assert sleepers() <= before
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+
+
+def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
+    """kill -9: within five seconds nothing runs, no bundle looks whole, and the next run is unharmed."""
+    before = sleepers()
+    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
+    _wait_for_trial(process)
+    assert sleepers() > before
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 5
+    while not sleepers() <= before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sleepers() <= before
+    assert bundles(folder) == []
+    assert harness(folder, "run", CLAIM).returncode == ExitStatus.PASS
+
+
+def test_evidence_that_cannot_be_written_is_not_a_pass(folder: Path) -> None:
+    """A verdict without evidence does not count."""
+    (folder / "evidence").write_text("a file is in the way")
+    done = harness(folder, "run", CLAIM)
+    assert done.returncode == ExitStatus.NOT_MEASURED
+    assert "the bundle could not be written" in done.stdout
+
+
+def test_plain_lines_in_a_pipe(folder: Path) -> None:
+    """No escape sequence reaches a pipe."""
+    done = harness(folder, "run", CLAIM, "-v")
+    assert "\x1b" not in done.stdout
+    assert "step 1" in done.stdout
+
+
+def _wait_for_trial(process: subprocess.Popen[str]) -> None:
+    """Wait until the subject has made its first step, which the pipe shows."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "step 1" in line:
+            time.sleep(0.2)
+            return
+    raise AssertionError("the run ended before its trial made a step")
+
+
+def test_the_project_of_a_subfolder_is_found(folder: Path) -> None:
+    """A user may stand anywhere inside the project."""
+    assert Project.find(folder / "contracts").root == folder
