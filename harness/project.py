@@ -99,7 +99,8 @@ def _settings(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise ProjectError(f"{path} cannot be read: {error}") from error
-    settings = document.get("tool", {}).get("harness")
+    tool = document.get("tool", {})
+    settings = tool.get("harness") if isinstance(tool, dict) else tool
     if settings is not None and not isinstance(settings, dict):
         raise ProjectError(f"{path}: tool.harness must be a table")
     return settings

@@ -34,13 +34,15 @@ class ForkServer:
         self._log = self.folder / "server.log"
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = allowed_environment()
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, (*search, Path(__file__).parents[2])))
-        environment.setdefault(
-            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-        )  # torch asks for it where results must be reproducible
+        inherited = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
+        # torch asks for it where results must be reproducible
+        environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        # -P: the server runs in the root of a project that may have a package `harness` of its own.
+        command = [sys.executable, "-P", "-m", "harness.process.worker"]
         with there, self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.process.worker", str(there.fileno()), str(self.folder)],
+                [*command, str(there.fileno()), str(self.folder), *map(str, search)],
                 cwd=root,
                 env=environment,
                 stdin=subprocess.DEVNULL,

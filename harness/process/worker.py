@@ -42,8 +42,12 @@ TRACEBACK_LIMIT = 20_000
 _supervisors: set[int] = set()
 
 
-def main(control_fd: int, folder: str) -> None:
-    """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`."""
+def main(control_fd: int, folder: str, search: list[str]) -> None:
+    """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`.
+
+    `search` are the folders from which the project's code is imported.
+    """
+    sys.path[:0] = search
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
     signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
     adopt_orphans()
@@ -181,4 +185,4 @@ def _reporter(descriptor: int) -> Callable[[dict[str, Any]], None]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

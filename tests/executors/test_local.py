@@ -181,6 +181,15 @@ def test_a_module_that_cannot_be_imported_is_not_measured(project: Project, tmp_
     assert "no such library" in observation.ending.reason
 
 
+def test_a_project_may_have_a_package_of_our_name(tmp_path: Path) -> None:
+    """A package `harness` at the project's root does not take the place of ours."""
+    project = write_project(tmp_path)
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+        assert run(executor, "well").observation.ending.kind is EndingKind.COMPLETED
+
+
 def test_the_sources_that_ran_are_recorded(executor: LocalExecutor) -> None:
     """The digest of every imported file of the project is known."""
     assert sorted(executor.imports().sources) == ["toy/__init__.py", "toy/sorting.py"]
