@@ -1,0 +1,167 @@
+"""`harness new ID`: the files of a new claim, sound from the start and NOT_MEASURED until they are filled in.
+
+Everything of a claim is in modules of its own, beside whatever its folder holds already: F-DISTILL-SMOKE-001 becomes
+falsifiers/distill/smoke.py (falsifier, and the Protocol of what it needs), smoke_subject.py and smoke_mutants.py.
+Where the claims of a folder come to share a subject, it moves to a subject.py by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import schemas, strictjson
+from harness.contract import parse
+from harness.project import Project, ProjectError
+from harness.scaffold import render, write_all
+from harness.verdict import ExitStatus
+
+__all__ = ["command"]
+
+_OPTIONS = {"/id": "ID", "/issue": "--issue", "/spec": "--spec", "/title": "--title"}
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A new claim, and where its files go."""
+
+    id: str
+    issue: str
+    spec: str
+    title: str
+    folder: str
+    name: str
+
+    @property
+    def module(self) -> str:
+        """The falsifier's module."""
+        return f"falsifiers.{self.folder}.{self.name}"
+
+
+@click.command("new")
+@click.argument("identifier", metavar="ID")
+@click.option("--issue", default="NO-ISSUE", show_default=True, help="The issue it belongs to, such as PMAT-697.")
+@click.option("--spec", help="The spec that makes the claim.  [default: SPEC-… with the second part of the ID]")
+@click.option("--title", default="TODO: the claim in one line", help="The claim in one line.")
+@click.option("--folder", help="The folder of the spec.  [default: the second part of the ID]")
+@click.option("--name", help="The falsifier's module.  [default: the rest of the ID, without its number]")
+def command(
+    identifier: str, issue: str, spec: str | None, title: str, folder: str | None, name: str | None
+) -> ExitStatus:
+    """Scaffold a claim: contract, falsifier, subject, mutant and test.
+
+    `harness lint` passes at once; `harness run ID` says NOT_MEASURED until you have filled in what is marked TODO.
+    Nothing is ever overwritten: where a file exists, nothing at all is written.
+    """
+    project = Project.find()
+    if not project.search:
+        raise ProjectError(f"{project.root / 'pyproject.toml'}: tool.harness.pythonpath is empty; name a folder")
+    claim = _claim(identifier, issue, spec, title, folder, name)
+    contract, contents = _contents(project, claim)
+    _refuse_lookalikes(project, claim)
+    try:
+        write_all(contents)
+    except OSError as error:
+        raise click.ClickException(f"{error}; another --name or --folder may help") from error
+    for path in contents:
+        click.echo(f"wrote {path.relative_to(project.root)}")
+    click.echo(_next(claim, contract.relative_to(project.root)))
+    return ExitStatus.PASS
+
+
+def _claim(identifier: str, issue: str, spec: str | None, title: str, folder: str | None, name: str | None) -> _Claim:
+    """The claim, with what was not given derived from its id."""
+    schema = strictjson.load(schemas.schema_folder() / "contract.schema.json")["properties"]["id"]
+    if not re.fullmatch(schema["pattern"], identifier) or len(identifier) > schema["maxLength"]:
+        raise click.BadParameter(
+            f"{identifier!r} is no id; write something like F-DISTILL-SMOKE-001, at most {schema['maxLength']} letters",
+            param_hint="ID",
+        )
+    if not title.isprintable():
+        raise click.BadParameter("must be one line of text", param_hint="--title")
+    _, second, *rest = identifier.split("-")
+    if rest and rest[-1].isdigit():
+        rest.pop()
+    folder = folder or second.lower()
+    name = name or "_".join(rest).lower() or folder
+    for given, option in ((folder, "--folder"), (name, "--name")):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", given) or keyword.iskeyword(given):
+            raise click.BadParameter(f"{given!r} is no name for a Python module; give another", param_hint=option)
+    if folder == "schema":
+        raise click.BadParameter("contracts/schema/ holds no contracts; give another", param_hint="--folder")
+    return _Claim(identifier, issue, spec or f"SPEC-{second}-001", title, folder, name)
+
+
+def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
+    """The contract's path, and the text of every file to write by its path."""
+    home = next((folder for folder in project.search if (folder / "falsifiers").is_dir()), project.search[0])
+    package, tests = home / "falsifiers" / claim.folder, project.root / "tests"
+    contract = project.contracts / claim.folder / f"{claim.id}.json"
+    mirror = tests / "falsifiers" / claim.folder
+    packages = {
+        package.parent / "__init__.py": render("falsifiers.py.template"),
+        package / "__init__.py": render("spec.py.template", spec=claim.spec),
+    }
+    modules = {
+        package / f"{claim.name}.py": render("falsifier.py.template", id=claim.id),
+        package / f"{claim.name}_subject.py": render("subject.py.template", id=claim.id),
+        package / f"{claim.name}_mutants.py": render("mutants.py.template", id=claim.id, module=claim.module),
+    }
+    # Only where the tests are a package throughout; elsewhere a package tests/falsifiers would hide the falsifiers.
+    nested = (tests / "__init__.py").exists()
+    test_packages = {folder / "__init__.py": "" for folder in (mirror.parent, mirror) if nested}
+    test = {mirror / f"test_{claim.name}.py": render("test.py.template", id=claim.id)}
+    return contract, {
+        contract: _contract(claim, contract),
+        **_missing(packages),
+        **modules,
+        **_missing(test_packages),
+        **test,
+    }
+
+
+def _missing(packages: dict[Path, str]) -> dict[Path, str]:
+    return {path: text for path, text in packages.items() if not path.exists()}
+
+
+def _contract(claim: _Claim, path: Path) -> str:
+    """The contract's text; the command's options are refused where the schema refuses them."""
+    quoted = {key: json.dumps(getattr(claim, key), ensure_ascii=False) for key in ("id", "issue", "spec", "title")}
+    text = render("contract.json.template", module=claim.module, **quoted)
+    document: Any = strictjson.loads(text.encode())
+    for problem in schemas.problems("contract", document):
+        raise click.BadParameter(problem.message, param_hint=_OPTIONS.get(problem.pointer, problem.pointer))
+    parse(document, path, "")
+    return text
+
+
+def _refuse_lookalikes(project: Project, claim: _Claim) -> None:
+    """Refuse what would not be overwritten and yet would not work."""
+    for path in project.files():
+        if path.stem == claim.id:
+            raise click.ClickException(f"{claim.id} has a contract already, {path}; give the claim another id")
+    for folder in project.search:
+        package = folder / "falsifiers" / claim.folder / claim.name
+        if package.is_dir():
+            raise click.ClickException(f"{package} is a package, and would hide a module of that name; give a --name")
+
+
+def _next(claim: _Claim, contract: Path) -> str:
+    place = claim.module.replace(".", "/")
+    return "\n".join(
+        [
+            "",
+            "Now fill in what is marked TODO:",
+            f"  1. {contract}: the claim, where it was made, which measurements refute it",
+            f"  2. {place}_subject.py: the code under test, behind what the falsifier needs",
+            f"  3. {place}.py: do the work and measure",
+            f"  4. {place}_mutants.py: a defect that it must not miss",
+            f"Then: harness lint, and harness run {claim.id}",
+        ]
+    )

@@ -1,0 +1,148 @@
+"""`harness init` as a user types it, in repositories that are not ours."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.folders import contents
+from tests.cli.harness_command import harness
+
+SCHEMAS = sorted(path.name for path in (Path(__file__).parents[2] / "contracts" / "schema").glob("*.schema.json"))
+THEIRS = b'# ours\r\n[project]\r\nname = "theirs"\r\n\r\n[tool.black]\r\nline-length = 99'
+
+
+def settings(folder: Path) -> dict[str, object]:
+    """[tool.harness] as TOML reads it."""
+    table: dict[str, object] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"]["harness"]
+    return table
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    """Everything a project needs is made, and named, and what comes next is said."""
+    done = harness(tmp_path, "init")
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    files = [path for path, content in contents(tmp_path).items() if content is not None]
+    made = [*(f"contracts/schema/{name}" for name in SCHEMAS), "falsifiers/__init__.py", "evidence/.gitignore"]
+    assert sorted(files) == sorted([*made, "pyproject.toml"])
+    lines = done.stdout.splitlines()
+    assert lines[:-2] == [f"wrote {path}" for path in [*made, "pyproject.toml"]]
+    assert lines[-1].startswith("Now make a claim: harness new F-")
+    assert settings(tmp_path) == {"contracts": "contracts", "evidence": "evidence", "pythonpath": ["."]}
+
+
+def test_the_folder_named(tmp_path: Path) -> None:
+    """DIR is made a project, and nothing is written elsewhere."""
+    (tmp_path / "theirs").mkdir()
+    assert harness(tmp_path, "init", "theirs").returncode == ExitStatus.PASS
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+    assert harness(tmp_path, "init", "nowhere").returncode == ExitStatus.REFUSED
+
+
+@pytest.mark.parametrize(
+    "before", [b"", THEIRS, THEIRS + b"\r\n", THEIRS.replace(b"\r\n", b"\n"), b"tool.black = {}\n"]
+)
+def test_what_they_wrote_is_kept(tmp_path: Path, before: bytes) -> None:
+    """Every byte of it, and the table is added in the line ends that the file has."""
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_bytes(before)
+    done = harness(tmp_path, "init")
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    assert "added [tool.harness] to pyproject.toml" in done.stdout
+    after = pyproject.read_bytes()
+    assert after.startswith(before)
+    assert after.count(b"\r\n") == (after.count(b"\n") if b"\r\n" in before else 0)
+    document = tomllib.loads(after.decode())
+    assert document["tool"].pop("harness")["contracts"] == "contracts"
+    assert {"tool": {}, **tomllib.loads(before.decode())} == document
+
+
+def test_code_in_src(tmp_path: Path) -> None:
+    """Claims are about code that can be imported: src/ is where many keep it."""
+    (tmp_path / "src").mkdir()
+    harness(tmp_path, "init")
+    assert settings(tmp_path)["pythonpath"] == [".", "src"]
+
+
+def test_a_claim_can_be_made_at_once(tmp_path: Path) -> None:
+    """The project is found from a folder below it, and there is nothing wrong with it."""
+    harness(tmp_path, "init")
+    assert harness(tmp_path / "falsifiers", "new", "F-THEIRS-ONE-001").returncode == ExitStatus.PASS
+    assert harness(tmp_path, "lint").returncode == ExitStatus.PASS
+
+
+@pytest.mark.parametrize(
+    "pyproject",
+    [
+        "[tool.harness]\n",
+        'tool.harness.contracts = "x"\n',
+        "[tool]\nharness = 1\n",
+        "tool = {black = {}}\n",
+        "tool = 1\n",
+        "this is no TOML",
+        "\ufeff[project]\n",
+    ],
+)
+def test_a_pyproject_that_is_refused(tmp_path: Path, pyproject: str) -> None:
+    """It has the table already, or cannot take it: exit status 2 and nothing written."""
+    (tmp_path / "pyproject.toml").write_text(pyproject, "utf-8")
+    before = contents(tmp_path)
+    done = harness(tmp_path, "init")
+    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
+    assert "Traceback" not in done.stderr
+    assert contents(tmp_path) == before
+
+
+def test_twice(tmp_path: Path) -> None:
+    """The second time it says that this is a project, and changes nothing."""
+    harness(tmp_path, "init")
+    before = contents(tmp_path)
+    done = harness(tmp_path, "init")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "has [tool.harness] already" in done.stderr
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "path", ["falsifiers/__init__.py", "evidence/.gitignore", "contracts/schema/contract.schema.json"]
+)
+def test_nothing_is_overwritten(tmp_path: Path, path: str) -> None:
+    """Where one of the files exists, none is written and pyproject.toml stays as it is."""
+    (tmp_path / "pyproject.toml").write_bytes(THEIRS)
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("mine\n")
+    before = contents(tmp_path)
+    done = harness(tmp_path, "init")
+    assert done.returncode == ExitStatus.REFUSED
+    assert path in done.stderr
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("path", ["contracts", "falsifiers", "evidence"])
+def test_a_failure_half_way_leaves_nothing(tmp_path: Path, path: str) -> None:
+    """A file stands where a folder should."""
+    (tmp_path / "pyproject.toml").write_bytes(THEIRS)
+    (tmp_path / path).write_text("not a folder\n")
+    before = contents(tmp_path)
+    assert harness(tmp_path, "init").returncode == ExitStatus.REFUSED
+    assert contents(tmp_path) == before
+
+
+def test_git_takes_a_bundle_whole(tmp_path: Path) -> None:
+    """Many repositories ignore *.log and build/; a bundle without its logs would be unsound."""
+    (tmp_path / ".gitignore").write_text("*.log\n*.csv\nbuild/\n")
+    harness(tmp_path, "init")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+
+    def ignored(path: str) -> bool:
+        asked = subprocess.run(["git", "check-ignore", "-q", path], cwd=tmp_path, check=False)
+        return asked.returncode == 0
+
+    assert ignored("some.log")
+    assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/stdout.log")
+    assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/artifacts/build/metrics.csv")
+    assert ignored("evidence/PMAT-1/F-A/.unfinished-2026-cpu-abc/stdout.log")

@@ -1,0 +1,95 @@
+"""`harness list` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import environment, harness
+from tests.contracts import document, write_contract, write_project
+
+OTHER = document(id="F-DEMO-A-LONGER-NAME-002", issue="DEMO-20", title="Another")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with two claims."""
+    return write_project(tmp_path, document(), OTHER)
+
+
+def test_a_line_a_claim_in_columns(project: Path) -> None:
+    """By id, from any folder of the project, and how many there are."""
+    done = harness(project / "falsifiers" / "demo", "list")
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    assert done.stdout.splitlines() == [
+        "F-DEMO-A-LONGER-NAME-002  DEMO-20  SPEC-DEMO-001  Another",
+        "F-DEMO-SORT-001           DEMO-1   SPEC-DEMO-001  Sorting keeps every item",
+        f"2 claims under {project / 'contracts'}",
+    ]
+
+
+def test_json_for_machines(project: Path) -> None:
+    """The same, as a list of objects."""
+    rows = json.loads(harness(project, "list", "--json").stdout)
+    assert [row["id"] for row in rows] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
+    assert rows[1] == {
+        "id": "F-DEMO-SORT-001",
+        "issue": "DEMO-1",
+        "spec": "SPEC-DEMO-001",
+        "title": "Sorting keeps every item",
+    }
+
+
+@pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])
+def test_a_file_that_is_no_contract(project: Path, text: str) -> None:
+    """It is named, the claims are still listed, and the exit status tells."""
+    path = write_contract(project, text, "F-BROKEN-001")
+    done = harness(project, "list")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "2 claims" in done.stdout
+    assert done.stderr.startswith(f"{path}: not a contract: ")
+
+
+def test_a_project_without_claims(tmp_path: Path) -> None:
+    """Nothing to list is not success."""
+    (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
+    done = harness(tmp_path, "list")
+    assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 claims under {tmp_path / 'contracts'}\n")
+
+
+def test_outside_a_project(tmp_path: Path) -> None:
+    """It says how to make one."""
+    done = harness(tmp_path, "list")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "`harness init` makes one" in done.stderr
+
+
+def test_nothing_heavy_is_imported(project: Path) -> None:
+    """It answers at once because it imports next to nothing; the time itself is measured in benchmarks/."""
+    heavy = (
+        "torch pandas matplotlib numpy transformers jsonschema cel rich hypothesis psutil pynvml junitparser filelock"
+    )
+    script = (
+        "import sys\n"
+        "from harness.cli import main\n"
+        "sys.argv = ['harness', 'list']\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        f"    print(end.code, sorted(set({heavy.split()!r}) & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=project,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "0 []\n"
+    assert "2 claims" in done.stdout

@@ -1,0 +1,207 @@
+"""`harness new` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.folders import contents
+from tests.cli.harness_command import harness
+
+ROOT = Path(__file__).parents[2]
+CLAIM = "F-KERNEL-ADD-001"
+WRITTEN = [
+    f"contracts/kernel/{CLAIM}.json",
+    "falsifiers/__init__.py",
+    "falsifiers/kernel/__init__.py",
+    "falsifiers/kernel/add.py",
+    "falsifiers/kernel/add_subject.py",
+    "falsifiers/kernel/add_mutants.py",
+    "tests/falsifiers/kernel/test_add.py",
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project without a claim, whose tools are set up as ours are."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def tool(project: Path, *arguments: str) -> None:
+    """Run a Python tool in the project; it must have nothing to say against it."""
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=project, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_says_what_it_wrote(project: Path) -> None:
+    """Every file is named, and then what to do with them."""
+    done = harness(project, "new", CLAIM, "--issue", "PMAT-1", "--title", "Adding adds")
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    lines = done.stdout.splitlines()
+    assert lines[: len(WRITTEN)] == [f"wrote {path}" for path in WRITTEN]
+    assert lines[-1] == f"Then: harness lint, and harness run {CLAIM}"
+    files = [path for path, content in contents(project).items() if content is not None]
+    assert sorted(files) == sorted([*WRITTEN, "pyproject.toml"])
+    contract = json.loads((project / WRITTEN[0]).read_text())
+    assert [contract[key] for key in ("id", "issue", "spec", "title")] == [
+        CLAIM,
+        "PMAT-1",
+        "SPEC-KERNEL-001",
+        "Adding adds",
+    ]
+
+
+def test_lint_passes_and_nothing_is_measured(project: Path) -> None:
+    """Before anything is filled in, the claim is sound and its run is honest about itself."""
+    harness(project, "new", CLAIM)
+    assert harness(project, "lint").returncode == ExitStatus.PASS
+    done = harness(project, "run", CLAIM)
+    assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
+    assert "the falsifier is not written yet" in done.stdout
+    assert "1 claim declared, 1 evaluated: 0 PASS, 0 FAIL, 1 NOT_MEASURED, 0 VOID" in done.stdout
+
+
+LONGEST = "F-" + "A" * 38 + "-" + "B" * 39
+
+
+@pytest.mark.parametrize("identifier", [CLAIM, "F-ADD", LONGEST])
+def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str) -> None:
+    """Under our own settings, however long the names are; a title is no code, whatever is in it."""
+    done = harness(project, "new", identifier, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    tool(project, "ruff", "check", "--no-cache", ".")
+    tool(project, "ruff", "format", "--check", "--no-cache", ".")
+    tool(project, "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def test_the_code_is_typed(project: Path) -> None:
+    """mypy --strict has nothing to say, our own package beside it."""
+    harness(project, "new", CLAIM)
+    shutil.copytree(ROOT / "harness", project / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    tool(project, "mypy", "--strict", "--cache-dir", str(project / "mypy_cache"), "falsifiers", "tests")
+
+
+def test_beside_claims_that_share_a_subject(project: Path) -> None:
+    """A folder that has a subject and mutants keeps them untouched, and the new claim has its own."""
+    shutil.copytree(ROOT / "falsifiers", project / "falsifiers", ignore=shutil.ignore_patterns("__pycache__"))
+    before = contents(project)
+    assert harness(project, "new", "F-DISTILL-NEW-THING-001").returncode == ExitStatus.PASS
+    after = contents(project)
+    assert {path: after[path] for path in before} == before
+    assert {"falsifiers/distill/new_thing.py", "falsifiers/distill/new_thing_subject.py"} <= after.keys()
+
+
+@pytest.mark.parametrize("path", [path for path in WRITTEN if not path.endswith("__init__.py")])
+def test_nothing_is_overwritten(project: Path, path: str) -> None:
+    """Where one of the files exists, none is written."""
+    (project / path).parent.mkdir(parents=True)
+    (project / path).write_text("mine\n")
+    before = contents(project)
+    done = harness(project, "new", CLAIM)
+    assert done.returncode == ExitStatus.REFUSED
+    assert path in done.stderr
+    assert contents(project) == before
+
+
+def test_a_dangling_link_is_not_followed(project: Path) -> None:
+    """A link to nothing is something."""
+    (project / "falsifiers" / "kernel").mkdir(parents=True)
+    (project / "falsifiers" / "kernel" / "add.py").symlink_to(project / "elsewhere.py")
+    assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
+    assert not (project / "elsewhere.py").exists()
+
+
+def test_a_claim_has_one_contract(project: Path) -> None:
+    """Also where it would go to another folder."""
+    harness(project, "new", CLAIM)
+    before = contents(project)
+    done = harness(project, "new", CLAIM, "--folder", "other")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "has a contract already" in done.stderr
+    assert contents(project) == before
+
+
+def test_a_package_of_the_same_name(project: Path) -> None:
+    """falsifiers/kernel/add/ would hide falsifiers/kernel/add.py."""
+    (project / "falsifiers" / "kernel" / "add").mkdir(parents=True)
+    done = harness(project, "new", CLAIM)
+    assert done.returncode == ExitStatus.REFUSED
+    assert "--name" in done.stderr
+    assert harness(project, "new", CLAIM, "--name", "addition").returncode == ExitStatus.PASS
+    assert (project / "falsifiers" / "kernel" / "addition_subject.py").is_file()
+
+
+def test_a_failure_half_way_leaves_nothing(project: Path) -> None:
+    """The last file cannot be written: tests is no folder."""
+    (project / "tests").write_text("not a folder\n")
+    before = contents(project)
+    assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
+    assert contents(project) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["f-kernel-add-001"], "'f-kernel-add-001' is no id"),
+        (["F-../../ETC"], "is no id"),
+        (["F-KERNEL-ADD-001\n"], "is no id"),
+        ([LONGEST + "B"], "is no id"),
+        (["F-3D-ADD-001"], "Invalid value for --folder: '3d' is no name for a Python module"),
+        (["F-KERNEL-IMPORT-001"], "Invalid value for --name: 'import' is no name for a Python module"),
+        (["F-SCHEMA-ADD-001"], "Invalid value for --folder"),
+        ([CLAIM, "--folder", "../up"], "Invalid value for --folder"),
+        ([CLAIM, "--name", "a.b"], "Invalid value for --name"),
+        ([CLAIM, "--issue", "not an issue"], "Invalid value for --issue"),
+        ([CLAIM, "--issue", "PMAT-1\n"], "Invalid value for --issue"),
+        ([CLAIM, "--spec", "../SPEC"], "Invalid value for --spec"),
+        ([CLAIM, "--title", ""], "Invalid value for --title"),
+        ([CLAIM, "--title", "two\nlines"], "Invalid value for --title"),
+        ([CLAIM, "--title", "x" * 121], "Invalid value for --title"),
+    ],
+)
+def test_what_is_refused(project: Path, arguments: list[str], complaint: str) -> None:
+    """With exit status 2, a reason, and nothing written."""
+    before = contents(project)
+    done = harness(project, "new", *arguments)
+    assert done.returncode == ExitStatus.REFUSED
+    assert complaint in done.stderr
+    assert contents(project) == before
+
+
+def test_packages_that_live_elsewhere(tmp_path: Path) -> None:
+    """Falsifiers go where the project imports from, beside those that are there; contracts where it keeps them."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.harness]\ncontracts = "claims"\npythonpath = ["src", "lib/python"]\n'
+    )
+    (tmp_path / "lib" / "python" / "falsifiers").mkdir(parents=True)
+    assert harness(tmp_path, "new", CLAIM).returncode == ExitStatus.PASS
+    assert (tmp_path / "claims" / "kernel" / f"{CLAIM}.json").is_file()
+    assert (tmp_path / "lib" / "python" / "falsifiers" / "kernel" / "add.py").is_file()
+    assert not (tmp_path / "src").exists()
+    assert harness(tmp_path, "run", CLAIM).returncode == ExitStatus.NOT_MEASURED
+
+
+def test_tests_that_are_a_package(project: Path) -> None:
+    """Tests of one name are told apart by their packages where tests/ is one; elsewhere no package is begun."""
+    (project / "tests").mkdir()
+    (project / "tests" / "__init__.py").touch()
+    harness(project, "new", "F-KERNEL-ADD-001")
+    harness(project, "new", "F-MATRIX-ADD-001")
+    tool(project, "pytest", "-q", "-p", "no:cacheprovider")
+
+
+def test_outside_a_project(tmp_path: Path) -> None:
+    """It says how to make one."""
+    done = harness(tmp_path, "new", CLAIM)
+    assert done.returncode == ExitStatus.REFUSED
+    assert "`harness init` makes one" in done.stderr
+    assert contents(tmp_path) == {}

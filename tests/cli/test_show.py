@@ -1,0 +1,93 @@
+"""`harness show ID` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import environment, harness
+from tests.contracts import IDENTIFIER, document, write_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with one claim, which speaks of a GPU and measures time."""
+    full = {"requires": {"device": "cuda", "memory_gib": 4000}, "parameters": {"steps": 3}, "limits": {"seconds": 90}}
+    profiles = {**document()["profiles"], "full": full}
+    return write_project(tmp_path, document(profiles=profiles, lease="exclusive"))
+
+
+def test_all_that_a_reader_asks(project: Path) -> None:
+    """What is claimed and where, what runs, what would refute it, what must be killed, and how to run it."""
+    done = harness(project, "show", IDENTIFIER)
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{IDENTIFIER}  Sorting keeps every item"
+    assert "The sorter returns every item it was given, the smallest first." in lines
+    assert "from https://example.org/sorting, section 1" in lines
+    assert "speaks of: device any CPU" in lines
+    assert "  falsifiers.demo.sorting:falsify against falsifiers.demo.sorting:Sorter" in lines
+    assert "  on a device of its own" in lines
+    (full,) = [line for line in lines if line.startswith("  full: ")]
+    assert full.startswith("  full: needs device cuda, memory_gib 4,000; not here: ")
+    assert "  reduced: needs device any; runs here" in lines
+    assert "    at most 1 min 30 s a trial, 2 trials with the mutants" in lines
+    assert f"  {'nothing-lost':<40} unless self.returned == self.given" in lines
+    assert f"  {'values.minItems':<40} unless minItems 1" in lines
+    (builtin,) = [line for line in lines if line.startswith("  and of every claim: ")]
+    assert "subject.completes, resolved.device, resolved.steps" in builtin
+    assert "  forgets-one: must fail on nothing-lost" in lines
+    assert lines[-1] == f"Run it: harness run {IDENTIFIER}"
+
+
+def test_json_is_the_contract(project: Path) -> None:
+    """As it stands in the file."""
+    shown = json.loads(harness(project, "show", IDENTIFIER, "--json").stdout)
+    assert shown == json.loads((project / "contracts" / "demo" / f"{IDENTIFIER}.json").read_text())
+
+
+def test_a_claim_that_is_not_there(project: Path) -> None:
+    """The nearest one is named."""
+    done = harness(project, "show", "F-DEMO-SORT-002")
+    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
+    assert f"did you mean {IDENTIFIER}?" in done.stderr
+
+
+def test_a_contract_that_is_refused(tmp_path: Path) -> None:
+    """With the place, the fault and the remedy."""
+    write_project(tmp_path, document(subject="falsifiers.demo.sorting:Missing"))
+    done = harness(tmp_path, "show", IDENTIFIER)
+    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
+    assert "/subject: " in done.stderr
+    assert "sorting.py does not define Missing" in done.stderr
+
+
+def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
+    """A contract may come from a stranger: showing it imports neither its falsifier nor any framework."""
+    (project / "falsifiers" / "demo" / "sorting.py").write_text(
+        "falsify = Sorter = Forgetful = None\nraise SystemExit('it ran')\n"
+    )
+    script = (
+        "import sys\n"
+        "from harness.cli import main\n"
+        f"sys.argv = ['harness', 'show', '{IDENTIFIER}']\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    found = {name.partition('.')[0] for name in sys.modules}\n"
+        "    print(end.code, sorted({'torch', 'numpy', 'pandas', 'falsifiers'} & found), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=project,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "0 []\n"

@@ -1,0 +1,117 @@
+"""CONTRIBUTING.md, followed to the letter: its files are written, its commands are run, its outputs must come.
+
+In it, a fenced block `console` holds commands, each after a `$`, and below each the whole of its output, where `…` is
+any text and a line of `…` any lines; `console exit=3` says how the last of them ends. A block whose info string names a
+path is written to it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"^```(?P<language>\w+) ?(?P<rest>.*)\n(?P<body>(?:.*\n)*?)^```$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A shell command, the output that the page promises, and how it ends."""
+
+    text: str
+    output: str
+    status: int
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that the page has its reader write."""
+
+    path: str
+    text: str
+
+
+def steps(page: str) -> Iterator[Command | File]:
+    """What the page has its reader do, in order."""
+    for block in _BLOCK.finditer(page):
+        if "/" in block["rest"]:
+            yield File(block["rest"], block["body"])
+        elif block["language"] == "console":
+            _, *texts = re.split(r"^\$ ", block["body"], flags=re.MULTILINE)
+            last = int(block["rest"].removeprefix("exit=") or 0)
+            for number, text in enumerate(texts, start=1):
+                command, _, output = text.partition("\n")
+                yield Command(command, output, last if number == len(texts) else 0)
+
+
+def promised(output: str, real: str) -> bool:
+    """Whether a command said what the page promises."""
+    lines = (
+        r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in output.splitlines()
+    )
+    return re.fullmatch("".join(lines), real) is not None
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The parts of a clone that the tutorial touches."""
+    for name in ("contracts", "falsifiers", "harness", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_a_claim_in_ten_minutes(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Every step of the tutorial does what it says, and at the end the clone is as it was."""
+    scratch = tmp_path_factory.mktemp("scratch")
+    places = {"HARNESS_CACHE_DIR": str(scratch / "cache"), "HARNESS_LEASE_DIR": str(scratch / "leases")}
+    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    environment = {**os.environ, **places, "PATH": path, "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    before = sorted(item for item in clone.rglob("*.*") if item.is_file())
+    for step in steps(PAGE):
+        if isinstance(step, File):
+            assert (clone / step.path).is_file(), f"the page fills in {step.path}, which does not exist yet"
+            (clone / step.path).write_text(step.text, encoding="utf-8")
+            continue
+        done = subprocess.run(
+            ["bash", "-c", step.text],
+            cwd=clone,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == step.status, f"$ {step.text}\n{done.stdout}"
+        assert promised(step.output, done.stdout), f"$ {step.text}\n{done.stdout}\nand not\n{step.output}"
+    caches = (".pytest_cache", ".ruff_cache")
+    left = sorted(item for item in clone.rglob("*.*") if item.is_file() and not set(caches) & set(item.parts))
+    assert left == before
+
+
+def test_the_page_is_understood() -> None:
+    """What this test takes from the page is what a reader sees: a file for each "put this into", and every command."""
+    found = list(steps(PAGE))
+    files = [step.path for step in found if isinstance(step, File)]
+    assert files == re.findall(r"[Pp]ut this into\s+(\S+):", PAGE)
+    assert len(files) == 5
+    assert len([step for step in found if isinstance(step, Command)]) == PAGE.count("\n$ ")
+
+
+def test_a_promise_is_kept_or_broken() -> None:
+    """The comparison is of the whole output: a line too many or too few breaks it."""
+    assert promised("a…c\n…\nz\n", "abc\nz\n")
+    assert promised("a…c\n…\nz\n", "ac\nd\ne\nz\n")
+    assert not promised("a\n", "a\nb\n")
+    assert not promised("a\nb\n", "a\n")
+    assert not promised("", "error\n")

@@ -1,0 +1,247 @@
+"""The installed wheel in somebody else's repository: `harness init`, a claim about their code, a PASS, its evidence.
+
+The wheel is built from this tree and installed into a virtual environment of its own, which borrows the dependencies of
+this one and none of its paths: nothing here can be found but through the wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+
+ROOT = Path(__file__).parents[1]
+CLAIM = "F-SCHEDULE-COSINE-001"
+
+PYPROJECT = """\
+[project]
+name = "tinytrain"
+version = "3.1.4"  # theirs
+"""
+
+THEIR_CODE = '''\
+"""Learning rates."""
+
+import math
+
+
+def cosine(step: int, steps: int) -> float:
+    """1 at step 0, 0 at the last."""
+    return 0.5 * (1.0 + math.cos(math.pi * step / steps))
+'''
+
+SUBJECT = '''\
+"""The subject we ship for F-SCHEDULE-COSINE-001."""
+
+from harness import Setting
+from tinytrain.schedule import cosine
+
+
+class Reference:
+    def __init__(self, setting: Setting) -> None:
+        self.steps = setting.parameters["steps"]
+
+    def rate(self, step: int) -> float:
+        return cosine(step, self.steps)
+'''
+
+FALSIFIER = '''\
+"""Tries to refute F-SCHEDULE-COSINE-001."""
+
+from typing import Protocol
+
+from harness import Trial
+
+
+class Subject(Protocol):
+    def rate(self, step: int) -> float: ...
+
+
+def falsify(trial: Trial[Subject]) -> None:
+    steps = trial.parameters["steps"]
+    rates = []
+    for step in range(steps + 1):
+        with trial.subject_fault():
+            rates.append(float(trial.subject.rate(step)))
+        trial.step(step, rate=rates[-1])
+    rises = sum(later >= earlier for earlier, later in zip(rates, rates[1:]))
+    trial.measure(rates=rates, first=rates[0], last=rates[-1], rises=rises)
+    trial.resolve(device="cpu", steps=len(rates) - 1)
+'''
+
+MUTANTS = '''\
+"""Mutants for F-SCHEDULE-COSINE-001: one defect each."""
+
+from falsifiers.schedule.cosine_subject import Reference
+
+
+class Restarted(Reference):
+    def rate(self, step: int) -> float:
+        return super().rate(2 * step % (self.steps + 1))
+
+
+class EndsEarly(Reference):
+    def rate(self, step: int) -> float:
+        return super().rate(step) * 0.9 + 0.1
+'''
+
+OBSERVATION = {
+    "type": "object",
+    "properties": {
+        "rates": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "number", "minimum": 0, "maximum": 1, "x-source": "the peak is 1 by definition"},
+        },
+        "first": {"type": "number", "const": 1.0, "x-source": "the peak is 1 by definition"},
+        "last": {"type": "number", "maximum": 1e-15, "x-source": "rounding of cos(pi)"},
+        "rises": {"type": "integer", "maximum": 0},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = folder.glob("falsifier_harness-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of an environment that holds the wheel."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], timeout=300, check=True)
+    # Python reads no .pth file in a folder that a .pth file names, so that our own editable install stays out of sight.
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A git repository with a package in src/ that has nothing to do with ours."""
+    root = tmp_path / "theirs"
+    package = root / "src" / "tinytrain"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "schedule.py").write_text(THEIR_CODE)
+    (root / "pyproject.toml").write_text(PYPROJECT)
+    (root / ".gitignore").write_text("*.log\n__pycache__/\n")
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    return root
+
+
+def run(installed: Path, folder: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run an installed command in a folder, with no path of ours in its environment."""
+    scratch = folder.parent / "scratch"
+    environment = {
+        "PATH": os.pathsep.join([str(installed), "/usr/local/bin", "/usr/bin", "/bin"]),
+        "HOME": str(scratch),
+        "HARNESS_CACHE_DIR": str(scratch / "cache"),
+        "HARNESS_LEASE_DIR": str(scratch / "leases"),
+        "LC_ALL": "C.UTF-8",
+    }
+    return subprocess.run(
+        [str(installed / command), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_wheel_is_complete(wheel: Path) -> None:
+    """It holds every schema and every template, and nothing of our claims or tests."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    schemas = {f"harness/schema/{path.name}" for path in (ROOT / "contracts" / "schema").iterdir()}
+    templates = {f"harness/templates/{path.name}" for path in (ROOT / "harness" / "templates").iterdir()}
+    assert schemas | templates <= names
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"harness", "falsifier_harness"}
+
+
+def test_it_is_the_wheel_that_runs(installed: Path, theirs: Path) -> None:
+    """Not this tree: the package is found in the environment of the wheel."""
+    done = run(installed, theirs, "python", "-c", "import harness; print(harness.__file__)")
+    assert Path(done.stdout.strip()).is_relative_to(installed.parent)
+
+
+def test_a_claim_about_their_own_code(installed: Path, theirs: Path) -> None:
+    """From `harness init` to a sealed bundle that verifies."""
+    done = run(installed, theirs, "harness", "init")
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    assert (theirs / "pyproject.toml").read_text().startswith(PYPROJECT)
+    done = run(installed, theirs, "harness", "new", CLAIM, "--issue", "TINY-1", "--title", "The rate falls to nothing")
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    fill_in(theirs)
+
+    done = run(installed, theirs, "harness", "lint")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    done = run(installed, theirs, "harness", "run", CLAIM)
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID" in done.stdout
+
+    (bundle,) = (theirs / "evidence" / "TINY-1" / CLAIM).iterdir()
+    record = json.loads((bundle / "record.json").read_text())
+    assert (record["verdict"], record["proven"]) == ("PASS", True)
+    assert "src/tinytrain/schedule.py" in record["sources"]
+    assert run(installed, theirs, "harness", "verify", "evidence").returncode == ExitStatus.PASS
+    assert run(installed, theirs, "harness", "verify", str(bundle)).returncode == ExitStatus.PASS
+    taken = subprocess.run(
+        ["git", "ls-files", "--others", "--exclude-standard", "evidence"],
+        cwd=theirs,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there = {path.relative_to(theirs).as_posix() for path in bundle.rglob("*") if path.is_file()}
+    assert there <= set(taken.stdout.splitlines())  # logs too, whatever their .gitignore says
+
+
+def test_their_code_is_refuted(installed: Path, theirs: Path) -> None:
+    """The claim falls with the code that it is about."""
+    run(installed, theirs, "harness", "init")
+    run(installed, theirs, "harness", "new", CLAIM)
+    fill_in(theirs)
+    (theirs / "src" / "tinytrain" / "schedule.py").write_text(THEIR_CODE.replace("math.pi * step", "3.0 * step"))
+    done = run(installed, theirs, "harness", "run", CLAIM)
+    assert done.returncode == ExitStatus.FAIL, done.stdout + done.stderr
+    assert "last.maximum" in done.stdout
+
+
+def fill_in(theirs: Path) -> None:
+    """What they write into the files that `harness new` made."""
+    path = theirs / "contracts" / "schedule" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["profiles"]["full"]["parameters"] = {"steps": 100}
+    contract["observation"] = OBSERVATION
+    contract["rules"] = []
+    contract["mutants"] = [
+        {"id": "restarted", "violates": ["rises.maximum"], "defect": "a restart half-way"},
+        {"id": "ends-early", "violates": ["last.maximum"], "defect": "a floor that was never taken out"},
+    ]
+    names = ("Restarted", "EndsEarly")
+    for mutant, name in zip(contract["mutants"], names, strict=True):
+        mutant["subject"] = f"falsifiers.schedule.cosine_mutants:{name}"
+    path.write_text(json.dumps(contract, indent=2))
+    package = theirs / "falsifiers" / "schedule"
+    for name, text in (("cosine", FALSIFIER), ("cosine_subject", SUBJECT), ("cosine_mutants", MUTANTS)):
+        (package / f"{name}.py").write_text(text)
