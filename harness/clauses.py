@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.keywords import PatternError, check_of
-from harness.strictjson import LARGEST, is_tagged
+from harness.strictjson import DEEPEST, LARGEST, is_tagged
 from harness.verdict import Outcome
 
 __all__ = ["ITEM", "VALUE", "Clause", "ClauseResult", "SchemaClause", "clauses_of", "is_finite", "judge_schema"]
@@ -35,7 +35,7 @@ _NEAREST: Mapping[str, Callable[[list[Any]], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would take a third of the time of a judgment, which makes one a clause
 class ClauseResult:
     """One clause of a judgment: its outcome, the value that decided it, and the bound it was held against."""
 
@@ -47,7 +47,7 @@ class ClauseResult:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Clause:
     """A named thing that an observation can violate."""
 
@@ -55,7 +55,7 @@ class Clause:
     bound: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SchemaClause(Clause):
     """One keyword at one place of the observation schema."""
 
@@ -70,10 +70,11 @@ class SchemaClause(Clause):
 
     def judge(self, values: list[Any], complete: bool, measurements: Mapping[str, Any]) -> ClauseResult:
         """Hold the clause against the finite values found at its path; one that fails outranks one that is missing."""
-        for index, value in enumerate(values):
-            if not self.check(value):
-                reason = f"{_place(measurements, self.path, index)} violates {self.bound}"
-                return ClauseResult(self.id, Outcome.FAIL, value, self.bound, self.unit, reason)
+        if not all(map(self.check, values)):
+            index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
+            wrong = "has undeclared properties" if self.keyword == "closed" else f"violates {self.bound}"
+            reason = f"{_place(measurements, self.path, index)} {wrong}"
+            return ClauseResult(self.id, Outcome.FAIL, value, self.bound, self.unit, reason)
         if not complete:
             return self.unmeasured(f"{_missing_place(measurements, self.path)} was not measured")
         if not values:
@@ -104,7 +105,11 @@ def judge_schema(
     for clause in clauses:
         if clause.path != path:
             path = clause.path
-            complete = _follow(measurements, path, 0, values := [])
+            if len(path) == 1:  # as most are
+                complete = path[0] in measurements
+                values = [measurements[path[0]]] if complete else []
+            else:
+                complete = _follow(measurements, path, 0, values := [])
             broken = None
             if path and not finite.get(path[0], True):
                 broken = next((index for index, value in enumerate(values) if not is_finite(value)), None)
@@ -118,7 +123,7 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
     """Take an observation schema (local references already put in place) apart into its clauses.
 
     Raises:
-        PatternError: with the path of the property as a second argument.
+        PatternError: with the path of the property.
     """
     keywords = {
         keyword: argument
@@ -131,7 +136,8 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
         try:
             check = check_of(keyword, argument)
         except PatternError as error:
-            raise PatternError(str(error), path) from error
+            error.path = path
+            raise
         yield SchemaClause(
             id=_written((*path, keyword)),
             bound="no undeclared properties" if keyword == "closed" else f"{keyword} {argument!r}",
@@ -150,8 +156,8 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
         yield from clauses_of(schema["additionalProperties"], (*path, VALUE))
 
 
-def is_finite(value: Any) -> bool:
-    """Whether every number in a JSON value is finite and fits a double."""
+def is_finite(value: Any, levels: int = DEEPEST) -> bool:
+    """Whether every number in a JSON value is finite and fits a double; false where it is nested beyond `levels`."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):
@@ -163,9 +169,11 @@ def is_finite(value: Any) -> bool:
                 return True
         except (TypeError, OverflowError):
             pass
-        return all(map(is_finite, value))
-    if isinstance(value, Mapping):
-        return all(map(is_finite, value.values())) and not (len(value) == 1 and is_tagged(dict(value)))
+        return levels > 0 and all(is_finite(item, levels - 1) for item in value)
+    if isinstance(value, dict):
+        if len(value) == 1 and is_tagged(value):
+            return False
+        return levels > 0 and all(is_finite(item, levels - 1) for item in value.values())
     return True
 
 
@@ -173,19 +181,20 @@ def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any])
     """Append every value at a path to `found`; false where one is missing."""
     for index in range(start, len(path)):
         step = path[index]
-        if step is ITEM or step is VALUE:
+        if step in (ITEM, VALUE):
             items: Iterable[Any]
-            if step is ITEM and isinstance(container, (list, tuple)):
+            if step == ITEM and isinstance(container, (list, tuple)):
                 items = container
-            elif step is VALUE and isinstance(container, Mapping):
+            elif step == VALUE and isinstance(container, dict):
                 items = container.values()
             else:
                 return False
             if index + 1 == len(path):
                 found.extend(items)
                 return True
-            return all([_follow(item, path, index + 1, found) for item in items])
-        if not isinstance(container, Mapping) or step not in container:
+            # A list, because what follows a missing value is found as well.
+            return all([_follow(item, path, index + 1, found) for item in items])  # noqa: C419
+        if not isinstance(container, dict) or step not in container:
             return False
         container = container[step]
     found.append(container)
@@ -196,16 +205,20 @@ def _places(container: Any, path: tuple[str, ...], where: str = "") -> Iterator[
     """A readable name for the place of every value at a path, and whether there is a value."""
     if not path:
         yield where, True
-    elif path[0] is ITEM and isinstance(container, (list, tuple)):
+        return
+    step, rest = path[0], path[1:]
+    if step == ITEM and isinstance(container, (list, tuple)):
         for index, item in enumerate(container):
-            yield from _places(item, path[1:], f"{where}[{index}]")
-    elif path[0] is VALUE and isinstance(container, Mapping):
+            yield from _places(item, rest, f"{where}[{index}]")
+    elif step == VALUE and isinstance(container, dict):
         for name, item in container.items():
-            yield from _places(item, path[1:], f"{where}[{name!r}]")
+            yield from _places(item, rest, f"{where}[{name!r}]")
+    elif step in (ITEM, VALUE):
+        yield where, False
     else:
-        name = where if path[0] in (ITEM, VALUE) else f"{where}.{path[0]}" if where else path[0]
-        if isinstance(container, Mapping) and path[0] in container:
-            yield from _places(container[path[0]], path[1:], name)
+        name = f"{where}.{step}" if where else step
+        if isinstance(container, dict) and step in container:
+            yield from _places(container[step], rest, name)
         else:
             yield name, False
 

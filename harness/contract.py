@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from harness import schemas, strictjson
-from harness.clauses import SchemaClause, clauses_of
+from harness.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.entry_point import EntryPointError, locate
+from harness.keywords import PatternError
+from harness.references import inline, pointer_of
 from harness.rules import Rule, RuleError, compile_rule
 from harness.schemas import Problem, pointer
 
@@ -113,8 +115,10 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     try:
         content = path.read_bytes()
         document = strictjson.loads(content)
-    except (OSError, strictjson.JsonError) as error:
-        raise ContractError(path, [Problem("", f"cannot be read: {error}", "write strict JSON")]) from error
+    except OSError as error:
+        raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "name a readable file")]) from error
+    except strictjson.JsonError as error:
+        raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
     contract = parse(document, path, hashlib.sha256(content).hexdigest())
     problems = list(_entry_point_problems(document, search))
     if path.stem != contract.id:
@@ -125,15 +129,18 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
 
 
 def parse(document: Any, path: Path, digest: str) -> Contract:
-    """Build a contract from parsed JSON, looking at nothing else: this is what `harness verify` does with a bundle's copy.
+    """Build a contract from parsed JSON, looking at nothing else, as `harness verify` does with a bundle's copy.
 
     Raises:
         ContractError: everything that is wrong with it, entry points aside.
     """
-    found = schemas.problems("contract", document)
+    try:
+        found = schemas.problems("contract", document)
+    except RecursionError as error:
+        raise ContractError(path, [Problem("", "nested too deeply", "write a flatter observation")]) from error
     if found:
         raise ContractError(path, found)
-    observation, found = _inline_references(document["observation"])
+    observation, found = inline(document["observation"])
     if found:
         raise ContractError(path, found)
     clauses, rules, found = _compile(document, observation)
@@ -176,45 +183,6 @@ def _mutant(document: Mapping[str, Any]) -> Mutant:
     )
 
 
-def _inline_references(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Put every `#/$defs/name` in place; refuse what is unknown or refers to itself."""
-    definitions = schema.get("$defs", {})
-    problems: list[Problem] = []
-
-    def resolve(node: Any, where: str, open_names: tuple[str, ...]) -> Any:
-        if not isinstance(node, Mapping):
-            return node
-        if "$ref" in node:
-            name = node["$ref"].removeprefix("#/$defs/")
-            if name in open_names:
-                problems.append(
-                    Problem(
-                        where, f"$ref {node['$ref']} refers to itself", "write the schema out; recursion is not allowed"
-                    )
-                )
-                return {}
-            if name not in definitions:
-                problems.append(
-                    Problem(where, f"$ref {node['$ref']} does not exist", "define it in the observation's own $defs")
-                )
-                return {}
-            rest = {key: value for key, value in node.items() if key != "$ref"}
-            return {**resolve(definitions[name], where, (*open_names, name)), **resolve(rest, where, open_names)}
-        resolved = dict(node)
-        resolved.pop("$defs", None)
-        if "properties" in node:
-            resolved["properties"] = {
-                name: resolve(inner, f"{where}/properties/{name}", open_names)
-                for name, inner in node["properties"].items()
-            }
-        for keyword in ("items", "additionalProperties"):
-            if keyword in node:
-                resolved[keyword] = resolve(node[keyword], f"{where}/{keyword}", open_names)
-        return resolved
-
-    return resolve(schema, "/observation", ()), problems
-
-
 def _compile(
     document: Mapping[str, Any], observation: Mapping[str, Any]
 ) -> tuple[tuple[SchemaClause, ...], tuple[Rule, ...], list[Problem]]:
@@ -222,8 +190,12 @@ def _compile(
     clauses: tuple[SchemaClause, ...] = ()
     try:
         clauses = tuple(clauses_of(observation))
-    except ValueError as error:
-        problems.append(Problem("/observation", str(error), "write a pattern of RE2's syntax"))
+    except PatternError as error:
+        where = pointer_of(document["observation"], error.path, "pattern")
+        problems.append(Problem(where, str(error), "use RE2's syntax: no look-around, no back-references"))
+    for path in _untyped(observation):
+        where = pointer_of(document["observation"], path)
+        problems.append(Problem(where, "would accept a value of any type", "add 'type' (or 'const' or 'enum')"))
     rules: list[Rule] = []
     for index, rule in enumerate(document.get("rules", [])):
         try:
@@ -233,6 +205,16 @@ def _compile(
                 Problem(pointer("rules", index, "rule"), str(error), "see https://cel.dev for the language")
             )
     return clauses, tuple(rules), problems
+
+
+def _untyped(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if not any(keyword in schema for keyword in ("type", "const", "enum")):
+        yield path
+    for name, inner in schema.get("properties", {}).items():
+        yield from _untyped(inner, (*path, name))
+    for keyword, step in (("items", ITEM), ("additionalProperties", VALUE)):
+        if keyword in schema:
+            yield from _untyped(schema[keyword], (*path, step))
 
 
 def _repeated_ids(contract: Contract) -> Iterator[Problem]:

@@ -48,8 +48,12 @@ def _defined(path: Path, modified: int) -> frozenset[str]:
     except (SyntaxError, ValueError) as error:
         raise EntryPointError(f"{path} is not valid Python: {error}") from error
     names: set[str] = set()
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    pending = list(ast.iter_child_nodes(tree))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.If, ast.Try, ast.ExceptHandler, ast.With)):
+            pending += ast.iter_child_nodes(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.clauses import ClauseResult
+from harness.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract import Contract
 from harness.observation import EndingKind, Observation, Phase
+from harness.rules import Scope
 from harness.verdict import Outcome
 
 __all__ = ["Judgment", "builtin_clauses", "judge", "requested"]
@@ -39,10 +40,10 @@ class Judgment:
     @property
     def reason(self) -> str:
         """Why the outcome is not PASS: the first clause that decided it, in words."""
-        for clause in self.clauses:
-            if clause.outcome is self.outcome and clause.outcome is not Outcome.PASS:
-                return f"{clause.id}: {clause.reason}"
-        return ""
+        outcome = self.outcome
+        if outcome is Outcome.PASS:
+            return ""
+        return next((f"{clause.id}: {clause.reason}" for clause in self.clauses if clause.outcome is outcome), "")
 
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
         """The clauses that came out so."""
@@ -51,9 +52,9 @@ class Judgment:
 
 def judge(contract: Contract, observation: Observation) -> Judgment:
     """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`."""
-    measurements = observation.measurements if isinstance(observation.measurements, Mapping) else {}
+    measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
-    undeclared = sorted(str(name) for name in measurements if name not in contract.measurements)
+    undeclared = sorted(str(name) for name in measurements if name not in contract.observation["properties"])
     if undeclared:
         results.append(
             _result(
@@ -64,13 +65,15 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
                 f"{undeclared[0]} is not declared in the contract",
             )
         )
-    results.extend(clause.judge(measurements) for clause in contract.clauses)
-    results.extend(rule.judge(measurements, observation.parameters, observation.device) for rule in contract.rules)
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    results.extend(judge_schema(contract.clauses, measurements, finite))
+    scope = Scope(contract.rules, measurements, observation.parameters, observation.device, finite)
+    results.extend(rule.judge(scope) for rule in contract.rules)
     return Judgment(tuple(results))
 
 
 def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:
-    """What a trial was asked to run on and with: device, and dtype, backend and steps where the parameters name them."""
+    """What a trial was asked to run on and with: device; dtype, backend and steps where the parameters name them."""
     asked: dict[str, Any] = {"device": device_type}
     if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
         asked["device"] = "cuda"
@@ -79,7 +82,7 @@ def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], d
 
 
 def builtin_clauses(contract: Contract) -> tuple[str, ...]:
-    """The ids of the clauses that every observation of this contract may be held against, whatever the contract says."""
+    """The ids of the clauses that an observation is held against whatever the contract says."""
     names = {name for profile in contract.profiles.values() for name in profile.parameters}
     resolved = ["resolved.device", *(f"resolved.{name}" for name in RESOLVED[1:] if name in names)]
     return ("subject.completes", *resolved, "residency.allocator", "residency.driver")

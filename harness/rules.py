@@ -8,29 +8,54 @@ refuses to mix integers and doubles.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from harness.cel_engine import engine
 from harness.clauses import Clause, ClauseResult, is_finite
 from harness.verdict import Outcome
 
 if TYPE_CHECKING:
     from cel import Program
 
-__all__ = ["SCOPE", "Rule", "RuleError", "compile_rule", "without_strings"]
+__all__ = [
+    "CANNOT_BE_EVALUATED",
+    "NOT_BOOLEAN",
+    "SCOPE",
+    "Rule",
+    "RuleError",
+    "Scope",
+    "compile_rule",
+    "literals",
+    "without_strings",
+]
 
 SCOPE = ("self", "parameters", "device")
 _PATH = re.compile(r"\b(self|parameters|device)((?:\.[A-Za-z_]\w*)+)(\s*\()?")
-_LOOSE = re.compile(r"\b(?:self|parameters|device)\b(?!\.)")
-_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+_LOOSE = re.compile(r"\b(?:self|parameters|device)\b(?!\.[A-Za-z_])")
+_OPAQUE = re.compile(
+    r"//[^\n]*"
+    r'|\b[rR]"""[\s\S]*?"""' + r"|\b[rR]'''[\s\S]*?'''" + r'|\b[rR]"[^"\n]*"' + r"|\b[rR]'[^'\n]*'"
+    r'|"""(?:\\[\s\S]|[^\\])*?"""' + r"|'''(?:\\[\s\S]|[^\\])*?'''"
+    r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
+)
+_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_NUMBER = re.compile(r"(?<![\w.\[])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\w.])")
+_FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
+_MOST_MACROS = 2  # each may go through a whole list for every item of another
+_LARGEST_EXACT = 1 << 53
+_NOT_MEASURED = "was not measured"
+CANNOT_BE_EVALUATED = "the rule cannot be evaluated"
+NOT_BOOLEAN = "the rule gave neither true nor false"
 
 
 class RuleError(ValueError):
     """A rule cannot be compiled, or is of a form that could pass by accident."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Rule(Clause):
     """One CEL rule, compiled."""
 
@@ -38,37 +63,69 @@ class Rule(Clause):
     source: str
     names: Mapping[str, tuple[tuple[str, ...], ...]]
     """The paths that the rule reads, for each of self, parameters and device."""
+    reads: tuple[tuple[str, str], ...]
+    """The same as (variable, first step of the path), each once."""
     program: Program
 
-    def judge(
-        self, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
-    ) -> ClauseResult:
+    def judge(self, scope: Scope) -> ClauseResult:
         """Evaluate the rule; anything but a plain `true` is not a PASS."""
-        scope = {"self": measurements, "parameters": parameters, "device": device}
-        context: dict[str, dict[str, Any]] = {name: {} for name in SCOPE}
-        for variable, paths in self.names.items():
-            values = scope[variable]
-            for path in paths:
-                name = path[0]
-                if name not in values:
-                    return self._result(Outcome.NOT_MEASURED, None, f"{variable}.{name} was not measured")
-                if not is_finite(values[name]):
-                    return self._result(Outcome.FAIL, {name: values[name]}, f"{variable}.{name} is not finite")
-                context[variable][name] = _as_doubles(values[name])
-        seen = {".".join(path): value for path in self.names["self"] if _is_short(value := _at(measurements, path))}
+        for variable, name in self.reads if scope.wrong else ():
+            wrong = scope.wrong.get((variable, name))
+            if wrong is not None:
+                outcome = Outcome.NOT_MEASURED if wrong is _NOT_MEASURED else Outcome.FAIL
+                value = {name: scope.values[variable].get(name)} if outcome is Outcome.FAIL else None
+                return self._result(outcome, value, f"{variable}.{name} {wrong}")
+        measurements = scope.values["self"]
+        seen = {}
+        for path in self.names["self"]:
+            value = measurements[path[0]] if len(path) == 1 else _at(measurements, path)
+            if isinstance(value, (int, float, str)):
+                seen[".".join(path)] = value
         try:
-            answer = self.program.execute(context)
+            answer = self.program.execute(scope.context)
         except KeyError as error:
             return self._result(Outcome.NOT_MEASURED, seen, f"{error.args[0]} was not measured")
         except Exception as error:  # the engine raises plain RuntimeError, TypeError, ValueError
-            return self._result(Outcome.FAIL, seen, f"the rule cannot be evaluated: {str(error).split('. ')[0][:200]}")
+            return self._result(Outcome.FAIL, seen, f"{CANNOT_BE_EVALUATED}: {str(error).split('. ')[0][:200]}")
         if answer is True:
             return self._result(Outcome.PASS, seen, "")
-        reason = self.message if answer is False else f"the rule gave {answer!r}, not true or false"
+        reason = self.message if answer is False else f"{NOT_BOOLEAN}: {answer!r:.100}"
         return self._result(Outcome.FAIL, seen, reason)
 
     def _result(self, outcome: Outcome, value: Any, reason: str) -> ClauseResult:
         return ClauseResult(self.id, outcome, value, self.bound, "", reason)
+
+
+class Scope:
+    """What rules read from one observation, handed to the engine once, however many rules read it."""
+
+    __slots__ = ("context", "values", "wrong")
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        measurements: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        device: Mapping[str, Any],
+        finite: Mapping[str, bool],
+    ) -> None:
+
+        self.values = {"self": measurements, "parameters": parameters, "device": device}
+        self.wrong: dict[tuple[str, str], str] = {}
+        """Why a name cannot be read; no rule that reads one of these reaches the engine."""
+        readable: dict[str, dict[str, Any]] = {name: {} for name in SCOPE}
+        for variable, name in dict.fromkeys(chain.from_iterable(rule.reads for rule in rules)):
+            values = self.values[variable]
+            if name not in values:
+                self.wrong[variable, name] = _NOT_MEASURED
+            elif not (finite[name] if variable == "self" else is_finite(values[name])):
+                self.wrong[variable, name] = "is not finite"
+            else:
+                try:
+                    readable[variable][name] = _as_doubles(values[name])
+                except _UnreadableError as error:
+                    self.wrong[variable, name] = str(error)
+        self.context = engine().Context(readable)
 
 
 def compile_rule(identifier: str, text: str, message: str, source: str = "") -> Rule:
@@ -77,28 +134,49 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
     Raises:
         RuleError: with what to write instead.
     """
-    import cel
 
     try:
-        program = cel.compile(text)
+        program = engine().compile(text)
     except ValueError as error:
         raise RuleError(f"does not compile: {str(error).splitlines()[0]}") from error
-    names = _paths(text)
-    if _LOOSE.search(without_strings(text)):
+    form = without_strings(text)
+    names = _paths(form)
+    if _LOOSE.search(form):
         raise RuleError("uses self, parameters or device as a whole or by index; write self.<name>, parameters.<name>")
     if not names["self"]:
         raise RuleError("reads no measurement; a rule must mention self.<measurement>")
-    return Rule(identifier, text, message, source, names, program)
+    _refuse_unknown(program, form)
+    reads = tuple(dict.fromkeys((variable, path[0]) for variable, paths in names.items() for path in paths))
+    return Rule(identifier, text, message, source, names, reads, program)
 
 
 def without_strings(text: str) -> str:
-    """The rule with its string literals emptied, for looking at its form."""
-    return _STRING.sub('""', text)
+    """The rule with its string literals emptied and its comments gone, for looking at its form."""
+    return _OPAQUE.sub(lambda match: "" if match[0].startswith("//") else '""', text)
 
 
-def _paths(text: str) -> dict[str, tuple[tuple[str, ...], ...]]:
+def literals(text: str) -> list[float]:
+    """The numbers that a rule names, positions of lists (`self.losses[0]`) aside."""
+    return [float(match[1]) for match in _NUMBER.finditer(without_strings(text))]
+
+
+def _refuse_unknown(program: Program, form: str) -> None:
+    """Refuse what the engine would only stumble over when it evaluates, or what could take it for ever."""
+    references = program.references()
+    bound = set(_MACRO.findall(form))
+    for name in references["variables"]:
+        if name not in SCOPE and name not in bound:
+            raise RuleError(f"names {name!r}, which does not exist; a rule sees {', '.join(SCOPE)}")
+    for name in references["functions"]:
+        if name.isidentifier() and name[0] != "_" and name not in _FUNCTIONS:
+            raise RuleError(f"calls {name}(), which does not exist; there are {', '.join(sorted(_FUNCTIONS))}")
+    if len(_MACRO.findall(form)) > _MOST_MACROS:
+        raise RuleError(f"goes through lists more than {_MOST_MACROS} times; split it into several rules")
+
+
+def _paths(form: str) -> dict[str, tuple[tuple[str, ...], ...]]:
     found: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in SCOPE}
-    for match in _PATH.finditer(without_strings(text)):
+    for match in _PATH.finditer(form):
         steps = tuple(match[2][1:].split("."))
         path = steps[:-1] if match[3] else steps  # the last step is a method or a macro
         if not path:
@@ -107,25 +185,31 @@ def _paths(text: str) -> dict[str, tuple[tuple[str, ...], ...]]:
     return {name: tuple(paths) for name, paths in found.items()}
 
 
+class _UnreadableError(ValueError):
+    """The engine cannot read a value as it is."""
+
+
 def _as_doubles(value: Any) -> Any:
-    if isinstance(value, bool) or value is None or isinstance(value, (str, float)):
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise _UnreadableError("holds half of a surrogate pair, which is no text")
+        return value
+    if isinstance(value, (float, bool)) or value is None:
         return value
     if isinstance(value, int):
+        if not -_LARGEST_EXACT <= value <= _LARGEST_EXACT:
+            raise _UnreadableError("holds an integer beyond 2^53, which no double holds exactly")
         return float(value)
-    if isinstance(value, Mapping):
-        return {str(key): _as_doubles(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_as_doubles(item) for item in value]
+        return [item if type(item) is float else _as_doubles(item) for item in value]
+    if isinstance(value, dict):
+        return {_as_doubles(str(key)): _as_doubles(item) for key, item in value.items()}
     return value
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
     for step in path:
-        if not isinstance(value, Mapping) or step not in value:
+        if not isinstance(value, dict) or step not in value:
             return None
         value = value[step]
     return value
-
-
-def _is_short(value: Any) -> bool:
-    return isinstance(value, (int, float, str)) or (isinstance(value, list) and len(value) <= 8)

@@ -6,11 +6,12 @@ They live in contracts/schema/ of the source tree; the wheel carries them as har
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from harness import strictjson
 
@@ -58,38 +59,52 @@ def problems(name: str, document: Any) -> list[Problem]:
 @cache
 def _validator(name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
     schema = strictjson.load(schema_folder() / f"{name}.schema.json")
     Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    strict: Any = extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]
+    return cast("Draft202012Validator", strict(schema))
+
+
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    """`pattern` as ECMA 262 has it: `$` is the end of the text, where Python's also lets a newline follow."""
+    from jsonschema.exceptions import ValidationError
+
+    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
 def _explain(error: ValidationError) -> Iterator[Problem]:
     """One problem an error; an unknown key is one problem each, at the key, with the nearest known key."""
-    where = list(error.absolute_path)
-    keyword, schema = str(error.validator), error.schema
-    if keyword == "additionalProperties" and isinstance(schema, dict) and isinstance(error.instance, dict):
+    where: list[str | int] = list(error.absolute_path)
+    instance: Any = error.instance
+    argument: Any = error.validator_value
+    schema: Any = error.schema if isinstance(error.schema, dict) else {}
+    keyword = str(error.validator)
+    advice = str(schema.get("description", ""))
+    if keyword == "additionalProperties":
         known = list(schema.get("properties", {}))
-        for key in error.instance:
+        for key in instance:
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1)
                 remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
                 yield Problem(pointer(*where, key), f"unknown key {key!r}", remedy)
-    elif keyword == "required" and isinstance(error.instance, dict) and isinstance(error.validator_value, list):
-        for key in error.validator_value:
-            if key not in error.instance and error.message.startswith(repr(key)):
-                yield Problem(pointer(*where), f"the key {key!r} is missing", f"add {key!r}")
+    elif keyword == "required":
+        for key in argument:
+            # jsonschema reports each missing key as an error of its own.
+            if key not in instance and error.message.startswith(repr(key)):
+                wanted = schema.get("properties", {}).get(key, {})
+                yield Problem(pointer(*where), f"the key {key!r} is missing", wanted.get("description", f"add {key!r}"))
     elif keyword == "not":
         yield Problem(
             pointer(*where),
             "has both 'properties' and 'additionalProperties'",
             "an object with properties is closed already; remove 'additionalProperties'",
         )
+    elif "propertyNames" in error.absolute_schema_path:
+        yield Problem(pointer(*where, instance), f"the name {instance!r} is not of the form {argument}", "rename it")
     elif keyword == "pattern":
-        yield Problem(
-            pointer(*where),
-            f"{error.instance!r} is not of the form {error.validator_value}",
-            "see contracts/schema/contract.schema.json",
-        )
+        yield Problem(pointer(*where), f"{instance!r} is not of the form {argument}", advice or "write it in that form")
     else:
-        yield Problem(pointer(*where), error.message[:300])
+        yield Problem(pointer(*where), error.message[:300], advice or f"the schema asks for {keyword} {argument}")

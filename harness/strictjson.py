@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LARGEST", "JsonError", "dump", "dumps", "is_tagged", "load", "loads", "tag_nonfinite", "untag_nonfinite"]
+__all__ = [
+    "DEEPEST",
+    "LARGEST",
+    "JsonError",
+    "dump",
+    "dumps",
+    "is_tagged",
+    "load",
+    "loads",
+    "tag_nonfinite",
+    "untag_nonfinite",
+]
 
 LARGEST = int(1.7976931348623157e308)
 """The largest integer that fits a double."""
 
-_DEEPEST = 100  # levels of nesting; far beyond any document of ours, far below Python's stack
+DEEPEST = 100
+"""Levels of nesting that are read: far beyond any document of ours, far below Python's stack."""
+
 _TAG = "nonfinite"
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -57,13 +70,13 @@ def loads(text: str | bytes) -> Any:
             parse_int=lambda digits: _number(digits, int, refuse),
         )
     except RecursionError as error:
-        raise JsonError("nested too deeply", f"keep to {_DEEPEST} levels") from error
+        raise JsonError("nested too deeply", f"keep to {DEEPEST} levels") from error
     except ValueError as error:
         raise JsonError(str(error)) from error
     if refused:
         raise JsonError(refused[0].message, refused[0].remedy, _pointer_to(refused[0], value))
     if _is_deep(value):
-        raise JsonError("nested too deeply", f"keep to {_DEEPEST} levels")
+        raise JsonError("nested too deeply", f"keep to {DEEPEST} levels")
     return value
 
 
@@ -107,7 +120,7 @@ def untag_nonfinite(value: Any) -> Any:
     return value
 
 
-def is_tagged(value: dict[str, Any]) -> bool:
+def is_tagged(value: Mapping[str, Any]) -> bool:
     """Whether an object is the tag of a number that was not finite."""
     name = value.get(_TAG) if len(value) == 1 else None
     return isinstance(name, str) and name in _NAMES
@@ -150,9 +163,9 @@ def _pointer_to(wanted: _Refused, value: Any) -> str:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value has more than `_DEEPEST` levels; counted level by level, without recursion."""
+    """Whether a value has more than `DEEPEST` levels; counted level by level, without recursion."""
     level = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(DEEPEST):
         level = [
             inner
             for item in level

@@ -99,9 +99,8 @@ class Trial(Generic[S]):
         """
         for name in measurements:
             if name not in self._declared:
-                raise UndeclaredMeasurement(
-                    f"{name!r} is not declared in the contract, whose observation has {', '.join(sorted(self._declared))}"
-                )
+                known = ", ".join(sorted(self._declared))
+                raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
         self._report({"kind": "measure", "values": {name: _plain(value) for name, value in measurements.items()}})
 
     def step(self, step: int, **values: float) -> None:

@@ -1,0 +1,149 @@
+"""What each keyword of an observation schema asks of a value.
+
+The answers are those of JSON Schema 2020-12 with one difference on purpose: a keyword holds for no value of a type that
+it does not speak of. To JSON Schema `{"minimum": 0}` accepts the text "broken"; here it does not, for a measurement of
+the wrong type must never pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from harness.cel_engine import engine
+
+__all__ = ["PatternError", "check_of", "identity"]
+
+Check = Callable[[Any], bool]
+
+
+class PatternError(ValueError):
+    """A regular expression is not one that runs in linear time."""
+
+    path: tuple[str, ...] = ()
+    """Of the property that it stands at."""
+
+
+def check_of(keyword: str, argument: Any) -> Check:
+    """The check of one keyword; it is total for JSON values nested less deeply than Python's stack.
+
+    Raises:
+        PatternError: the argument of `pattern` is no linear-time regular expression.
+    """
+    return _CHECKS[keyword](argument)
+
+
+def identity(value: Any) -> Any:
+    """A hashable stand-in: two JSON values are the same where theirs are equal.
+
+    To JSON Schema true is not 1, but 1 is 1.0, and the order of keys does not matter.
+    """
+    if isinstance(value, bool) or value is None:
+        return (value,)
+    if isinstance(value, (list, tuple)):
+        return ("list", *map(identity, value))
+    if isinstance(value, dict):
+        return frozenset((name, identity(item)) for name, item in value.items())
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    kind = type(value)
+    return kind is float or kind is int or (kind is not bool and isinstance(value, (int, float)))
+
+
+def _is_integer(value: Any) -> bool:
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+
+
+_TYPES: dict[str, Check] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, (list, tuple)),
+    "string": lambda value: isinstance(value, str),
+    "number": _is_number,
+    "integer": _is_integer,
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+}
+
+
+def _const(wanted: Any) -> Check:
+    key = identity(wanted)
+    return lambda value: bool(identity(value) == key)
+
+
+def _enum(allowed: list[Any]) -> Check:
+    keys = frozenset(map(identity, allowed))
+    return lambda value: identity(value) in keys
+
+
+def _bound(holds: Callable[[Any, Any], bool]) -> Callable[[Any], Check]:
+    return lambda limit: lambda value: _is_number(value) and holds(value, limit)
+
+
+def _length(kind: str, holds: Callable[[int, int], bool]) -> Callable[[Any], Check]:
+    is_kind = _TYPES[kind]
+    return lambda limit: lambda value: is_kind(value) and holds(len(value), limit)
+
+
+def _multiple_of(step: Any) -> Check:
+    def check(value: Any) -> bool:
+        if not _is_number(value):
+            return False
+        if isinstance(value, int) and isinstance(step, int):
+            return value % step == 0
+        # As decimal numbers, the way they are written: 0.3 is a multiple of 0.1, which no two doubles would agree to.
+        from fractions import Fraction
+
+        return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
+
+    return check
+
+
+def _unique_items(_: Any) -> Check:
+    return lambda value: isinstance(value, (list, tuple)) and len(set(map(identity, value))) == len(value)
+
+
+def _pattern(pattern: str) -> Check:
+    """CEL's engine searches, because its regular expressions run in linear time and Python's can run away.
+
+    It compiles the expression on every call, which costs more than the rest of a judgment; so answers are kept.
+    """
+
+    program = engine().compile("value.matches(pattern)")
+    try:
+        program.execute({"value": "", "pattern": pattern})
+    except Exception as error:
+        raise PatternError(f"{pattern!r} is no linear-time regular expression") from error
+
+    @lru_cache(maxsize=1024)
+    def matches(value: str) -> bool:
+        try:
+            return program.execute({"value": value, "pattern": pattern}) is True
+        except ValueError:  # half a surrogate pair is no text
+            return False
+
+    return lambda value: isinstance(value, str) and matches(value)
+
+
+_CHECKS: dict[str, Callable[[Any], Check]] = {
+    "type": _TYPES.__getitem__,
+    "const": _const,
+    "enum": _enum,
+    "minimum": _bound(lambda value, limit: value >= limit),
+    "maximum": _bound(lambda value, limit: value <= limit),
+    "exclusiveMinimum": _bound(lambda value, limit: value > limit),
+    "exclusiveMaximum": _bound(lambda value, limit: value < limit),
+    "multipleOf": _multiple_of,
+    "minLength": _length("string", lambda length, limit: length >= limit),
+    "maxLength": _length("string", lambda length, limit: length <= limit),
+    "pattern": _pattern,
+    "minItems": _length("array", lambda length, limit: length >= limit),
+    "maxItems": _length("array", lambda length, limit: length <= limit),
+    "uniqueItems": _unique_items,
+    "minProperties": _length("object", lambda length, limit: length >= limit),
+    "maxProperties": _length("object", lambda length, limit: length <= limit),
+    # Not a keyword of JSON Schema: an object whose properties are declared has no others.
+    "closed": lambda names: lambda value: isinstance(value, dict) and set(names).issuperset(value),
+}

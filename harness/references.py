@@ -1,0 +1,86 @@
+"""The `$ref`s of an observation schema: put in place when a contract is loaded, so that nothing else knows of them.
+
+Only `#/$defs/<name>` of the observation itself is possible (the contract's schema sees to that). What refers to itself,
+or grows beyond measure when written out, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.clauses import ITEM, VALUE
+from harness.schemas import Problem, pointer
+
+__all__ = ["inline", "pointer_of"]
+
+_LARGEST = 2000  # schemas after writing out; definitions that use one another twice each double with every level
+_ANNOTATIONS = ("title", "description", "examples", "x-unit", "x-source")
+
+
+def inline(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """The schema with every reference written out, and the problems that kept it from being complete."""
+    problems: list[Problem] = []
+    definitions = schema.get("$defs", {})
+    size = 0
+
+    def resolve(node: Mapping[str, Any], where: str, opened: tuple[str, ...]) -> dict[str, Any]:
+        nonlocal size
+        size += 1
+        if size > _LARGEST:
+            return {}
+        resolved = {key: value for key, value in node.items() if key not in ("$ref", "$defs")}
+        if "$ref" in node:
+            name = node["$ref"].removeprefix("#/$defs/")
+            place = f"{where}/$ref"
+            if name in opened:
+                problems.append(Problem(place, f"{node['$ref']} refers to itself", "write it out; nothing may recur"))
+                return {}
+            if name not in definitions:
+                problems.append(Problem(place, f"{node['$ref']} does not exist", "define it in observation.$defs"))
+                return {}
+            referred = resolve(definitions[name], pointer("observation", "$defs", name), (*opened, name))
+            twice = sorted(key for key in resolved if key in referred and key not in _ANNOTATIONS)
+            if twice:
+                remedy = "keep one of them; a clause is stated once"
+                problems.append(Problem(f"{where}/{twice[0]}", f"{node['$ref']} has {twice[0]!r} too", remedy))
+            resolved = {**referred, **resolved}
+        for name, inner in node.get("properties", {}).items():
+            resolved["properties"] = {
+                **resolved["properties"],
+                name: resolve(inner, f"{where}{pointer('properties', name)}", opened),
+            }
+        for keyword in ("items", "additionalProperties"):
+            if keyword in node:
+                resolved[keyword] = resolve(node[keyword], f"{where}/{keyword}", opened)
+        return resolved
+
+    whole = resolve(schema, "/observation", ())
+    if size > _LARGEST:
+        problems.append(
+            Problem("/observation/$defs", f"writing the references out gives over {_LARGEST} schemas", "use fewer")
+        )
+    return whole, list(dict.fromkeys(problems))
+
+
+def pointer_of(schema: Mapping[str, Any], path: tuple[str, ...], keyword: str = "") -> str:
+    """Where a clause stands in the contract as it was written: behind a reference, that is in `$defs`."""
+    steps: list[str] = ["observation"]
+    node: Mapping[str, Any] = schema
+    definitions = schema.get("$defs", {})
+
+    def follow(wanted: str) -> None:
+        nonlocal node, steps
+        while wanted not in node and "$ref" in node:
+            name = node["$ref"].removeprefix("#/$defs/")
+            node, steps = definitions[name], ["observation", "$defs", name]
+
+    for step in path:
+        inner = {ITEM: "items", VALUE: "additionalProperties"}.get(step, "properties")
+        follow(inner)
+        steps += [inner] if step in (ITEM, VALUE) else [inner, step]
+        node = node[inner] if step in (ITEM, VALUE) else node[inner][step]
+    if keyword:
+        follow(keyword)
+        steps += [keyword] if keyword in node else []
+    return pointer(*steps)

@@ -1,0 +1,28 @@
+"""Fixtures that tests all over the tree share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from harness.contract import Contract
+from harness.project import Project
+from tests.contracts import contract_of, document, write_project
+
+# Machines that run these tests are shared; how long one example takes says nothing.
+hypothesis.settings.register_profile("harness", deadline=None)
+hypothesis.settings.load_profile("harness")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project in a temporary folder, with one valid contract and its falsifier."""
+    return Project.find(write_project(tmp_path / "project"))
+
+
+@pytest.fixture(scope="session")
+def contract() -> Contract:
+    """The valid contract, loaded."""
+    return contract_of(document())

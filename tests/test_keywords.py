@@ -1,0 +1,70 @@
+"""The keywords agree with jsonschema wherever they speak of the value's type, and refuse every other type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from harness.clauses import is_finite
+from harness.keywords import PatternError, check_of
+from tests.strategies import json_values
+
+_NUMBER, _SIZE = st.integers(-5, 5) | st.floats(-5, 5), st.integers(0, 4)
+_ARGUMENTS: dict[str, tuple[st.SearchStrategy[Any], tuple[type, ...]]] = {
+    "type": (
+        st.sampled_from(["object", "array", "string", "number", "integer", "boolean", "null"]),
+        (dict, list, str, int, float, bool, type(None)),
+    ),
+    "const": (json_values, (dict, list, str, int, float, bool, type(None))),
+    "enum": (st.lists(json_values, min_size=1, max_size=4), (dict, list, str, int, float, bool, type(None))),
+    "minimum": (_NUMBER, (int, float)),
+    "maximum": (_NUMBER, (int, float)),
+    "exclusiveMinimum": (_NUMBER, (int, float)),
+    "exclusiveMaximum": (_NUMBER, (int, float)),
+    "multipleOf": (st.integers(1, 5), (int,)),
+    "minLength": (_SIZE, (str,)),
+    "maxLength": (_SIZE, (str,)),
+    "pattern": (st.sampled_from(["^a", "[0-9]+", "a|b", ".{3}"]), (str,)),
+    "minItems": (_SIZE, (list,)),
+    "maxItems": (_SIZE, (list,)),
+    "uniqueItems": (st.just(True), (list,)),
+    "minProperties": (_SIZE, (dict,)),
+    "maxProperties": (_SIZE, (dict,)),
+}
+_BOTH = st.sampled_from(sorted(_ARGUMENTS)).flatmap(lambda name: st.tuples(st.just(name), _ARGUMENTS[name][0]))
+
+
+@given(_BOTH, json_values.filter(is_finite))
+def test_agrees_with_jsonschema(keyword: tuple[str, Any], value: Any) -> None:
+    """For a value of the type that a keyword speaks of, the answer is JSON Schema's; for any other it is no."""
+    name, argument = keyword
+    spoken_of = type(value) in _ARGUMENTS[name][1]
+    expected = spoken_of and Draft202012Validator({name: argument}).is_valid(value)
+    assert expected == check_of(name, argument)(value)
+
+
+@pytest.mark.parametrize(("value", "step", "expected"), [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True)])
+def test_multiples_are_decimal(value: float, step: float, expected: bool) -> None:
+    """A multiple is one of the numbers as they are written, not of the doubles next to them."""
+    assert expected == check_of("multipleOf", step)(value)
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(?<!a)b", "(", "((a{100}){100}){100}"])
+def test_patterns_that_are_not_linear_are_refused(pattern: str) -> None:
+    """Look-around and back-references are refused, and so is what would take the engine too much memory."""
+    with pytest.raises(PatternError, match="linear-time"):
+        check_of("pattern", pattern)
+
+
+def test_a_runaway_pattern_runs_in_linear_time() -> None:
+    """A pattern on which a backtracking engine would take years is answered at once."""
+    assert not check_of("pattern", "^(a+)+$")("a" * 5000 + "!")
+
+
+def test_half_a_surrogate_pair_matches_nothing() -> None:
+    """Text that is no text does not satisfy a pattern, and does not raise."""
+    assert not check_of("pattern", ".*")("\udc80")

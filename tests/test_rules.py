@@ -1,0 +1,144 @@
+"""CEL rules: what is refused, and that nothing but a plain `true` passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from harness.clauses import ClauseResult, is_finite
+from harness.rules import RuleError, Scope, compile_rule, literals, without_strings
+from harness.verdict import Outcome
+
+
+def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: Any) -> ClauseResult:
+    """One rule held against these measurements."""
+    compiled = compile_rule("the-rule", rule, "the message")
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    return compiled.judge(Scope((compiled,), measurements, parameters or {}, {"type": "cpu"}, finite))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("self.a <", "does not compile"),
+        ("self.a < 1e400", "does not compile"),
+        ("self.a < abs(self.b)", "calls abs\\(\\), which does not exist"),
+        ("self.a.isNaN()", "calls isNaN\\(\\), which does not exist"),
+        ("self.a < limit", "names 'limit', which does not exist"),
+        ("self.a < math.pi", "names 'math', which does not exist"),
+        ("self['a'] < 1.0", "as a whole or by index"),
+        ("self == self", "as a whole or by index"),
+        ("self . a < 1.0", "as a whole or by index"),
+        ("self. a < 1.0", "as a whole or by index"),
+        ("[self.a].all(self, self < 1.0)", "as a whole or by index"),
+        ("parameters.steps == 50.0", "reads no measurement"),
+        ("'self.a' == \"self.b\"", "reads no measurement"),
+        ("true // self.a", "reads no measurement"),
+        ("self.a.all(x, self.b.all(y, self.c.all(z, x < y)))", "goes through lists more than 2 times"),
+    ],
+)
+def test_refusals(rule: str, message: str) -> None:
+    """A rule that cannot be evaluated, or that reads nothing it names, is refused when it is compiled."""
+    with pytest.raises(RuleError, match=message):
+        compile_rule("the-rule", rule, "the message")
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "expected"),
+    [
+        ("self.a < self.b", {"a": 1.0, "b": 2}, Outcome.PASS),
+        ("self.a < self.b", {"a": 2, "b": 2.0}, Outcome.FAIL),
+        ("1.05 * self.a == self.b", {"a": 100, "b": 105.0}, Outcome.PASS),
+        ("self.a == double(size(self.b))", {"a": 2, "b": [1.0, 2.0]}, Outcome.PASS),
+        ("self.b.all(x, x < self.a)", {"a": 3, "b": [1, 2]}, Outcome.PASS),
+        ("self.b.all(x, (x < self.a)) && self.b.exists(y, y == 1.0)", {"a": 3, "b": [1, 2]}, Outcome.PASS),
+        ("self.b.exists(x, x > self.a)", {"a": 3, "b": [1, 2]}, Outcome.FAIL),
+        ("has(self.a.b) && self.a.b > 0.0", {"a": {"b": 1}}, Outcome.PASS),
+        ("self.a.matches('^[0-9]+$')", {"a": "12"}, Outcome.PASS),
+        ("self.a in ['x', 'y'] // either", {"a": "x"}, Outcome.PASS),
+        ("device.type == 'cpu' && self.a", {"a": True}, Outcome.PASS),
+    ],
+)
+def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) -> None:
+    """A rule passes where it is true; integers and doubles are the same to it."""
+    assert expected is judged(rule, **measurements).outcome
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "reason"),
+    [
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": math.nan}, "self.b is not finite"),
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": 10**400}, "self.b is not finite"),
+        ("self.a.b < 1.0", {"a": {"b": 0.0, "c": [math.inf]}}, "self.a is not finite"),
+        ("2 * self.a > 0.0", {"a": 1.0}, "the rule cannot be evaluated: No such overload"),
+        ("self.a / self.a < 2.0", {"a": 0.0}, "the rule cannot be evaluated"),
+        ("self.a > 1.0", {"a": "text"}, "the rule cannot be evaluated"),
+        ("self.a[3] > 1.0", {"a": [1.0]}, "the rule cannot be evaluated"),
+        ("self.a.matches('(?=a)')", {"a": "a"}, "the rule cannot be evaluated"),
+        ("self.a + 1.0", {"a": 1.0}, "the rule gave neither true nor false: 2.0"),
+        ("self.a", {"a": 1}, "the rule gave neither true nor false: 1.0"),
+        ("self.a == self.b", {"a": 2**53, "b": 2**53 + 1}, "self.b holds an integer beyond 2^53"),
+        ("self.a == 'x' || true", {"a": "\udc80"}, "self.a holds half of a surrogate pair"),
+        ("self.a < self.b", {"a": 2.0, "b": 1.0}, "the message"),
+    ],
+)
+def test_failures(rule: str, measurements: dict[str, Any], reason: str) -> None:
+    """What is broken fails a rule, also where the rest of the rule would be true without it."""
+    found = judged(rule, **measurements)
+    assert (Outcome.FAIL, reason) == (found.outcome, found.reason[: len(reason)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "reason"),
+    [
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0}, "self.b was not measured"),
+        ("self.a.b < 1.0", {"a": {}}, "b was not measured"),
+        ("self.a == parameters.steps", {"a": 1.0}, "parameters.steps was not measured"),
+    ],
+)
+def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any], reason: str) -> None:
+    """A rule with a missing measurement is undecided, also where the rest of the rule would be true without it."""
+    found = judged(rule, **measurements)
+    assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
+
+
+def test_the_values_read_are_shown() -> None:
+    """A result shows the scalars that the rule compared."""
+    expected = {"a": 1, "b.c": 2.0}
+    assert expected == judged("self.a < self.b.c && size(self.d) > 0", a=1, b={"c": 2.0}, d=[1.0]).value
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("self.a == 'it\\'s // here' // it's", 'self.a == "" '),
+        ('self.a == """a "quoted" word"""', 'self.a == ""'),
+        (r"self.a == r'\d' && self.b == '\\'", 'self.a == "" && self.b == ""'),
+    ],
+)
+def test_strings_and_comments_are_no_code(text: str, form: str) -> None:
+    """A rule's form does not hold what stands in its strings and comments."""
+    assert form == without_strings(text)
+
+
+def test_a_comment_hides_no_measurement() -> None:
+    """A quote in a comment does not make a string of the code that follows."""
+    rule = "self.a < 1.0 // it's\n && self.b < 1.0 // don't"
+    expected = (("a",), ("b",))
+    assert expected == compile_rule("the-rule", rule, "the message").names["self"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "numbers"),
+    [
+        ("self.a < 1.05 * self.b2 + 1e-3", [1.05, 1e-3]),
+        ("self.a[0] < self.a[12]", []),
+        ("size(self.a) == 7 && self.b == '42'", [7.0]),
+        ("self.a > .5", [0.5]),
+    ],
+)
+def test_literals(rule: str, numbers: list[float]) -> None:
+    """The numbers that a rule names are its thresholds; positions of a list and digits of names are not."""
+    assert numbers == literals(rule)

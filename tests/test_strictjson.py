@@ -1,0 +1,87 @@
+"""Strict JSON: what is refused, where, and with which remedy; and that nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from harness import strictjson
+from harness.strictjson import JsonError
+from tests.strategies import json_values
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer", "message", "remedy"),
+    [
+        ('{"a": [1, NaN]}', "/a/1", "NaN is not JSON", "write a finite number"),
+        ('{"a": {"b": -Infinity}}', "/a/b", "-Infinity is not JSON", "write a finite number"),
+        ('{"a": 1e400}', "/a", "the number 1e400 does not fit a double", "write a finite number"),
+        ('{"a": -1e400}', "/a", "the number -1e400 does not fit a double", "write a finite number"),
+        (f'{{"a": {"9" * 309}}}', "/a", f"the number {'9' * 40} does not fit a double", "write a finite number"),
+        (f'{{"a": {"9" * 5000}}}', "/a", f"the number {'9' * 40} does not fit a double", "write a finite number"),
+        ('{"a": {"b": 1, "b": 2}}', "/a/b", "the key 'b' occurs twice in one object", "keep one of them"),
+        ('{"b": NaN, "b": 2}', "/b", "NaN is not JSON", "write a finite number"),
+        ('{"a/b": {"~": NaN}}', "/a~1b/~0", "NaN is not JSON", "write a finite number"),
+        ("[" * 101 + "]" * 101, "", "nested too deeply", "keep to 100 levels"),
+        ("[" * 100_000, "", "nested too deeply", "keep to 100 levels"),
+        ('{"a": 1,}', "", None, "write strict JSON"),
+        ("", "", None, "write strict JSON"),
+    ],
+)
+def test_refusals(text: str, pointer: str, message: str | None, remedy: str) -> None:
+    """What is not strict JSON is refused with the place, the cause and the remedy."""
+    with pytest.raises(JsonError) as refused:
+        strictjson.loads(text)
+    assert pointer == refused.value.pointer
+    assert remedy == refused.value.remedy
+    if message is not None:
+        assert message == refused.value.message
+
+
+def test_refuses_what_is_not_utf8() -> None:
+    """Bytes that are no UTF-8 are refused, not guessed at."""
+    with pytest.raises(JsonError):
+        strictjson.loads(b'"\xff"')
+
+
+def test_the_largest_double_is_read() -> None:
+    """The bounds of a double are inside."""
+    expected = [1.7976931348623157e308, strictjson.LARGEST]
+    assert expected == strictjson.loads(f"[1.7976931348623157e308, {strictjson.LARGEST}]")
+
+
+def test_a_hundred_levels_are_read() -> None:
+    """Nesting up to the limit is read."""
+    assert json.loads("[" * 100 + "]" * 100) == strictjson.loads("[" * 100 + "]" * 100)
+
+
+@given(json_values)
+def test_tags_survive_a_file(value: Any) -> None:
+    """Whatever is measured, its tagged form is strict JSON and stays the same when it is read and tagged again."""
+    tagged = strictjson.tag_nonfinite(value)
+    again = strictjson.tag_nonfinite(strictjson.untag_nonfinite(strictjson.loads(strictjson.dumps(tagged))))
+    assert tagged == again
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_tags_are_undone(number: float) -> None:
+    """A number that is not finite comes back as itself."""
+    assert repr({"a": [number]}) == repr(strictjson.untag_nonfinite(strictjson.tag_nonfinite({"a": [number]})))
+
+
+def test_dumps_refuses_what_is_not_finite() -> None:
+    """Nothing that is not finite gets into a file untagged."""
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        strictjson.dumps({"a": math.nan})
+
+
+def test_half_a_surrogate_pair_survives_a_file(tmp_path: Path) -> None:
+    """Text that the operating system could not decode is written as an escape and read back."""
+    expected = {"text": "\udc80 é"}
+    strictjson.dump(expected, tmp_path / "a.json")
+    assert expected == strictjson.load(tmp_path / "a.json")
