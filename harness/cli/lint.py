@@ -1,0 +1,90 @@
+"""`harness lint`: whether the contracts are sound, and can go both ways."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import strictjson
+from harness.project import Project
+from harness.verdict import ExitStatus
+
+if TYPE_CHECKING:
+    from harness.schemas import Problem
+
+__all__ = ["command"]
+
+
+@click.command("lint")
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
+    """Check contracts: files, or folders of them; all of the project's where no PATH is given.
+
+    Besides what every command refuses, lint searches for an observation that satisfies the contract and, for each of
+    its clauses, for one that violates just that. The exit status is 2 where an error was found.
+    """
+    project = Project.find()
+    files = [file for path in paths for file in _files(project, path)] if paths else project.files()
+    reports = list(_reports(project, list(dict.fromkeys(file.resolve() for file in files))))
+    if as_json:
+        click.echo(strictjson.dumps(reports, indent=2))
+    else:
+        for report in reports:
+            _print(report)
+        click.echo(_summary(reports))
+    if any(report["state"] in ("refused", "unsound") for report in reports):
+        return ExitStatus.REFUSED
+    return ExitStatus.PASS if reports else ExitStatus.NOT_MEASURED
+
+
+def _files(project: Project, path: Path) -> list[Path]:
+    return project.files(path) if path.is_dir() else [path]
+
+
+def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
+    """One report a file: its state, and its findings; what the loader refuses is a finding too."""
+    from harness.lint import Severity, lint
+
+    contracts, refused = project.load_all(files)
+    loaded = {contract.path: contract for contract in contracts}
+    refusals = {error.path: error.problems for error in refused}
+    for file in files:
+        if file in refusals:
+            yield {"file": str(file), "state": "refused", "findings": [_refusal(one) for one in refusals[file]]}
+            continue
+        findings = lint(loaded[file])
+        severities = {finding.severity for finding in findings}
+        state = "unsound" if Severity.ERROR in severities else "warnings" if severities else "sound"
+        yield {"file": str(file), "state": state, "findings": [asdict(finding) for finding in findings]}
+
+
+def _refusal(problem: Problem) -> dict[str, Any]:
+    return {"rule": "refused", "severity": "error", **asdict(problem), "example": None}
+
+
+def _print(report: dict[str, Any]) -> None:
+    for finding in report["findings"]:
+        click.echo(f"{report['file']}: {finding['severity']}: {finding['pointer'] or '/'}: {finding['message']}")
+        click.echo(f"    {finding['remedy']} [{finding['rule']}]")
+        if finding["example"] is not None:
+            click.echo(f"    example: {_shortened(strictjson.dumps(finding['example']))}")
+
+
+def _shortened(text: str, limit: int = 600) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters; --json prints all)"
+
+
+def _summary(reports: list[dict[str, Any]]) -> str:
+    states = Counter(report["state"] for report in reports)
+    sound = states["sound"] + states["warnings"]
+    bad = states["refused"] + states["unsound"]
+    count = len(reports)
+    return (
+        f"{count} contract{'' if count == 1 else 's'}: {sound} sound, {bad} refused, {states['warnings']} with warnings"
+    )

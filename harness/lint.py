@@ -1,0 +1,284 @@
+"""Lint: whether a contract that loads can also go both ways, and whether its thresholds say where they come from.
+
+    for finding in lint(project.load(path)):
+        print(finding.severity, finding.pointer, finding.message)
+
+The loader refuses what is malformed. Lint looks for what is well formed and still proves nothing: bounds that no value
+can reach, rules that raise or divide by zero, empty lists that pass, and contracts that nothing satisfies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness import strictjson
+from harness.clauses import ITEM, VALUE, Clause, SchemaClause
+from harness.contract import Contract, Profile
+from harness.references import pointer_of
+from harness.rules import CANNOT_BE_EVALUATED, NOT_BOOLEAN, Rule, literals, without_strings
+from harness.schemas import pointer
+from harness.search import Search, without_traces
+
+__all__ = ["Finding", "Severity", "lint"]
+
+_SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
+_INTEGER = re.compile(r"(?<![\w.\[])\d+(?![\w.\]])")
+_ARITHMETIC = re.compile(r"[-+*/%]")
+_DENOMINATOR = re.compile(
+    r"/\s*(double\(\s*size\([\w.\s]+\)\s*\)|\d[\w.]*(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*|\S)\s*([\[(]?)"
+)
+
+
+class Severity(StrEnum):
+    """An error refuses the contract; a warning is for its author to consider."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that lint found."""
+
+    rule: str
+    """What kind of thing: "clause-unviolable"."""
+    severity: Severity
+    pointer: str
+    """Where in the contract: a JSON pointer."""
+    message: str
+    remedy: str
+    example: Mapping[str, Any] | None = None
+    """Measurements that show it."""
+
+
+def lint(contract: Contract) -> list[Finding]:
+    """Everything that lint has to say about a loaded contract: errors first, in a fixed order."""
+    findings = [*_about_the_whole(contract), *_about_sources(contract), *_about_emptiness(contract)]
+    findings += _about_division(contract)
+    with without_traces():
+        findings += _about_both_ways(contract)
+    unique: dict[tuple[str, str], Finding] = {}
+    for finding in findings:  # what both profiles have in common is said once
+        unique.setdefault((finding.rule, finding.pointer), finding)
+    return sorted(unique.values(), key=lambda one: one.severity is Severity.WARNING)
+
+
+def _about_the_whole(contract: Contract) -> Iterator[Finding]:
+    if "full" not in contract.profiles:
+        yield _warning("full-profile-missing", "/profiles", "no profile is what the claim speaks of", "add 'full'")
+    if not contract.target:
+        yield _warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", "add 'target'")
+    reduced = contract.profiles.get("reduced")
+    needs_cuda = [mutant.requires.get("device") == "cuda" for mutant in contract.mutants]
+    if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):
+        message = "every mutant needs CUDA, so that nothing is proven where the reduced profile runs without it"
+        yield _warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
+
+
+def _about_sources(contract: Contract) -> Iterator[Finding]:
+    for clause in contract.clauses:
+        trivial = (0, 1) if clause.keyword in _SIZES else (0,)
+        if clause.keyword in _BOUNDS and any(number not in trivial for number in _numbers(clause.argument)):
+            message = f"nothing says where the bound of {clause.id} comes from"
+            yield from _about_source(clause.source, _place(contract, clause), message, "x-source")
+    for index, rule in enumerate(contract.rules):
+        named = [number for number in literals(rule.bound) if number not in (0, 1)]
+        if named:
+            message = f"nothing says where {named[0]:g} comes from"
+            yield from _about_source(rule.source, pointer("rules", index, "rule"), message, "source")
+
+
+def _about_source(source: str, place: str, message: str, key: str) -> Iterator[Finding]:
+    remedy = f"add '{key}': the page, paper, issue or measurement that the threshold is from"
+    if not source.strip():
+        yield _error("threshold-without-source", place, message, remedy)
+    elif source.strip().rstrip(".:").upper() == "TODO":
+        yield _warning("threshold-without-source", place, f"{message}: its source says TODO", remedy)
+
+
+def _about_emptiness(contract: Contract) -> Iterator[Finding]:
+    for path, schema in _nodes(contract.observation):
+        place = pointer_of(contract.document["observation"], path)
+        if schema.get("type") == "array" and not schema.get("minItems") and "maxItems" not in schema:
+            message = f"{_named(path)} may be an empty list, of which everything is true"
+            yield _error(
+                "array-may-be-empty", place, message, "add 'minItems' (or 'maxItems': 0 where it must be empty)"
+            )
+        closed = "properties" in schema or "additionalProperties" in schema
+        if schema.get("type") == "object" and not closed and not schema.get("minProperties"):
+            message = f"{_named(path)} may be an empty map, of which everything is true"
+            yield _error("map-may-be-empty", place, message, "add 'additionalProperties' or 'minProperties'")
+
+
+def _about_division(contract: Contract) -> Iterator[Finding]:
+    for index, rule in enumerate(contract.rules):
+        for match in _DENOMINATOR.finditer(without_strings(rule.bound)):
+            if not _is_nonzero(contract, match[1], match[2]):
+                yield _error(
+                    "division-by-measurement-that-may-be-zero",
+                    pointer("rules", index, "rule"),
+                    f"{match[1]}{match[2]} may be zero, and what follows from infinity or NaN means nothing",
+                    "multiply instead (self.a < 1.05 * self.b), or give it 'exclusiveMinimum': 0",
+                )
+
+
+def _is_nonzero(contract: Contract, denominator: str, bracket: str) -> bool:
+    if denominator[0].isdigit():
+        return any(digit in "123456789" for digit in re.split("[eE]", denominator)[0])
+    counted = denominator.startswith("double(")
+    variable, *path = re.sub(r"double\(\s*size\(|[)\s]", "", denominator).split(".")
+    if bracket or not path:
+        return False
+    if variable == "parameters":
+        return all(_is_nonzero_number(profile.parameters.get(path[0])) for profile in contract.profiles.values())
+    if variable != "self":
+        return False
+    schema: Mapping[str, Any] = contract.observation
+    for step in path:
+        schema = schema.get("properties", {}).get(step, {})
+    if counted:
+        return bool(schema.get("minItems", schema.get("minProperties", 0)) > 0)
+    return (
+        schema.get("exclusiveMinimum", -1) >= 0
+        or schema.get("minimum", 0) > 0
+        or schema.get("exclusiveMaximum", 1) <= 0
+        or schema.get("maximum", 0) < 0
+        or _is_nonzero_number(schema.get("const"))
+    )
+
+
+def _about_both_ways(contract: Contract) -> Iterator[Finding]:
+    for profile in _different_profiles(contract):
+        search = Search(contract, profile)
+        base = search.satisfying()
+        while broken := _broken_rules(search, base):
+            for rule, reason in broken:
+                yield _about_broken(contract, rule, reason, base)
+            search = Search(contract, profile, search.without | {rule.id for rule, _ in broken})
+            base = search.satisfying()
+        unsatisfied = search.unsatisfied(base)
+        if unsatisfied:
+            yield _error(
+                "contract-unsatisfiable",
+                _place_of(contract, unsatisfied[0].id),
+                f"no observation satisfies the contract ({profile.name}); the nearest of {search.judged} leaves "
+                + "; ".join(f"{one.id}: {one.reason}" for one in unsatisfied[:4]),
+                "loosen one of these clauses, or add 'examples' that satisfy them all",
+                base,
+            )
+            continue
+        for clause in search.clauses:
+            violation = search.violating(clause, base)
+            place = _place(contract, clause)
+            if violation.example is None:
+                yield _error(
+                    "clause-unviolable",
+                    place,
+                    f"{clause.id} cannot fail ({profile.name}): nothing that was tried violates {clause.bound}",
+                    "tighten it, or remove it: a clause that cannot fail proves nothing",
+                    base,
+                )
+            elif violation.reason and isinstance(clause, Rule):
+                yield _about_broken(contract, clause, violation.reason, violation.example)
+            elif violation.companions:
+                together = ", ".join(sorted(violation.companions))
+                yield _warning(
+                    "clause-redundant",
+                    place,
+                    f"{clause.id} was only seen to fail together with {together}",
+                    "remove it, or loosen the other, unless saying both helps the reader",
+                    violation.example,
+                )
+
+
+def _different_profiles(contract: Contract) -> list[Profile]:
+    """The profiles, without those that no clause can tell from an earlier one."""
+    read = sorted({path[0] for rule in contract.rules for path in rule.names["parameters"]})
+    different: dict[str, Profile] = {}
+    for profile in contract.profiles.values():
+        seen = [profile.parameters[name] for name in read]
+        if any(rule.names["device"] for rule in contract.rules):
+            seen.append(profile.requires)
+        different.setdefault(strictjson.dumps(seen), profile)
+    return list(different.values())
+
+
+def _broken_rules(search: Search, base: Mapping[str, Any]) -> list[tuple[Rule, str]]:
+    """The rules that raise, or give something else than true or false, although every schema clause holds."""
+    reasons = {one.id: one.reason for one in search.unsatisfied(base)}
+    if any(clause.id in reasons for clause in search.contract.clauses):
+        return []
+    return [
+        (rule, reasons[rule.id])
+        for rule in search.contract.rules
+        if reasons.get(rule.id, "").startswith((CANNOT_BE_EVALUATED, NOT_BOOLEAN))
+    ]
+
+
+def _about_broken(contract: Contract, rule: Rule, reason: str, example: Mapping[str, Any]) -> Finding:
+    place = _place(contract, rule)
+    form = without_strings(rule.bound)
+    if reason.startswith(NOT_BOOLEAN):
+        return _error("rule-not-boolean", place, reason, "compare: self.a < self.b", example)
+    integer = _INTEGER.search(form)
+    if integer and _ARITHMETIC.search(form):
+        remedy = f"write {integer[0]}.0: measurements are doubles, and CEL does not mix them with integers"
+        return _error("integer-literal-in-rule", place, f"{integer[0]} is an integer: {reason}", remedy, example)
+    return _error("rule-cannot-be-evaluated", place, reason, "see https://cel.dev for the language", example)
+
+
+def _place(contract: Contract, clause: Clause) -> str:
+    if isinstance(clause, SchemaClause):
+        return pointer_of(contract.document["observation"], clause.path, clause.keyword)
+    return pointer("rules", [rule.id for rule in contract.rules].index(clause.id), "rule")
+
+
+def _place_of(contract: Contract, clause_id: str) -> str:
+    clauses: tuple[Clause, ...] = (*contract.clauses, *contract.rules)
+    return next((_place(contract, one) for one in clauses if one.id == clause_id), "/observation")
+
+
+def _nodes(
+    schema: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from _nodes(inner, (*path, name))
+    for keyword, step in (("items", ITEM), ("additionalProperties", VALUE)):
+        if keyword in schema:
+            yield from _nodes(schema[keyword], (*path, step))
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, dict):
+        yield from _numbers(list(value.values()))
+
+
+def _is_nonzero_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value != 0
+
+
+def _named(path: tuple[str, ...]) -> str:
+    return "".join(step if step in (ITEM, VALUE) else f".{step}" for step in path).lstrip(".")
+
+
+def _error(rule: str, place: str, message: str, remedy: str, example: Mapping[str, Any] | None = None) -> Finding:
+    return Finding(rule, Severity.ERROR, place, message, remedy, _readable(example))
+
+
+def _warning(rule: str, place: str, message: str, remedy: str, example: Mapping[str, Any] | None = None) -> Finding:
+    return Finding(rule, Severity.WARNING, place, message, remedy, _readable(example))
+
+
+def _readable(example: Mapping[str, Any] | None) -> Any:
+    return None if example is None else strictjson.tag_nonfinite(dict(example))

@@ -1,0 +1,236 @@
+"""Hypothesis strategies for the dialect in which observations are described.
+
+Two kinds of values: such as a schema asks for, and such as violate one given clause of it. Both are drawn first from
+what is likely to matter (examples, bounds and their neighbours, literals of rules, parameters: the pool), because two
+measurements are equal, or a bound is met exactly, only where both draw from the same few values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.clauses import ITEM, VALUE, SchemaClause, is_finite
+from harness.keywords import check_of, identity
+
+__all__ = ["Strategy", "fitting", "pool_of", "replaced", "values", "violations"]
+
+Strategy = st.SearchStrategy[Any]
+
+_NUMBERS = (0, 1, 2, 3, 4, 5, 6, 7, 8, -1, 0.5, 10, 100, 1000, 1e-6, 1e6)
+_TEXTS = ("", "a", "b", "text", "0" * 64)
+_STRANGERS: tuple[Any, ...] = ("text", 1.5, True, None, [], {}, 0, [1.5], {"a": 1.5})
+_MOST_WRONG = 30
+_MOST_ITEMS = 200  # no list is drawn longer than this unless its schema asks for more
+_NOT_CHECKS = frozenset({"properties", "items", "additionalProperties", "title", "description", "examples"})
+
+
+def pool_of(schema: Mapping[str, Any], others: Iterable[Any]) -> tuple[Any, ...]:
+    """The numbers and texts that may matter to a contract: `others`, and the bounds and examples of its schema."""
+    found: list[Any] = []
+    for value in (*others, *_arguments(schema)):
+        if isinstance(value, str):
+            found.append(value)
+        elif _is_number(value):
+            found += [value, *_neighbours(value)]
+    unique: dict[tuple[bool, Any], Any] = {}
+    for value in (*found, *_NUMBERS, *_TEXTS):
+        if is_finite(value):
+            unique.setdefault((isinstance(value, str), value), value)
+    return tuple(unique.values())
+
+
+def values(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
+    """Values that a schema (references put in place) asks for; its examples first, where it has any that satisfy it."""
+    fits = _fits(schema)
+    examples = [value for value in schema.get("examples", []) if fits(value)]
+    made = _made(schema, pool, fits)
+    return st.sampled_from(examples) | made if examples else made
+
+
+def fitting(schema: Mapping[str, Any], candidates: Iterable[Any]) -> list[Any]:
+    """Those of the candidates that satisfy the keywords of a schema; what is inside lists and maps is not looked at."""
+    return list(dict.fromkeys(filter(_fits(schema), candidates)))
+
+
+def violations(clause: SchemaClause, schema: Mapping[str, Any], value: Any, pool: tuple[Any, ...]) -> list[Any]:
+    """Values that violate a clause, made from one that does not: the mildest first. Empty where there is none."""
+    candidates: list[Any] = []
+    if clause.keyword != "type":
+        candidates += _near_misses(clause.keyword, clause.argument, value)
+        kinds = (int,) if schema.get("type") == "integer" else (int, float)
+        candidates += [one for one in pool if isinstance(one, str if isinstance(value, str) else kinds)]
+    candidates += _STRANGERS
+    # A bound that only values of another type violate bounds nothing: they violate `type` already.
+    fits_type = check_of("type", schema["type"]) if clause.keyword != "type" and "type" in schema else _anything
+    wrong = (one for one in candidates if is_finite(one) and fits_type(one) and not clause.check(one))
+    unique: dict[Any, Any] = {}
+    for one in wrong:
+        unique.setdefault(identity(one), one)
+    return list(unique.values())[:_MOST_WRONG]
+
+
+def replaced(whole: Any, path: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
+    """A copy of a value in which the first value at a path is another; the value itself where there is none."""
+    if not path:
+        return change(whole)
+    step, rest = path[0], path[1:]
+    if step == ITEM and isinstance(whole, list) and whole:
+        return [replaced(whole[0], rest, change), *whole[1:]]
+    if step == VALUE and isinstance(whole, dict) and whole:
+        first = next(iter(whole))
+        return {**whole, first: replaced(whole[first], rest, change)}
+    if isinstance(whole, dict) and step in whole:
+        return {**whole, step: replaced(whole[step], rest, change)}
+    return whole
+
+
+def _made(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
+    if "const" in schema:
+        return st.just(schema["const"])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    kind = schema["type"]
+    if kind == "object":
+        return _objects(schema, pool)
+    if kind == "array":
+        return _arrays(schema, pool)
+    if kind == "string":
+        return _texts(schema, pool, fits)
+    if kind in ("number", "integer"):
+        return _numbers(schema, pool, fits)
+    return st.booleans() if kind == "boolean" else st.none()
+
+
+def _objects(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
+    if "additionalProperties" not in schema:
+        inner = {name: values(one, pool) for name, one in schema.get("properties", {}).items()}
+        return st.fixed_dictionaries(inner)
+    least = max(1, schema.get("minProperties", 0))
+    names = [f"name{index}" for index in range(least + 1)][: schema.get("maxProperties", least + 1)]
+    sizes = st.sampled_from([names, names[:least]])
+    one = values(schema["additionalProperties"], pool)
+    return sizes.flatmap(lambda chosen: st.fixed_dictionaries(dict.fromkeys(chosen, one)))
+
+
+def _arrays(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
+    least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+    wanted = (max(least, min(3, most)), least, least + 1, most, *pool)
+    sizes = [int(size) for size in wanted if _is_number(size) and size == _as_integer(size)]
+    longest = max(least, min(most, _MOST_ITEMS))
+    good = list(dict.fromkeys(size for size in sizes if least <= size <= longest)) or [least]
+    item = values(schema.get("items", {"type": "number"}), pool)
+    if schema.get("uniqueItems"):
+        return st.sampled_from(good[:3]).flatmap(
+            lambda size: st.lists(item, min_size=size, max_size=size).filter(check_of("uniqueItems", True))
+        )
+    few = st.lists(item, min_size=1, max_size=3)
+    return st.builds(lambda size, some: [some[index % len(some)] for index in range(size)], st.sampled_from(good), few)
+
+
+def _texts(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
+    lengths = [schema[key] for key in ("minLength", "maxLength") if schema.get(key, 10**9) <= 10_000]
+    raw = [*(one for one in pool if isinstance(one, str)), *("a" * length for length in lengths)]
+    good = [text for text in raw if fits(text)]
+    if good or "pattern" not in schema:
+        return st.sampled_from(good or raw)
+    return _matching(schema["pattern"]).filter(fits)
+
+
+def _matching(pattern: str) -> Strategy:
+    """Texts of a pattern, by Python's reading of it, which is RE2's for nearly all that both accept."""
+    try:
+        strategy = st.from_regex(pattern, fullmatch=True)
+        strategy.validate()
+    except Exception:  # whatever Python's parser thinks of RE2's syntax
+        return st.just("")
+    return strategy
+
+
+def _numbers(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
+    whole = schema.get("type") == "integer"
+    raw = [int(one) if whole else one for one in pool if _is_number(one) and (not whole or one == _as_integer(one))]
+    step = schema.get("multipleOf")
+    good = list(dict.fromkeys(one for one in (*raw, *(step * index for index in range(5) if step)) if fits(one)))
+    least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
+    most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
+    if not good:
+        return st.sampled_from([one for one in (least, most) if is_finite(one)] or [0])
+    # Between the bounds, in hundredths: a double drawn at random rarely says more, and takes longer.
+    low = least if math.isfinite(least) else min(most, 0) - 100
+    high = most if math.isfinite(most) else max(least, 0) + 100
+    if step or not math.isfinite(high - low):
+        return st.sampled_from(good)
+    between = st.integers(0, 100).map(lambda share: low + (high - low) * share / 100).map(round if whole else float)
+    return st.sampled_from(good) | between.filter(fits)
+
+
+def _near_misses(keyword: str, argument: Any, value: Any) -> Iterator[Any]:
+    """Values like `value` that are likely to be on the other side of a bound."""
+    if _is_number(argument):
+        if isinstance(value, str):
+            text = value or "a"
+            yield from (value[: max(0, int(argument) - 1)], (text * (int(argument) + 1))[: int(argument) + 1])
+        elif isinstance(value, list):
+            yield from (value[: max(0, int(argument) - 1)], (value or [1.5]) * (int(argument) + 1))
+            yield [*value, *(value[-1:] or [1.5])]
+        elif isinstance(value, dict):
+            yield dict(list(value.items())[: max(0, int(argument) - 1)])
+            spare = next(iter(value.values()), 1.5)
+            yield {**value, **{f"other{index}": spare for index in range(int(argument) + 1)}}
+        else:
+            yield from _neighbours(argument)
+    if keyword in ("const", "enum") and isinstance(value, bool):
+        yield not value
+    if isinstance(value, str):
+        yield from ("", f"{value}!", f" {value}", "!", value.swapcase(), value[:-1])
+    if isinstance(value, list):
+        yield from ([*value, *value[:1]], [*value[:-1], *value[:1]], value[:-1], [*value, 1.5])
+    if isinstance(value, dict):
+        yield {**value, "undeclared": 1.5}
+
+
+def _neighbours(number: Any) -> Iterator[Any]:
+    if isinstance(number, int):
+        yield from (number - 1, number + 1)
+    else:
+        yield from (number - 1, number + 1, math.nextafter(number, -math.inf), math.nextafter(number, math.inf))
+    yield from (number * 2, -number, number / 2 if isinstance(number, float) else number // 2, number + 0.5)
+
+
+def _arguments(schema: Mapping[str, Any]) -> Iterator[Any]:
+    for keyword, argument in schema.items():
+        if keyword in ("enum", "examples"):
+            yield from argument
+        elif keyword in ("const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"):
+            yield argument
+        elif keyword == "properties":
+            for inner in argument.values():
+                yield from _arguments(inner)
+        elif keyword in ("items", "additionalProperties"):
+            yield from _arguments(argument)
+
+
+def _fits(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+    checks = [check_of(key, argument) for key, argument in schema.items() if _is_check(key)]
+    return lambda value: is_finite(value) and all(check(value) for check in checks)
+
+
+def _is_check(keyword: str) -> bool:
+    return keyword not in _NOT_CHECKS and not keyword.startswith(("x-", "$"))
+
+
+def _anything(_: Any) -> bool:
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _as_integer(value: Any) -> int | None:
+    """The integer that a number is equal to."""
+    return int(value) if math.isfinite(value) and value == int(value) else None
