@@ -20,7 +20,7 @@ class MutantOutcome:
     fate: Fate
     reason: str = ""
     failed: tuple[str, ...] = ()
-    """The clauses that it failed."""
+    """The clauses that it failed, those first that the contract names."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Settlement:
 
 def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
     """Killed only by failing on every clause that the contract names."""
-    failed = tuple(clause.id for clause in judgment.with_outcome(Outcome.FAIL))
+    failing = [clause.id for clause in judgment.with_outcome(Outcome.FAIL)]
+    failed = tuple(sorted(failing, key=lambda clause: clause not in mutant.violates))
     missed = [clause for clause in mutant.violates if clause not in failed]
     if judgment.outcome is Outcome.PASS:
         return MutantOutcome(mutant.id, Fate.SURVIVED, "it passed every clause")

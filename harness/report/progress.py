@@ -113,7 +113,8 @@ def trial_text(event: TrialFinished) -> str:
         reason = event.judgment.reason
         return f"{event.judgment.outcome} in {took}{': ' + reason if reason else ''}"
     if event.mutant.fate is Fate.KILLED:
-        return f"killed in {took} by {', '.join(event.mutant.failed)}"
+        shown, more = event.mutant.failed[:3], len(event.mutant.failed) - 3
+        return f"killed in {took} by {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
     return f"{event.mutant.fate} in {took}: {event.mutant.reason}"
 
 
