@@ -20,9 +20,9 @@ from jsonschema import Draft202012Validator
 
 from harness.contract import Contract, parse
 from harness.judge import judge, requested
+from harness.lint.search import Search, without_traces
 from harness.observation import Observation, Residency
 from harness.project import Project
-from harness.search import Search, without_traces
 from harness.verdict import Outcome
 
 FLOOR = 10_000

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract import Contract
+from harness.contract.clauses import ClauseResult, is_finite, judge_schema
+from harness.contract.rules import Scope
 from harness.observation import EndingKind, Observation, Phase
-from harness.rules import Scope
 from harness.verdict import Outcome
 
 __all__ = ["Judgment", "builtin_clauses", "judge", "requested"]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness import schemas, strictjson
-from harness.clauses import ClauseResult
+from harness.contract.clauses import ClauseResult
 from harness.settle import MutantOutcome
 from harness.verdict import Fate, Outcome, Verdict
 

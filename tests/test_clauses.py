@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.clauses import ClauseResult, clauses_of, is_finite, judge_schema
+from harness.contract.clauses import ClauseResult, clauses_of, is_finite, judge_schema
 from harness.verdict import Outcome
 
 

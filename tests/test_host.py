@@ -284,7 +284,8 @@ def _runs(pid: str) -> bool:
 
 def test_probing_loads_neither_torch_nor_cuda() -> None:
     script = (
-        "import sys; from harness.machine.host import probe; from harness.machine.provenance import software; software(probe()); "
+        "import sys; from harness.machine.host import probe; from harness.machine.provenance import software;"
+        "software(probe());"
         "print([name for name in ('torch', 'numpy', 'triton', 'rich', 'importlib.metadata') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from harness.clauses import is_finite
-from harness.keywords import PatternError, check_of
+from harness.contract.clauses import is_finite
+from harness.contract.keywords import PatternError, check_of
 from tests.strategies import json_values
 
 _NUMBER, _SIZE = st.integers(-5, 5) | st.floats(-5, 5), st.integers(0, 4)

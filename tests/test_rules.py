@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.clauses import ClauseResult, is_finite
-from harness.rules import RuleError, Scope, compile_rule, literals, without_strings
+from harness.contract.clauses import ClauseResult, is_finite
+from harness.contract.rules import RuleError, Scope, compile_rule, literals, without_strings
 from harness.verdict import Outcome
 
 

@@ -14,7 +14,7 @@ import click
 
 from harness import strictjson
 from harness.contract import Contract
-from harness.entry_point import EntryPointError, locate
+from harness.contract.entry_point import EntryPointError, locate
 from harness.events import Event, Handler
 from harness.plan import Options
 from harness.project import Project, ProjectError

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.entry_point import resolve
+from harness.contract.entry_point import resolve
 from harness.observation import EndingKind
 from harness.process import frameworks
 from harness.process.blame import machine_fault

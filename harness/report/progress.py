@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from harness.clauses import ClauseResult
+from harness.contract.clauses import ClauseResult
 from harness.events import (
     SUBJECT,
     ClaimFinished,

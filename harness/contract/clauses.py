@@ -3,9 +3,9 @@
 A validator stops at "invalid"; a judgment must say of each bound whether it held and on what value. So the schema is
 taken apart once, when the contract is loaded.
 
-Two answers differ from JSON Schema on purpose (a third is in `harness.keywords`). A measurement that is missing leaves
-its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items: there nothing was measured. And
-a number that is not finite fails every clause that looks at it.
+Two answers differ from JSON Schema on purpose (a third is in `harness.contract.keywords`). A measurement that is missing
+leaves its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items: there nothing was
+measured. And a number that is not finite fails every clause that looks at it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.keywords import PatternError, check_of
+from harness.contract.keywords import PatternError, check_of
 from harness.strictjson import DEEPEST, LARGEST, is_tagged
 from harness.verdict import Outcome
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import schemas, strictjson
-from harness.clauses import ITEM, VALUE, SchemaClause, clauses_of
-from harness.entry_point import EntryPointError, locate
-from harness.keywords import PatternError
-from harness.references import inline, pointer_of
-from harness.rules import Rule, RuleError, compile_rule
+from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
+from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.keywords import PatternError
+from harness.contract.references import inline, pointer_of
+from harness.contract.rules import Rule, RuleError, compile_rule
 from harness.schemas import Problem, pointer
 
 __all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile", "load", "parse"]

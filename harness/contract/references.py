@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.clauses import ITEM, VALUE
+from harness.contract.clauses import ITEM, VALUE
 from harness.schemas import Problem, pointer
 
 __all__ = ["inline", "pointer_of"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from harness.cel_engine import engine
-from harness.clauses import Clause, ClauseResult, is_finite
+from harness.contract.cel_engine import engine
+from harness.contract.clauses import Clause, ClauseResult, is_finite
 from harness.verdict import Outcome
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The search behind `harness lint`: observations that satisfy a contract, and such that violate one clause of it.
 
 A contract that nothing satisfies, or a clause that nothing violates, cannot be refuted or cannot refute. Observations
-are drawn by hypothesis (see `harness.strategies`) and judged by the judge itself. The search is deterministic and
+are drawn by hypothesis (see `harness.lint.strategies`) and judged by the judge itself. The search is deterministic and
 bounded; it may miss what exists only in a corner, and then an `examples` entry shows it the way.
 """
 
@@ -17,13 +17,12 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
-from harness import rules
-from harness.clauses import Clause, ClauseResult, SchemaClause
-from harness.contract import Contract, Profile
+from harness.contract import Contract, Profile, rules
+from harness.contract.clauses import Clause, ClauseResult, SchemaClause
+from harness.contract.rules import Rule
 from harness.judge import Judgment, judge, requested
+from harness.lint.strategies import Strategy, fitting, pool_of, replaced, values, violations
 from harness.observation import Observation, Residency
-from harness.rules import Rule
-from harness.strategies import Strategy, fitting, pool_of, replaced, values, violations
 from harness.verdict import Outcome
 
 __all__ = ["Search", "Violation", "without_traces"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from harness.cel_engine import engine
+from harness.contract.cel_engine import engine
 
 __all__ = ["PatternError", "check_of", "identity"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.clauses import ITEM, VALUE, SchemaClause, is_finite
-from harness.keywords import check_of, identity
+from harness.contract.clauses import ITEM, VALUE, SchemaClause, is_finite
+from harness.contract.keywords import check_of, identity
 
 __all__ = ["Strategy", "fitting", "pool_of", "replaced", "values", "violations"]
 
