@@ -1,0 +1,119 @@
+"""What a falsifier left in its artifacts folder: copied into the bundle where it is small, else named by digest.
+
+The folder was open to the code under test. Links are not followed, pipes and devices not opened, and it is not walked
+without end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from harness.evidence import manifest
+from harness.evidence.layout import ARTIFACTS, INDEX
+
+__all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "index"]
+
+LARGEST: Final = 256 << 10
+"""Bytes of an artifact that is copied."""
+LARGEST_TOGETHER: Final = 1 << 20
+MOST: Final = 1000
+"""More than this are counted and not listed."""
+_DEEPEST = 8
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One entry of artifacts/INDEX.json."""
+
+    name: str
+    copied: bool
+    size: int | None
+    sha256: str | None
+    reason: str
+    """Why it was not copied."""
+
+
+def collect(folder: Path) -> Iterator[tuple[Artifact | None, bytes]]:
+    """Every artifact in the order of names, with its content where it is to be copied; None for each beyond MOST."""
+    room, count = LARGEST_TOGETHER, 0
+    for name, path, obstacle in _walk(folder, "", 0):
+        count += 1
+        if count > MOST:
+            yield None, b""
+            if count > 10 * MOST:
+                return
+            continue
+        artifact, content = _artifact(name, path, obstacle, min(room, LARGEST))
+        room -= len(content)
+        yield artifact, content
+
+
+def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
+    """The form that artifacts/INDEX.json holds."""
+    return {"artifacts": [asdict(entry) for entry in entries], "omitted": omitted}
+
+
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, str]]:
+    """Name, path, and why it cannot be opened (empty where it can), of everything that is not a folder."""
+    try:
+        entries = sorted(islice(os.scandir(folder), 10 * MOST), key=lambda entry: entry.name)
+    except OSError as error:
+        if prefix:
+            yield prefix, folder, f"cannot be read: {error.strerror}"
+        return
+    for entry in entries:
+        name = f"{prefix}/{entry.name}" if prefix else entry.name
+        if entry.is_symlink():
+            yield name, Path(entry), "a symbolic link, which is not followed"
+        elif entry.is_dir(follow_symlinks=False):
+            if depth + 1 >= _DEEPEST:
+                yield name, Path(entry), f"lies more than {_DEEPEST} folders deep"
+            else:
+                yield from _walk(Path(entry), name, depth + 1)
+        else:
+            yield name, Path(entry), ""
+
+
+def _artifact(name: str, path: Path, obstacle: str, room: int) -> tuple[Artifact, bytes]:
+    if obstacle:
+        return Artifact(name, False, None, None, obstacle), b""
+    obstacle = _unwelcome(name)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return Artifact(name, False, None, None, "neither a file nor a folder"), b""
+            content, size, digest = b"", 0, hashlib.sha256()
+            while chunk := file.read(_CHUNK):
+                size += len(chunk)
+                digest.update(chunk)
+                if size <= room:
+                    content += chunk
+    except OSError as error:
+        return Artifact(name, False, None, None, f"cannot be read: {error.strerror}"), b""
+    if size > room:
+        # What was left of both limits: which of them does not matter to whoever looks for the file.
+        obstacle = obstacle or f"larger than the {room} bytes that artifacts may still take"
+    if obstacle:
+        return Artifact(name, False, size, digest.hexdigest(), obstacle), b""
+    return Artifact(name, True, size, digest.hexdigest(), ""), content
+
+
+def _unwelcome(name: str) -> str:
+    try:
+        manifest.check_name(name)
+    except manifest.ManifestError:
+        return "its name cannot stand in a manifest"
+    if f"{ARTIFACTS}/{name}" == INDEX:
+        return "has the name of this index"
+    if any(part.startswith(".git") for part in name.split("/")):
+        return "git would take it for its own"
+    return ""

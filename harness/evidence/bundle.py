@@ -1,0 +1,157 @@
+"""Sealing: a claim's result becomes a folder that is either whole or not there.
+
+    sealer = Sealer(project.evidence, {"junit.xml": junit.render, "summary.md": summary.render})
+    place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
+
+The folder is written beside its place, brought to the disk file by file, and renamed once.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import final
+
+from harness.evidence import artifacts, manifest, series
+from harness.evidence.durable import sync_folder, sync_tree, write_new
+from harness.evidence.layout import (
+    ARTIFACTS,
+    CONTRACT,
+    ENVIRONMENT,
+    INDEX,
+    LARGEST_BUNDLE,
+    LARGEST_DOCUMENT,
+    MANIFEST,
+    RECORD,
+    VIEWS,
+    is_folder_name,
+    mutant_file,
+)
+from harness.evidence.unfinished import remove_stale, unfinished
+from harness.record import Record
+from harness.result import ClaimResult
+
+__all__ = ["SealError", "Sealer", "View"]
+
+View = Callable[[Record], str]
+"""Writes a record in some format, as the text of a file."""
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space there, or name another folder with --evidence",
+    errno.EDQUOT: "your quota is used up; free some space there, or name another folder with --evidence",
+    errno.EFBIG: "the limit on file sizes (ulimit -f) is below that of a bundle",
+    errno.EACCES: "make the folder writable, or name another with --evidence",
+    errno.EPERM: "make the folder writable, or name another with --evidence",
+    errno.EROFS: "the filesystem is mounted read-only; name another folder with --evidence",
+    errno.EEXIST: "a run of this name is there already, or is just being written; run again",
+    errno.ENOTDIR: "something in the way is a file; name another folder with --evidence",
+}
+
+
+class SealError(OSError):
+    """A bundle was not written, and nothing was left that looks like one; the text names the place and the remedy."""
+
+
+@final
+class Sealer:
+    """Writes bundles below one folder."""
+
+    def __init__(self, root: Path, views: Mapping[str, View]) -> None:
+        """Args:
+        root: the evidence folder; made where it does not exist.
+        views: what writes each of layout.VIEWS, by file name.
+        """
+        unknown = sorted(set(views) - set(VIEWS))
+        if unknown:
+            raise ValueError(f"{unknown[0]} is no file of a bundle; known: {', '.join(VIEWS)}")
+        self._root = root
+        self._views = dict(views)
+
+    def seal(self, result: ClaimResult) -> Path:
+        """Write the bundle of a result and return its folder.
+
+        Raises:
+            SealError: the contract's file is no longer the one that was run, the result cannot be written as files, or
+                the folder cannot take them. Whatever was written is removed as far as that is possible.
+        """
+        record = result.record
+        place = self._root / record.issue / record.id / record.run
+        try:
+            for name in (record.issue, record.id, record.run):
+                if not is_folder_name(name):
+                    raise ValueError(f"{name!r} cannot be the name of a folder")
+            contract = _frozen(result)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            remove_stale(place.parent)
+            with unfinished(place) as folder:
+                self._write(folder, result, contract)
+            for parent in (place.parent.parent, self._root):
+                sync_folder(parent)
+        except OSError as error:
+            remedy = _REMEDIES.get(error.errno or 0, "")
+            text = f"{place} was not sealed: {error}" + (f" ({remedy})" if remedy else "")
+            sealing = SealError(text)
+            sealing.errno = error.errno
+            raise sealing from error
+        except Exception as error:
+            # A defect of ours in some view, say: whoever runs claims has to deal with one kind of failure only.
+            raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
+        return place
+
+    def _write(self, folder: Path, result: ClaimResult, contract: bytes) -> None:
+        # Digests of what is meant to be written: should the disk lose a byte, verifying tells.
+        digests: dict[str, str] = {}
+        size = 0
+        for name, content in self._files(result, contract):
+            size += len(content)
+            if len(content) > LARGEST_DOCUMENT or size > LARGEST_BUNDLE:
+                raise ValueError(
+                    f"{name} has {len(content)} bytes and the bundle {size}; a file may have {LARGEST_DOCUMENT} and "
+                    f"all together {LARGEST_BUNDLE}: measure less, or leave it as an artifact"
+                )
+            write_new(folder / name, content)
+            digests[name] = hashlib.sha256(content).hexdigest()
+        write_new(folder / MANIFEST, manifest.render(digests))
+        sync_tree(folder)
+
+    def _files(self, result: ClaimResult, contract: bytes) -> Iterator[tuple[str, bytes]]:
+        yield RECORD, series.json_bytes(result.record.to_json())
+        yield CONTRACT, contract
+        yield ENVIRONMENT, series.json_bytes(dict(result.environment))
+        yield from series.trial_files(result.subject, series.SUBJECT)
+        for mutant, trial in result.mutants.items():
+            if not is_folder_name(mutant):
+                raise ValueError(f"{mutant!r} cannot be the name of a folder")
+            for name, content in series.trial_files(trial, series.MUTANT):
+                yield mutant_file(mutant, name), content
+        if result.subject.artifacts is not None:
+            yield from _artifacts(result.subject.artifacts)
+        for name, view in self._views.items():
+            yield name, view(result.record).encode("utf-8", errors="backslashreplace")
+
+
+def _frozen(result: ClaimResult) -> bytes:
+    """The bytes of the contract that was run."""
+    path = result.contract.path
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != result.contract.digest:
+        raise ValueError(
+            f"{path} changed since the run began, and the evidence would speak of another contract; run again"
+        )
+    return content
+
+
+def _artifacts(folder: Path) -> Iterator[tuple[str, bytes]]:
+    entries: list[artifacts.Artifact] = []
+    omitted = 0
+    for entry, content in artifacts.collect(folder):
+        if entry is None:
+            omitted += 1
+            continue
+        entries.append(entry)
+        if entry.copied:
+            yield f"{ARTIFACTS}/{entry.name}", content
+    if entries:
+        yield INDEX, series.json_bytes(artifacts.index(entries, omitted))

@@ -1,0 +1,242 @@
+"""Judging a bundle again: what its contract and observations say, against what its record says.
+
+Everything in a record that follows from the contract and the observations is derived once more and compared. Sentences
+(reasons) are not: a later version of the harness may word them otherwise, and that must not unseat old evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness import strictjson
+from harness.contract import Contract, Mutant
+from harness.contract.clauses import ClauseResult
+from harness.evidence.findings import Code, Finding
+from harness.evidence.layout import OBSERVATION, RECORD, mutant_file
+from harness.judge import Judgment, judge, requested
+from harness.observation import Observation
+from harness.record import MutantRecord, Record
+from harness.schemas import pointer
+from harness.settle import MutantOutcome, Settlement, fate_of, settle
+from harness.verdict import Fate
+
+__all__ = ["Rejudgment", "rejudge"]
+
+_UNTESTABLE = frozenset({"gpus", "modules", "disk_gib"})
+"""Requirements of which a bundle does not say whether the machine met them."""
+
+
+@dataclass(frozen=True)
+class Rejudgment:
+    """What a bundle says when it is judged now, and where its record says otherwise."""
+
+    settlement: Settlement
+    mutants: Mapping[str, Fate]
+    findings: tuple[Finding, ...]
+
+
+def rejudge(
+    record: Record, contract: Contract, observation: Observation, mutants: Mapping[str, Observation]
+) -> Rejudgment:
+    """Judge the subject and every mutant again, and settle.
+
+    Args:
+        mutants: the observations that the bundle has, by the mutant's id.
+    """
+    findings = [*_identity(record, contract), *_trial(record, contract, observation)]
+    judgment = judge(contract, observation)
+    findings += _clauses(record, judgment)
+    outcomes = []
+    recorded = {mutant.id: mutant for mutant in record.mutants}
+    for position, mutant in enumerate(contract.mutants):
+        then = recorded.get(mutant.id)
+        if then is None:
+            findings.append(_differs("/mutants", f"the record leaves out the mutant {mutant.id}"))
+            then = _unlisted(mutant)
+        outcome, found = _mutant(then, position, mutant, record, contract, mutants.get(mutant.id))
+        outcomes.append(outcome)
+        findings += found
+    findings += _order(record, contract)
+    settlement = settle(judgment, outcomes, skipped=record.mutants_skipped)
+    findings += _settlement(record, settlement)
+    if settlement.proven:
+        findings += _excuses(contract, observation, outcomes)
+    return Rejudgment(settlement, {one.id: one.fate for one in outcomes}, tuple(findings))
+
+
+def _identity(record: Record, contract: Contract) -> Iterator[Finding]:
+    """The record names the contract that lies beside it."""
+    for name in ("id", "issue", "spec", "title", "falsifier", "target"):
+        yield from _compare(pointer(name), getattr(record, name), getattr(contract, name), "the contract has")
+    yield from _compare("/contract_digest", record.contract_digest, contract.digest, "the contract's sha256 is")
+
+
+def _trial(record: Record, contract: Contract, observation: Observation) -> Iterator[Finding]:
+    """The observation is of the trial that the record speaks of, and was run as the contract and the overrides say."""
+    for name in ("subject", "profile", "seed", "device", "resolved"):
+        yield from _compare(pointer(name), getattr(record, name), getattr(observation, name), "the observation has")
+    if record.profile not in contract.profiles:
+        yield _differs("/profile", f"the contract has no {record.profile} profile")
+        return
+    expected = {**contract.profiles[record.profile].parameters, **record.overrides}
+    if not _same(observation.parameters, expected):
+        which = _which(observation.parameters, expected)
+        message = f"are not those of the {record.profile} profile with the record's overrides{which}"
+        yield Finding(Code.REJUDGED_DIFFERENTLY, OBSERVATION, message, "/parameters")
+    asked = requested(contract, record.profile, expected, str(observation.device.get("type")))
+    yield from _compare("/requested", record.requested, asked, "contract and parameters ask for")
+
+
+def _clauses(record: Record, judgment: Judgment) -> Iterator[Finding]:
+    then = {clause.id: clause for clause in record.clauses}
+    for position, clause in enumerate(record.clauses):
+        if then[clause.id] is not clause:
+            yield _differs(pointer("clauses", position), f"the clause {clause.id} is listed twice")
+    now = {clause.id: clause for clause in judgment.clauses}
+    for clause in judgment.clauses:
+        if clause.id not in then:
+            yield _differs("/clauses", f"the record leaves out the clause {clause.id}, which is {clause.outcome} now")
+    for position, clause in enumerate(record.clauses):
+        where = pointer("clauses", position)
+        if clause.id not in now:
+            yield _differs(where, f"the record has {clause.id} as {clause.outcome}; there is no such clause")
+        else:
+            yield from _clause(where, clause, now[clause.id])
+
+
+def _clause(where: str, then: ClauseResult, now: ClauseResult) -> Iterator[Finding]:
+    if then.outcome is not now.outcome:
+        why = f": {now.reason}" if now.reason else ""
+        yield _differs(f"{where}/outcome", f"{then.id} was {then.outcome} and is {now.outcome} now{why}")
+    for name in ("value", "bound", "unit"):
+        yield from _compare(f"{where}/{name}", getattr(then, name), getattr(now, name), f"for {then.id} there is now")
+
+
+def _mutant(
+    then: MutantRecord, position: int, mutant: Mutant, record: Record, contract: Contract, seen: Observation | None
+) -> tuple[MutantOutcome, list[Finding]]:
+    where = pointer("mutants", position)
+    findings = [
+        finding
+        for name in ("subject", "defect", "violates")
+        for finding in _compare(f"{where}/{name}", getattr(then, name), getattr(mutant, name), "the contract has")
+    ]
+    if seen is None:
+        if then.fate in (Fate.NOT_RUN, Fate.INCONCLUSIVE):
+            return then.outcome(), findings
+        file = mutant_file(mutant.id, OBSERVATION)
+        findings.append(
+            Finding(Code.INCOMPLETE, file, f"is missing, though the record says the mutant was {then.fate}")
+        )
+        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "its observation is missing"), findings
+    now = fate_of(mutant, judge(contract, seen))
+    if then.fate is not now.fate:
+        why = f" ({now.reason})" if now.reason else ""
+        findings.append(_differs(f"{where}/fate", f"{mutant.id} was {then.fate} and is {now.fate} now{why}"))
+    findings += _compare(f"{where}/failed", then.failed, now.failed, f"{mutant.id} fails now on")
+    findings += _mutant_trial(mutant, record, contract, seen)
+    return now, findings
+
+
+def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Observation) -> Iterator[Finding]:
+    """A mutant ran like the subject: whatever else differed could be what killed it."""
+    file = mutant_file(mutant.id, OBSERVATION)
+    profile = contract.profiles.get(record.profile)
+    expected = {
+        "subject": mutant.subject,
+        "profile": record.profile,
+        "seed": record.seed,
+        "device": record.device,
+        "parameters": {**(profile.parameters if profile else {}), **record.overrides, **mutant.parameters},
+    }
+    for name, value in expected.items():
+        got = getattr(seen, name)
+        if not _same(got, value):
+            detail = _which(got, value) if isinstance(value, Mapping) else f": {_short(got)}, not {_short(value)}"
+            message = f"{mutant.id} did not run like the subject{detail}"
+            yield Finding(Code.REJUDGED_DIFFERENTLY, file, message, pointer(name))
+
+
+def _order(record: Record, contract: Contract) -> Iterator[Finding]:
+    declared = [mutant.id for mutant in contract.mutants]
+    for position, mutant in enumerate(record.mutants):
+        if mutant.id not in declared:
+            yield _differs(pointer("mutants", position), f"the contract has no mutant {mutant.id}")
+    listed = [mutant.id for mutant in record.mutants]
+    if len(set(listed)) != len(listed):
+        yield _differs("/mutants", "a mutant is listed twice")
+    elif set(listed) == set(declared) and listed != declared:
+        yield _differs("/mutants", "the mutants are in another order than the contract's")
+
+
+def _settlement(record: Record, now: Settlement) -> Iterator[Finding]:
+    if record.verdict is not now.verdict:
+        why = f" ({now.reason})" if now.reason else ""
+        yield _differs("/verdict", f"was {record.verdict} and is {now.verdict} now{why}")
+    if record.proven is not now.proven:
+        yield _differs("/proven", f"was {str(record.proven).lower()} and is {str(now.proven).lower()} now")
+
+
+def _excuses(contract: Contract, observation: Observation, outcomes: list[MutantOutcome]) -> Iterator[Finding]:
+    """A mutant that was not run is proof of nothing; where the device met all it requires, it was left out."""
+    for position, (mutant, outcome) in enumerate(zip(contract.mutants, outcomes, strict=True)):
+        if outcome.fate is Fate.NOT_RUN and _could_run(mutant, observation.device):
+            message = f"{mutant.id} was not run ({outcome.reason}), but this device has all that it requires"
+            yield _differs(pointer("mutants", position, "fate"), message)
+
+
+def _could_run(mutant: Mutant, device: Mapping[str, Any]) -> bool:
+    requires = mutant.requires
+    if _UNTESTABLE & set(requires) or (requires.get("device") == "cuda" and device.get("type") != "cuda"):
+        return False
+    if (device.get("memory_bytes") or 0) < requires.get("memory_gib", 0) * 2**30:
+        return False
+    wanted = requires.get("compute_capability", "0.0")
+    return _capability(device.get("compute_capability") or "0.0") >= _capability(wanted)
+
+
+def _capability(text: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in text[:8].split("."))
+
+
+def _unlisted(mutant: Mutant) -> MutantRecord:
+    reason = "the record does not list it"
+    return MutantRecord(mutant.id, mutant.subject, mutant.defect, mutant.violates, Fate.INCONCLUSIVE, reason, (), None)
+
+
+def _compare(where: str, then: Any, now: Any, introduction: str) -> Iterator[Finding]:
+    if not _same(then, now):
+        yield _differs(where, f"the record has {_short(then)}; {introduction} {_short(now)}")
+
+
+def _differs(where: str, message: str) -> Finding:
+    return Finding(Code.REJUDGED_DIFFERENTLY, RECORD, message, where)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are the same in a file: NaN is NaN, and a list is a tuple."""
+    return _text(one) == _text(other)
+
+
+def _text(value: Any) -> str:
+    import json
+
+    return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, default=dict)
+
+
+def _short(value: Any) -> str:
+    text = _text(value)
+    return text if len(text) <= 120 else text[:117] + "…"
+
+
+def _which(got: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    for name in sorted({*got, *expected}):
+        if name not in got:
+            return f": {name} is missing"
+        if name not in expected:
+            return f": {name} is not among them"
+        if not _same(got[name], expected[name]):
+            return f": {name} is {_short(got[name])}, not {_short(expected[name])}"
+    return ""

@@ -1,0 +1,190 @@
+"""JUnit XML, for CI: a suite a claim, in it a case for each clause and each mutant.
+
+    failure  a clause that FAILed
+    error    a mutant that lived or died of something else: the claim is VOID
+    skipped  what was not measured or not run, with the reason
+
+A reader that only counts failures and errors must never take a run for green of which nothing is known. So a verdict
+that no case shows has a case of its own, a file without claims has one error, and from the first moment of a run until
+its end the file says that the run has not ended.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from harness import strictjson
+from harness.contract.clauses import ClauseResult
+from harness.events import ClaimFinished, Event, Handler, RunFinished, RunStarted
+from harness.record import MutantRecord, Record
+from harness.report import figures
+from harness.report.escaping import printable
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["handler", "render", "write"]
+
+_RUN = "harness run"
+Result = Failure | Error | Skipped
+
+
+def render(record: Record) -> str:
+    """One claim's record as a JUnit document."""
+    return _text([_suite(record)])
+
+
+def write(records: Iterable[Record], path: Path, *, missing: Sequence[tuple[str, str]] = ()) -> None:
+    """Write many claims into one file, whole or not at all.
+
+    Args:
+        missing: claims that have no record, each with the reason; they are errors.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    suites = [_suite(record) for record in records]
+    if not suites and not missing:
+        missing = [("nothing ran", "not one claim was run; name claims, or --all")]
+    if missing:
+        suite = TestSuite(_RUN)
+        suite.add_testcases([_case(_RUN, name, None, Error(printable(why), "NOT_RUN")) for name, why in missing])
+        suites.append(suite)
+    _replace(path, _text(suites).encode("utf-8"))
+
+
+def handler(path: Path) -> Handler:
+    """A handler that keeps a file up to date: a run that dies leaves errors there, not an older file.
+
+    Raises:
+        OSError: at once, where the file cannot be written; and at the end of the run, where it no longer can.
+    """
+    declared: list[str] = []
+    records: list[Record] = []
+
+    def rest(reason: str) -> list[tuple[str, str]]:
+        # Claims run in the order in which they were declared.
+        return [(name, reason) for name in declared[len(records) :]]
+
+    def handle(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            declared.extend(event.claims)
+        elif isinstance(event, ClaimFinished):
+            records.append(event.record)
+        if isinstance(event, RunFinished):
+            write(records, path, missing=rest("the run was interrupted before it"))
+        elif isinstance(event, (RunStarted, ClaimFinished)):
+            with suppress(OSError):  # the run goes on; whether the file is whole counts at its end
+                write(records, path, missing=rest("the run has not ended"))
+
+    write([], path, missing=[("nothing ran", "the run has not begun")])
+    return handle
+
+
+def _suite(record: Record) -> TestSuite:
+    suite = TestSuite(printable(f"{record.id} {record.title}"))
+    suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
+    for name, value in _properties(record).items():
+        suite.add_property(name, printable(value))
+    cases = [_clause_case(record, clause, position) for position, clause in enumerate(record.clauses)]
+    cases += [_mutant_case(record, mutant) for mutant in record.mutants]
+    shown = {type(result) for case in cases for result in case.result}
+    verdict = _verdict_result(record)
+    if not cases or (verdict is not None and type(verdict) not in shown):
+        cases.append(_case(record.id, "verdict", None, verdict))
+    suite.add_testcases(cases)
+    suite.time = record.seconds
+    return suite
+
+
+def _properties(record: Record) -> dict[str, str]:
+    device = record.device
+    return {
+        "verdict": str(record.verdict),
+        "proven": "yes" if record.proven else "no",
+        "reason": record.reason,
+        "profile": record.profile,
+        "device": f"{device.get('type')} {device.get('name')}",
+        "overrides": strictjson.dumps(strictjson.tag_nonfinite(dict(record.overrides))),
+        "run": record.run,
+        "issue": record.issue,
+        "spec": record.spec,
+        "commit": f"{record.commit.get('revision')}{' (dirty)' if record.commit.get('dirty') else ''}",
+        "contract_sha256": record.contract_digest,
+        "command": record.command,
+    }
+
+
+def _clause_case(record: Record, clause: ClauseResult, position: int) -> TestCase:
+    text = f"{clause.reason} (measured {figures.value(clause.value, clause.unit)}, bound {clause.bound})"
+    result: Result | None = None
+    if clause.outcome is Outcome.FAIL:
+        result = Failure(printable(text), "FAIL")
+    elif clause.outcome is Outcome.NOT_MEASURED:
+        result = Skipped(printable(text), "NOT_MEASURED")
+    # All clauses come of one trial; its time is told once, so that sums are right.
+    return _case(record.id, clause.id, record.trial_seconds if position == 0 else 0.0, result)
+
+
+def _mutant_case(record: Record, mutant: MutantRecord) -> TestCase:
+    text = printable(f"{mutant.fate}: {mutant.reason} ({mutant.defect})")
+    result: Result | None = None
+    if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED):
+        result = Error(text, "VOID")
+    elif mutant.fate is not Fate.KILLED:
+        result = Skipped(text, "NOT_MEASURED" if mutant.fate is Fate.INCONCLUSIVE else "NOT_RUN")
+    return _case(record.id, f"mutant {mutant.id}", mutant.seconds or 0.0, result)
+
+
+def _verdict_result(record: Record) -> Result | None:
+    text = printable(record.reason or f"the verdict is {record.verdict}")
+    match record.verdict:
+        case Verdict.FAIL:
+            return Failure(text, "FAIL")
+        case Verdict.VOID:
+            return Error(text, "VOID")
+        case Verdict.NOT_MEASURED:
+            return Skipped(text, "NOT_MEASURED")
+        case Verdict.PASS:
+            return None
+
+
+def _case(classname: str, name: str, seconds: float | None, result: Result | None) -> TestCase:
+    case = TestCase(printable(name), printable(classname), seconds)
+    if result is not None:
+        result.text = result.message
+        case.result = [result]
+    return case
+
+
+def _text(suites: Sequence[TestSuite]) -> str:
+    document = JUnitXml()
+    seconds = sum(suite.time or 0.0 for suite in suites)
+    times = [suite.time for suite in suites]
+    for suite in suites:
+        document.append(suite)  # type: ignore[no-untyped-call]
+    document.update_statistics()  # type: ignore[no-untyped-call]
+    # Which also added up the cases' times; trials run side by side, and a suite takes as long as its claim took.
+    for suite, time in zip(document, times, strict=True):
+        suite.time = round(time or 0.0, 3)
+    document.time = round(seconds, 3)
+    buffer = io.BytesIO()
+    document.write(buffer, pretty=True)
+    return buffer.getvalue().decode("utf-8")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # a pipe, or /dev/stdout: there is nothing to replace
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,140 @@
+"""`harness verify`, through the installed command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from tests.cli.harness_command import harness
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at
+
+
+def test_sound_bundles_of_any_verdict_exit_0(tmp_path: Path) -> None:
+    """The verdicts are told, and are not the command's business."""
+    sealed(tmp_path, run="a-pass")
+    sealed(tmp_path, run="b-fail", measurements=healthy(returned=2))
+    sealed(tmp_path, run="c-void", mutants={**DEFECTIVE, "forgets-one": {}})
+    sealed(tmp_path, run="d-nothing", measurements={})
+    sealed(tmp_path, run="e-unproven", skipped=True, overrides={"steps": 5})
+    ended = harness(tmp_path, "verify", "evidence")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    place = "evidence/DEMO-1/F-DEMO-SORT-001"
+    assert lines[0] == f"PASS  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  {place}/a-pass"
+    assert lines[1].startswith("FAIL  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  nothing-lost: ")
+    assert lines[2].startswith(
+        "VOID  F-DEMO-SORT-001  reduced profile  cpu a CPU  UNPROVEN  mutant forgets-one survived"
+    )
+    assert lines[3].startswith("NOT_MEASURED  F-DEMO-SORT-001")
+    assert lines[4].startswith(
+        "PASS  F-DEMO-SORT-001  reduced profile  cpu a CPU  UNPROVEN  overridden: steps=5  unproven"
+    )
+    assert lines[5:] == ["5 bundles: 5 sound, 0 unsound; of the sound: 2 PASS, 1 FAIL, 1 NOT_MEASURED, 1 VOID"]
+
+
+def test_an_unsound_bundle_exits_2_and_names_what_is_wrong(tmp_path: Path) -> None:
+    """Its verdict is not counted."""
+    sealed(tmp_path, run="a-good")
+    bad = sealed(tmp_path, run="b-bad")
+    (bad / "summary.md").write_text("# PASS\n")
+    ended = harness(tmp_path, "verify", "evidence")
+    assert ended.returncode == 2
+    lines = ended.stdout.splitlines()
+    assert lines[1].startswith("UNSOUND (PASS)  F-DEMO-SORT-001")
+    assert lines[2] == "  TAMPERED summary.md: was changed: its sha256 is not the manifest's"
+    assert lines[3] == "2 bundles: 1 sound, 1 unsound; of the sound: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID"
+
+
+def test_what_was_forged_is_told_by_clause(tmp_path: Path) -> None:
+    """Then and now."""
+    rewrite(sealed(tmp_path), "observation.json", set_at("measurements", "returned", 2))
+    ended = harness(tmp_path, "verify", "evidence")
+    assert ended.returncode == 2
+    assert "REJUDGED_DIFFERENTLY record.json/verdict: was PASS and is FAIL now" in ended.stdout
+    assert "nothing-lost was PASS and is FAIL now: items were lost or made up" in ended.stdout
+
+
+def test_an_unfinished_folder_exits_2(tmp_path: Path) -> None:
+    """It is not passed over."""
+    (sealed(tmp_path).parent / ".unfinished-x").mkdir()
+    ended = harness(tmp_path, "verify", "evidence")
+    assert ended.returncode == 2
+    assert "INCOMPLETE was never finished" in ended.stdout
+    assert "1 sound, 1 unsound" in ended.stdout
+
+
+def test_nothing_to_verify_exits_3(tmp_path: Path) -> None:
+    """Nothing ran: that is no success, also where another path holds a sound bundle."""
+    (tmp_path / "empty").mkdir()
+    ended = harness(tmp_path, "verify", "empty")
+    assert ended.returncode == 3
+    assert "nothing to verify" in ended.stderr
+    assert ended.stdout == "0 bundles: 0 sound, 0 unsound; of the sound: 0 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID\n"
+    sealed(tmp_path)
+    assert harness(tmp_path, "verify", "evidence", "empty").returncode == 3
+
+
+def test_a_path_that_is_no_folder_exits_2(tmp_path: Path) -> None:
+    """A file, or nothing at all; one PATH at least."""
+    (tmp_path / "file").write_text("")
+    for path in ("file", "nowhere"):
+        ended = harness(tmp_path, "verify", path)
+        assert ended.returncode == 2
+        assert f"{path}: is no folder" in ended.stderr
+    assert harness(tmp_path, "verify").returncode == 2
+
+
+def test_a_bundle_named_twice_is_counted_once(tmp_path: Path) -> None:
+    """Once by itself, once by its folder."""
+    bundle = sealed(tmp_path)
+    ended = harness(bundle, "verify", ".", str(bundle.parent))
+    assert ended.returncode == 0
+    assert "1 bundle: 1 sound" in ended.stdout
+
+
+def test_json_tells_all_of_it(tmp_path: Path) -> None:
+    """For machines, with the same exit status."""
+    sealed(tmp_path, run="a-good")
+    (sealed(tmp_path, run="b-bad") / "record.json").unlink()
+    (tmp_path / "empty").mkdir()
+    ended = harness(tmp_path, "verify", "--json", "evidence", "empty", "nowhere")
+    assert ended.returncode == 2
+    document = json.loads(ended.stdout)
+    assert [(one["sound"], one["verdict"], one["proven"]) for one in document["bundles"]] == [
+        (True, "PASS", True),
+        (False, None, False),
+    ]
+    assert {"code": "TAMPERED", "file": "record.json"}.items() <= document["bundles"][1]["findings"][0].items()
+    assert document["no_folder"] == ["nowhere"]
+    assert document["without_bundles"] == ["empty"]
+    assert document["total"]["verdicts"] == {"PASS": 1, "FAIL": 0, "NOT_MEASURED": 0, "VOID": 0}
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """Escape sequences and line ends of file names and texts are written out."""
+    bundle = sealed(tmp_path)
+    (bundle / "\x1b[2Jgone\n0 bundles: 1 sound").touch()
+    os.close(os.open(os.fsencode(bundle) + b"/half\xff", os.O_CREAT))
+    ended = harness(tmp_path, "verify", "evidence")
+    assert ended.returncode == 2
+    assert "\\x1b[2Jgone\\n0 bundles" in ended.stdout
+    assert "\x1b" not in ended.stdout
+    assert "half\\udcff" in ended.stdout
+
+
+def test_help_says_what_the_exit_status_means(tmp_path: Path) -> None:
+    """A FAIL is sound."""
+    shown = " ".join(harness(tmp_path, "verify", "--help").stdout.split())
+    assert "The verdicts do not change the exit status" in shown
+
+
+def test_verifying_needs_no_project(tmp_path: Path) -> None:
+    """A reviewer has the bundle and nothing else."""
+    bundle = sealed(tmp_path / "theirs")
+    place = tmp_path / "mine" / "DEMO-1" / "F-DEMO-SORT-001"
+    place.mkdir(parents=True)
+    shutil.move(bundle, place)
+    assert harness(tmp_path / "mine", "verify", ".").returncode == 0

@@ -1,0 +1,47 @@
+"""A sound bundle, sealed once, and copies of it to change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.evidence.factory import copy_of, sealed
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound bundle with every kind of file; whoever changes it puts it back."""
+    folder = tmp_path_factory.mktemp("pristine")
+    left = folder / "left"
+    (left / "deep").mkdir(parents=True)
+    (left / "deep" / "header.bin").write_bytes(b"\0" * 64)
+    return sealed(folder, artifacts=left)
+
+
+@pytest.fixture
+def bundle(pristine: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return copy_of(pristine, tmp_path)
+
+
+@pytest.fixture
+def not_root(pristine: Path) -> Iterator[Path]:
+    """A folder of a user whom permissions bind, who this process is meanwhile; in it a copy of the bundle."""
+    folder = Path(tempfile.mkdtemp())
+    copy_of(pristine, folder / "copy")
+    nobody = 65534
+    was = os.geteuid()
+    if was == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, nobody, nobody)
+        os.seteuid(nobody)
+    try:
+        yield folder
+    finally:
+        os.seteuid(was)
+        shutil.rmtree(folder)

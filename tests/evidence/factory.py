@@ -1,0 +1,240 @@
+"""Results of claims as the engine makes them, from the tiny contract of tests/contracts.py; nothing is run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.contract import Contract, parse
+from harness.evidence import manifest
+from harness.evidence.bundle import Sealer
+from harness.evidence.findings import Code, Verification
+from harness.evidence.layout import MANIFEST
+from harness.executors import TrialResult
+from harness.judge import judge, requested
+from harness.logs import Log
+from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.observation import Observation
+from harness.record import MutantRecord, Record
+from harness.report import junit, summary
+from harness.result import ClaimResult
+from harness.settle import fate_of, not_run, settle
+from tests.contracts import document, healthy, observe
+
+__all__ = [
+    "DEFECTIVE",
+    "MUTANTS",
+    "VIEWS",
+    "claim_result",
+    "contract_in",
+    "copy_of",
+    "files_of",
+    "found",
+    "reseal",
+    "rewrite",
+    "sealed",
+    "sealer",
+    "set_at",
+    "trial",
+]
+
+VIEWS = {"junit.xml": junit.render, "summary.md": summary.render}
+
+MUTANTS: list[dict[str, Any]] = [
+    {
+        "id": "forgets-one",
+        "subject": "falsifiers.demo.sorting:Forgetful",
+        "violates": ["nothing-lost"],
+        "defect": "drops the first item",
+    },
+    {
+        "id": "stops-early",
+        "subject": "falsifiers.demo.sorting:Sorter",
+        "violates": ["given.const"],
+        "defect": "makes two steps",
+        "parameters": {"steps": 2},
+    },
+    {
+        "id": "silent-fallback",
+        "subject": "falsifiers.demo.sorting:Fallback",
+        "violates": ["resolved.device"],
+        "defect": "runs on the CPU | although CUDA was asked for",
+        "requires": {"device": "cuda"},
+    },
+]
+DEFECTIVE: dict[str, dict[str, Any]] = {"forgets-one": {"returned": 2}, "stops-early": {"given": 2, "returned": 2}}
+"""What a mutant's trial measures otherwise than the subject's."""
+_FROM_CONTRACT = ("id", "issue", "spec", "title", "falsifier", "subject", "target")
+ENVIRONMENT = {
+    "host": {"hostname": "box", "machine": "x86_64", "kernel": "Linux 6.1", "cpu_count": 2, "gpus": [], "driver": None},
+    "software": {"python": {"version": "3.11.7"}, "distributions": {"click": "8.1.7"}},
+    "variables": {"PATH": "/usr/bin"},
+}
+
+
+def contract_in(folder: Path, **changes: Any) -> Contract:
+    """A contract with the mutants above, in a file of its own; top-level keys replaced."""
+    content = json.dumps(document(**{"mutants": MUTANTS, **changes}), indent=2).encode()
+    path = folder / "F-DEMO-SORT-001.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return parse(json.loads(content), path, hashlib.sha256(content).hexdigest())
+
+
+def trial(
+    observation: Observation, artifacts: Path | None = None, *, rows: int = 3, output: str = "hello\n"
+) -> TrialResult:
+    """A trial that measured this, with series of so many rows."""
+    steps = tuple({"step": row, "seconds": row / 10, "loss": 3.0 / (row + 1)} for row in range(rows))
+    samples = tuple((row / 4, 2, 10_000 + row, *[None] * (len(COLUMNS) - 3)) for row in range(rows))
+    telemetry = Telemetry(
+        COLUMNS, samples, {"gpu_power_watts": "no GPU was leased"}, DriverResidency(None, None, "no GPU")
+    )
+    written = output.encode(errors="replace")
+    log = Log(output, len(written), hashlib.sha256(written).hexdigest())
+    return TrialResult(observation, steps, telemetry, log, log, artifacts, 1.25)
+
+
+def claim_result(
+    folder: Path,
+    *,
+    measurements: Mapping[str, Any] | None = None,
+    mutants: Mapping[str, Mapping[str, Any]] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    artifacts: Path | None = None,
+    skipped: bool = False,
+    rows: int = 3,
+    output: str = "hello\n",
+    run: str = "2026-11-20T201503Z-cpu-3f2a9c",
+    contract: Contract | None = None,
+    **changes: Any,
+) -> ClaimResult:
+    """A claim's result, judged and settled as the engine does.
+
+    Args:
+        folder: where the contract's file is written.
+        measurements: of the subject, instead of healthy ones.
+        mutants: what each mutant that ran measured otherwise than a healthy subject; DEFECTIVE by default.
+        changes: fields of the record that are to be otherwise than they follow from the rest.
+    """
+    contract = contract or contract_in(folder)
+    parameters = {**contract.profiles["reduced"].parameters, **(overrides or {})}
+    resolved = {"device": "cpu", "steps": parameters["steps"]}
+    told = healthy() if measurements is None else measurements
+    subject = trial(observe(told, parameters=parameters, resolved=resolved), artifacts, rows=rows, output=output)
+    trials: dict[str, TrialResult] = {}
+    outcomes = []
+    for mutant in contract.mutants:
+        differing = (DEFECTIVE if mutants is None else mutants).get(mutant.id)
+        if skipped or differing is None:
+            outcomes.append(not_run(mutant, "mutants were skipped" if skipped else "needs a CUDA GPU"))
+            continue
+        theirs = {**parameters, **mutant.parameters}
+        observation = observe(
+            healthy(**differing),
+            subject=mutant.subject,
+            parameters=theirs,
+            resolved={"device": "cpu", "steps": theirs["steps"]},
+        )
+        trials[mutant.id] = trial(observation, rows=rows, output=output)
+        outcomes.append(fate_of(mutant, judge(contract, observation)))
+    judgment = judge(contract, subject.observation)
+    settlement = settle(judgment, outcomes, skipped=skipped)
+    record = Record(
+        **{name: getattr(contract, name) for name in _FROM_CONTRACT},
+        run=run,
+        verdict=settlement.verdict,
+        reason=settlement.reason,
+        proven=settlement.proven,
+        profile="reduced",
+        profile_reason="this machine has no GPU",
+        overrides=dict(overrides or {}),
+        mutants_skipped=skipped,
+        device=subject.observation.device,
+        requested=requested(contract, "reduced", parameters, "cpu"),
+        resolved=subject.observation.resolved,
+        seed=0,
+        clauses=judgment.clauses,
+        mutants=tuple(
+            MutantRecord(
+                mutant.id, mutant.subject, mutant.defect, mutant.violates, outcome.fate, outcome.reason, outcome.failed,
+                trials[mutant.id].seconds if mutant.id in trials else None,
+            )
+            for mutant, outcome in zip(contract.mutants, outcomes, strict=True)
+        ),
+        started="2026-11-20T20:15:03+00:00",
+        seconds=4.5,
+        trial_seconds=1.25,
+        contract_digest=contract.digest,
+        sources={"falsifiers/demo/sorting.py": "a" * 64},
+        harness={"version": "0.1.0", "sha256": "b" * 64},
+        commit={"revision": "c" * 40, "dirty": False, "reason": None},
+        logs={"stdout": _identity(subject.stdout), "stderr": _identity(subject.stderr)},
+        command="harness run F-DEMO-SORT-001",
+    )  # fmt: skip
+    return ClaimResult(replace(record, **changes), contract, subject, trials, ENVIRONMENT)
+
+
+def _identity(log: Log) -> dict[str, Any]:
+    return {"size": log.size, "sha256": log.digest}
+
+
+def sealer(folder: Path) -> Sealer:
+    """A sealer with the views of the command line."""
+    return Sealer(folder / "evidence", VIEWS)
+
+
+def sealed(folder: Path, **changes: Any) -> Path:
+    """A bundle of a claim's result below a folder."""
+    return sealer(folder).seal(claim_result(folder / "contracts", **changes))
+
+
+def copy_of(bundle: Path, folder: Path) -> Path:
+    """The bundle copied below another folder, at its place there."""
+    place = folder.joinpath(*bundle.parts[-3:])
+    shutil.copytree(bundle, place, symlinks=True)
+    return place
+
+
+def rewrite(bundle: Path, name: str, change: Any) -> None:
+    """Put a JSON file of a bundle through `change` (which gets and may return the document) and seal it again."""
+    path = bundle / name
+    content = json.loads(path.read_text())
+    changed = change(content)
+    path.write_text(json.dumps(content if changed is None else changed), encoding="utf-8")
+    reseal(bundle)
+
+
+def reseal(bundle: Path, leave_out: Sequence[str] = ()) -> None:
+    """Write a manifest that is true of the files as they are, as a forger would."""
+    files = [path for path in bundle.rglob("*") if path.is_file() and not path.is_symlink() and path.name != MANIFEST]
+    digests = {path.relative_to(bundle).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    for name in leave_out:
+        digests.pop(name, None)
+    (bundle / MANIFEST).write_bytes(manifest.render(digests))
+
+
+def set_at(*steps: Any) -> Callable[[Any], None]:
+    """A change for `rewrite` that puts the last argument where the steps before it lead."""
+
+    def change(document: Any) -> None:
+        for step in steps[:-2]:
+            document = document[step]
+        document[steps[-2]] = steps[-1]
+
+    return change
+
+
+def files_of(bundle: Path) -> list[str]:
+    """The names of all files of a bundle."""
+    return sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob("*") if path.is_file())
+
+
+def found(verification: Verification) -> set[tuple[Code, str]]:
+    """Code and file of every finding."""
+    return {(finding.code, finding.file) for finding in verification.findings}

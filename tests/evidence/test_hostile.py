@@ -1,0 +1,167 @@
+"""Bundles made to break whoever verifies them: each becomes a finding, in bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.evidence.findings import Code, Verification
+from harness.evidence.isolation import Limits
+from harness.evidence.verify import verify
+from tests.evidence.factory import found, reseal, rewrite
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_link_is_not_followed(bundle: Path) -> None:
+    """Not even to a copy of the file itself."""
+    outside = bundle.parent / "outside.json"
+    shutil.move(bundle / "observation.json", outside)
+    (bundle / "observation.json").symlink_to(outside)
+    assert (Code.TAMPERED, "observation.json") in found(verify(bundle))
+
+
+def test_a_link_to_a_folder_is_not_followed(bundle: Path) -> None:
+    """A cycle would have no end."""
+    (bundle / "artifacts" / "again").symlink_to(bundle)
+    assert found(verify(bundle)) == {(Code.TAMPERED, "artifacts/again")}
+
+
+@pytest.mark.parametrize("name", ["observation.json", "MANIFEST.sha256", "artifacts/pipe"])
+def test_a_pipe_is_not_waited_for(bundle: Path, name: str) -> None:
+    """Nobody will write into it."""
+    (bundle / name).unlink(missing_ok=True)
+    os.mkfifo(bundle / name)
+    started = time.monotonic()
+    assert (Code.TAMPERED, name) in found(verify(bundle))
+    assert time.monotonic() - started < 10
+
+
+def test_a_socket_is_not_opened(bundle: Path) -> None:
+    """Nor a device."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(bundle)
+        try:
+            listener.bind("socket")
+        finally:
+            os.chdir(ROOT)
+        assert (Code.TAMPERED, "socket") in found(verify(bundle))
+
+
+@pytest.mark.parametrize("name", ["observation.json", "artifacts/deep/header.bin", "MANIFEST.sha256", "stdout.log"])
+def test_a_terabyte_is_not_read(bundle: Path, name: str) -> None:
+    """A file with a hole costs its maker nothing."""
+    os.truncate(bundle / name, 1 << 40)
+    started = time.monotonic()
+    assert [finding.code for finding in verify(bundle).findings] == [Code.INVALID]
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '{"measurements":[{"a":'])
+def test_deep_json_is_refused(bundle: Path, opening: str) -> None:
+    """Whatever it does to a parser's stack."""
+    (bundle / "observation.json").write_text(opening * 200_000)
+    reseal(bundle)
+    assert (Code.INVALID, "observation.json") in found(verify(bundle))
+
+
+def test_many_files_are_refused(bundle: Path) -> None:
+    """Looking stops early."""
+    for number in range(5000):
+        (bundle / "artifacts" / str(number)).touch()
+    (finding,) = verify(bundle).findings
+    assert (finding.code, "more than 4096 files" in finding.message) == (Code.INVALID, True)
+
+
+def test_deep_folders_are_refused(bundle: Path) -> None:
+    """As deep as a path can be."""
+    here = os.open(bundle / "artifacts", os.O_RDONLY)
+    for _ in range(600):
+        os.mkdir("x" * 50, dir_fd=here)
+        below = os.open("x" * 50, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    (finding,) = verify(bundle).findings
+    assert finding.code is Code.INVALID
+    subprocess.run(["rm", "-rf", bundle / "artifacts"], check=True)
+
+
+def test_a_million_problems_are_counted_not_listed(bundle: Path) -> None:
+    """A reader gets the first of them."""
+
+    def change(document: Any) -> None:
+        document["clauses"] = [{"id": str(number)} for number in range(2000)]
+
+    rewrite(bundle, "record.json", change)
+    assert 0 < len(verify(bundle).findings) <= 201
+    for number in range(1000):
+        (bundle / "artifacts" / f"{number}.bin").touch()
+    findings = verify(bundle).findings
+    assert len(findings) == 201
+    assert "more findings" in findings[-1].message
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "half\udcff", "two\nlines", "right\u202eleft"])
+def test_names_that_steer_terminals_are_findings(bundle: Path, name: str) -> None:
+    """And can be told to another process."""
+    (bundle / os.fsencode(name).decode(errors="surrogateescape")).touch()
+    verification = verify(bundle)
+    assert (Code.TAMPERED, name) in found(verification)
+    assert Verification.from_json(json.loads(json.dumps(verification.to_json()))).findings == verification.findings
+
+
+def test_a_manifest_cannot_name_what_lies_outside(bundle: Path) -> None:
+    """Or make us read it."""
+    text = (bundle / "MANIFEST.sha256").read_text()
+    (bundle / "MANIFEST.sha256").write_text(f"{'0' * 64}  ../../../../../../../etc/passwd\n" + text)
+    assert (Code.INVALID, "MANIFEST.sha256") in found(verify(bundle))
+
+
+def test_a_judgment_that_never_ends_is_stopped(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever rule, pattern or keyword somebody finds that takes a year: its process is killed."""
+    monkeypatch.setattr("harness.evidence.examination.rejudge", lambda *_: sum(iter(int, 1)))
+    started = time.monotonic()
+    (finding,) = verify(bundle, Limits(seconds=1)).findings
+    assert (finding.code, "did not end within 1 s" in finding.message) == (Code.INVALID, True)
+    assert time.monotonic() - started < 10
+
+
+def test_a_document_that_eats_all_memory_is_stopped(bundle: Path) -> None:
+    """Sixteen megabytes of brackets are half a gigabyte of lists."""
+    (bundle / "observation.json").write_text("[" + "[]," * 5_000_000 + "[]]")
+    reseal(bundle)
+    verification = verify(bundle, Limits(memory_bytes=200 << 20))
+    assert Code.INVALID in {finding.code for finding in verification.findings}
+
+
+def test_references_that_multiply_are_refused(bundle: Path) -> None:
+    """Thirty definitions, each twice the one before."""
+
+    def change(document: Any) -> None:
+        definitions: dict[str, Any] = {"d0": {"type": "number"}}
+        for number in range(1, 30):
+            inner = {"$ref": f"#/$defs/d{number - 1}"}
+            definitions[f"d{number}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
+        document["observation"]["$defs"] = definitions
+        document["observation"]["properties"]["values"] = {"$ref": "#/$defs/d29"}
+
+    rewrite(bundle, "contract.json", change)
+    verification = verify(bundle, Limits(seconds=20))
+    assert Code.INVALID in {finding.code for finding in verification.findings}
+
+
+def test_an_observation_that_is_none_is_told_of_once(bundle: Path) -> None:
+    """Invalid, and not missing besides."""
+    (bundle / "mutants/forgets-one/observation.json").write_text("{}")
+    reseal(bundle)
+    codes = {code for code, file in found(verify(bundle)) if file == "mutants/forgets-one/observation.json"}
+    assert codes == {Code.INVALID}

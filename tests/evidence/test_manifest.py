@@ -1,0 +1,118 @@
+"""The manifest: one spelling for one set of files, and nothing that `sha256sum -c` reads otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.evidence.manifest import ManifestError, check_name, parse, render
+
+DIGEST = hashlib.sha256(b"").hexdigest()
+OTHER = hashlib.sha256(b"other").hexdigest()
+
+
+def test_lines_are_sorted_by_name() -> None:
+    """Digest, two spaces, name, as sha256sum writes it."""
+    assert render({"b": DIGEST, "a/c": OTHER}) == f"{OTHER}  a/c\n{DIGEST}  b\n".encode()
+
+
+names = st.text(min_size=1, max_size=20)
+
+
+@given(st.dictionaries(names, st.binary(max_size=4), min_size=1, max_size=5))
+def test_what_is_written_is_read_back(contents: dict[str, bytes]) -> None:
+    """Every manifest that can be written is read as what was written."""
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    try:
+        written = render(digests)
+    except ManifestError:
+        return
+    assert parse(written) == digests
+
+
+@given(st.binary(max_size=200))
+def test_only_what_render_writes_is_read(content: bytes) -> None:
+    """Whatever parses is the one spelling of what it says."""
+    try:
+        digests = parse(content)
+    except ManifestError:
+        return
+    assert render(digests) == content
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.just(DIGEST), min_size=1), st.data())
+def test_a_changed_byte_is_another_manifest_or_none(digests: dict[str, str], data: st.DataObject) -> None:
+    """No two spellings of one manifest: a flipped bit changes what is read, or refuses it."""
+    written = bytearray(render(digests))
+    place = data.draw(st.integers(0, len(written) - 1))
+    written[place] ^= 1 << data.draw(st.integers(0, 7))
+    with contextlib.suppress(ManifestError):
+        assert parse(bytes(written)) != digests
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "/etc/passwd", "../up", "a/../b", "./a", "a//b", "a/", "a\\b", "a\nb", "a\rb", "a\0b", "\x1b[2J",
+        "a\u2028b", "half\udcff", "MANIFEST.sha256",
+    ],
+)  # fmt: skip
+def test_names_that_lead_elsewhere_or_need_escaping_are_refused(name: str) -> None:
+    """Refused when written, and when read."""
+    with pytest.raises(ManifestError):
+        check_name(name)
+    with pytest.raises(ManifestError):
+        render({name: DIGEST})
+    with pytest.raises(ManifestError):
+        parse(f"{DIGEST}  {name}\n".encode(errors="surrogateescape"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        (f"{DIGEST}  a", "newline"),
+        (f"{DIGEST} a\n", "line 1"),
+        (f"{DIGEST} *a\n", "line 1"),
+        (f"{DIGEST.upper()}  a\n", "line 1"),
+        (f"{DIGEST[:-1]}  a\n", "line 1"),
+        (f"\ufeff{DIGEST}  a\n", "line 1"),
+        (f"{DIGEST}  a\r\n", "line 1"),
+        (f"{DIGEST}  a\n\n", "line 2"),
+        (f"# comment\n{DIGEST}  a\n", "line 1"),
+        (f"{DIGEST}  b\n{DIGEST}  a\n", "does not come after"),
+        (f"{DIGEST}  a\n{OTHER}  a\n", "does not come after"),
+    ],
+)
+def test_reading_tolerates_nothing(text: str, says: str) -> None:
+    """The refusal names the line."""
+    with pytest.raises(ManifestError, match=says):
+        parse(text.encode())
+
+
+def test_bytes_that_are_no_utf8_are_refused() -> None:
+    """With the place."""
+    with pytest.raises(ManifestError, match="byte 66"):
+        parse(DIGEST.encode() + b"  \xff\n")
+
+
+def test_sha256sum_accepts_names_with_spaces_and_letters_of_any_script(tmp_path: Path) -> None:
+    """The tool itself reads what we write."""
+    contents = {" leading": b"1", "with  two": b"2", "größe/日本": b"3", "*star": b"4", "#hash": b"5"}
+    for name, content in contents.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    (tmp_path / "MANIFEST.sha256").write_bytes(render(digests))
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", "MANIFEST.sha256"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert checked.stdout.count(": OK") == len(contents)

@@ -1,0 +1,167 @@
+"""Judging again: a forger who writes a true manifest is found where the record says what was not measured."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.evidence.findings import Code
+from harness.evidence.verify import verify
+from harness.verdict import Verdict
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, reseal, rewrite, sealed, set_at
+
+Change = Callable[[Any], Any]
+
+
+FORGERIES: dict[str, tuple[str, Change, str]] = {
+    "verdict": ("record.json", set_at("verdict", "FAIL"), "/verdict"),
+    "proven": ("record.json", set_at("proven", False), "/proven"),
+    "outcome": ("record.json", set_at("clauses", 0, "outcome", "FAIL"), "/clauses/0/outcome"),
+    "value": ("record.json", set_at("clauses", 4, "value", 4), "/clauses/4/value"),
+    "recorded bound": ("record.json", set_at("clauses", 4, "bound", "const 4"), "/clauses/4/bound"),
+    "clause left out": ("record.json", lambda document: document["clauses"].pop(3) and None, "/clauses"),
+    "clause made up": ("record.json", set_at("clauses", 3, "id", "made.up"), "/clauses/3"),
+    "clause twice": ("record.json", lambda whole: whole["clauses"].insert(0, whole["clauses"][0]), "/clauses/0"),
+    "title": ("record.json", set_at("title", "Everything works"), "/title"),
+    "spec": ("record.json", set_at("spec", "SPEC-OTHER"), "/spec"),
+    "target": ("record.json", set_at("target", {"device": "a CPU"}), "/target"),
+    "falsifier": ("record.json", set_at("falsifier", "a.b:c"), "/falsifier"),
+    "subject": ("record.json", set_at("subject", "a.b:c"), "/subject"),
+    "contract digest": ("record.json", set_at("contract_digest", "0" * 64), "/contract_digest"),
+    "profile": ("record.json", set_at("profile", "full"), "/profile"),
+    "seed": ("record.json", set_at("seed", 7), "/seed"),
+    "device": ("record.json", set_at("device", "name", "NVIDIA GB10"), "/device"),
+    "requested": ("record.json", set_at("requested", "steps", 4), "/requested"),
+    "resolved": ("record.json", set_at("resolved", "steps", 4), "/resolved"),
+    "override made up": ("record.json", set_at("overrides", {"steps": 9}), "/parameters"),
+    "mutant fate": ("record.json", set_at("mutants", 0, "fate", "survived"), "/mutants/0/fate"),
+    "mutant failed": ("record.json", set_at("mutants", 0, "failed", ["ordered"]), "/mutants/0/failed"),
+    "mutant violates": ("record.json", set_at("mutants", 0, "violates", ["ordered"]), "/mutants/0/violates"),
+    "mutant defect": ("record.json", set_at("mutants", 0, "defect", "a worse one"), "/mutants/0/defect"),
+    "mutant left out": ("record.json", lambda document: document["mutants"].pop(2) and None, "/mutants"),
+    "mutant made up": (
+        "record.json", lambda whole: whole["mutants"].append({**whole["mutants"][2], "id": "x"}), "/mutants/3"
+    ),
+    "mutants reordered": ("record.json", lambda document: document["mutants"].reverse(), "/mutants"),
+    "measurement": ("observation.json", set_at("measurements", "returned", 2), "/verdict"),
+    "measurement gone": ("observation.json", lambda whole: whole["measurements"].pop("returned") and None, "/verdict"),
+    "not finite": ("observation.json", set_at("measurements", "smallest", {"nonfinite": "NaN"}), "/verdict"),
+    "resolved by nobody": ("observation.json", set_at("resolved", {}), "/verdict"),
+    "resolved otherwise": ("observation.json", set_at("resolved", "device", "cuda"), "/verdict"),
+    "parameters": ("observation.json", set_at("parameters", "steps", 2), "/parameters"),
+    "ending": ("observation.json", set_at("ending", "kind", "timed out"), "/verdict"),
+    "another subject": ("observation.json", set_at("subject", "falsifiers.demo.sorting:Forgetful"), "/subject"),
+    "mutant healed": ("mutants/forgets-one/observation.json", set_at("measurements", "returned", 3), "/verdict"),
+    "mutant of another seed": ("mutants/forgets-one/observation.json", set_at("seed", 3), "/seed"),
+    "mutant of another subject": ("mutants/forgets-one/observation.json", set_at("subject", "a.b:c"), "/subject"),
+    "mutant at other work": ("mutants/stops-early/observation.json", set_at("parameters", "steps", 3), "/parameters"),
+    "mutant on another device": ("mutants/forgets-one/observation.json", set_at("device", "name", "x"), "/device"),
+    "mutant of another profile": ("mutants/forgets-one/observation.json", set_at("profile", "full"), "/profile"),
+    "bound": ("contract.json", set_at("observation", "properties", "returned", "minimum", 4), "/verdict"),
+    "rule": ("contract.json", set_at("rules", 0, "rule", "self.returned == self.returned"), "/contract_digest"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forgery_is_judged_differently(bundle: Path, forgery: str) -> None:
+    """Each at the place that a person looks at, although the manifest is true of the files."""
+    name, change, pointer = FORGERIES[forgery]
+    rewrite(bundle, name, change)
+    findings = verify(bundle).findings
+    assert {finding.code for finding in findings} == {Code.REJUDGED_DIFFERENTLY}
+    assert pointer in {finding.pointer for finding in findings}
+
+
+def test_a_finding_names_then_and_now(bundle: Path) -> None:
+    """A person can act on it without opening a file."""
+    rewrite(bundle, "observation.json", set_at("measurements", "returned", 2))
+    verification = verify(bundle)
+    text = "\n".join(map(str, verification.findings))
+    assert "nothing-lost was PASS and is FAIL now: items were lost or made up" in text
+    assert "was PASS and is FAIL now" in text
+    assert verification.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "proven"),
+    [
+        ({}, Verdict.PASS, True),
+        ({"skipped": True}, Verdict.PASS, False),
+        ({"measurements": healthy(returned=2)}, Verdict.FAIL, True),
+        ({"measurements": {}}, Verdict.NOT_MEASURED, True),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, Verdict.VOID, False),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {"given": 2, "returned": 2}}}, Verdict.VOID, False),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {"returned": ...}}}, Verdict.NOT_MEASURED, False),
+        ({"mutants": {}}, Verdict.NOT_MEASURED, False),
+        ({"overrides": {"steps": 5}}, Verdict.PASS, True),
+        ({"subject": "falsifiers.demo.sorting:Other"}, None, None),
+    ],
+)  # fmt: skip
+def test_every_verdict_can_be_sound(tmp_path: Path, changes: dict[str, Any], verdict: Any, proven: Any) -> None:
+    """Verifying is about whether a bundle is true, not whether its news is good."""
+    verification = verify(sealed(tmp_path, **changes))
+    if verdict is None:  # the record's subject alone was changed: the observation is another's
+        assert not verification.sound
+        return
+    assert verification.findings == ()
+    assert (verification.verdict, verification.proven) == (verdict, proven)
+    assert verification.overrides == changes.get("overrides")
+
+
+def without_mutant(bundle: Path, mutant: str) -> None:
+    """Hide a mutant's trial: no folder, and a record that says it was not run."""
+    shutil.rmtree(bundle / "mutants" / mutant)
+
+    def change(document: Any) -> None:
+        for entry in document["mutants"]:
+            if entry["id"] == mutant:
+                entry.update(fate="not run", reason="needs a CUDA GPU", failed=[], seconds=None)
+
+    rewrite(bundle, "record.json", change)
+
+
+def test_a_mutant_that_could_have_run_cannot_be_hidden(bundle: Path) -> None:
+    """Otherwise one that lived would be left out, and the claim called proven."""
+    without_mutant(bundle, "stops-early")
+    findings = verify(bundle).findings
+    assert [(one.code, one.pointer) for one in findings] == [(Code.REJUDGED_DIFFERENTLY, "/mutants/1/fate")]
+
+
+@pytest.mark.parametrize(
+    ("requires", "sound"),
+    [
+        ({"device": "any"}, False),
+        ({"device": "cuda"}, True),
+        ({"device": "any", "memory_gib": 4}, True),
+        ({"device": "any", "memory_gib": 1}, False),
+        ({"device": "any", "compute_capability": "9.0"}, True),
+        ({"device": "any", "modules": ["triton"]}, True),
+    ],
+)
+def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: dict[str, Any], sound: bool) -> None:
+    """As far as a bundle can tell."""
+    contract = contract_in(tmp_path, mutants=[*MUTANTS[:2], {**MUTANTS[2], "requires": requires}])
+    bundle = sealed(tmp_path, contract=contract)
+    device = {"type": "cpu", "name": "a CPU", "memory_bytes": 2 << 30}
+    for name in ["record.json", "observation.json", *(f"mutants/{one}/observation.json" for one in DEFECTIVE)]:
+        rewrite(bundle, name, set_at("device", device))
+    assert verify(bundle).sound is sound
+
+
+def test_a_trial_the_record_does_not_list_is_noticed(bundle: Path) -> None:
+    """A folder more than mutants."""
+    shutil.copytree(bundle / "mutants/forgets-one", bundle / "mutants/ghost")
+    reseal(bundle)
+    assert (Code.REJUDGED_DIFFERENTLY, "mutants/ghost") in found(verify(bundle))
+
+
+def test_a_listed_trial_without_its_folder_is_noticed(bundle: Path) -> None:
+    """A mutant more than folders."""
+    shutil.rmtree(bundle / "mutants/forgets-one")
+    reseal(bundle)
+    assert (Code.INCOMPLETE, "mutants/forgets-one/observation.json") in found(verify(bundle))

@@ -1,0 +1,125 @@
+"""Writers that die while they seal: what they leave never looks like a bundle, and is removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.evidence.findings import Code
+from harness.evidence.layout import UNFINISHED
+from harness.evidence.unfinished import unfinished
+from harness.evidence.verify import find_bundles, verify
+from tests.evidence.factory import sealed
+
+ROOT = Path(__file__).parents[2]
+
+SEALING = """
+import os, sys, time
+from pathlib import Path
+from harness.evidence.bundle import Sealer
+from tests.evidence.factory import VIEWS, claim_result
+folder = Path(sys.argv[1])
+
+def slowly(record):
+    print("sealing", flush=True)
+    time.sleep(60)
+    return ""
+
+Sealer(folder / "evidence", {**VIEWS, "summary.md": slowly}).seal(claim_result(folder / "contracts", run="first"))
+"""
+
+
+def test_kill_9_in_the_middle_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    """What is left says that it is unfinished, and the next seal of the claim removes it."""
+    command = [sys.executable, "-c", SEALING, str(tmp_path)]
+    writer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "sealing\n"
+    claim = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001"
+    (left,) = claim.iterdir()
+    assert left.name.startswith(f"{UNFINISHED}first~{writer.pid}-")
+    assert (left / "observation.json").exists()
+
+    sealed(tmp_path, run="second")  # meanwhile: the writer lives, and is left alone
+    assert left.is_dir()
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+
+    assert find_bundles([tmp_path]) == [left, claim / "second"]
+    assert {finding.code for finding in verify(left).findings} == {Code.INCOMPLETE}
+    sealed(tmp_path, run="third")
+    assert sorted(os.listdir(claim)) == ["second", "third"]
+
+
+SEALING_ON_AND_ON = """
+import sys
+from pathlib import Path
+from tests.evidence.factory import claim_result, sealer
+folder = Path(sys.argv[1])
+for number in range(1000):
+    sealer(folder).seal(claim_result(folder / "contracts", run=f"{sys.argv[2]}-{number}"))
+    print(number, flush=True)
+"""
+
+
+def test_killed_at_any_moment_every_bundle_is_whole(tmp_path: Path) -> None:
+    """Eight writers, each killed somewhere: what has a bundle's name is sound."""
+    for round_number in range(8):
+        command = [sys.executable, "-c", SEALING_ON_AND_ON, str(tmp_path), f"r{round_number}"]
+        writer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(0.011 * round_number)
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+    found = find_bundles([tmp_path / "evidence"])
+    whole = [path for path in found if not path.name.startswith(".unfinished-")]
+    assert len(whole) >= 8
+    assert [path for path in whole if not verify(path).sound] == []
+    sealed(tmp_path, run="last")
+    assert find_bundles([tmp_path / "evidence"]) == sorted([*whole, tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/last"])
+
+
+@pytest.mark.parametrize("writer", ["", "~1-1-00000000", "~x-1-00000000", "~99999999999999-1-00000000"])
+def test_who_cannot_be_asked_about_is_left_alone_for_an_hour(tmp_path: Path, writer: str) -> None:
+    """A writer on another machine, or of a name that we do not understand, may be alive; sealing takes seconds."""
+    left = tmp_path / f"evidence/DEMO-1/F-DEMO-SORT-001/{UNFINISHED}left{writer}"
+    left.mkdir(parents=True)
+    sealed(tmp_path, run="first")
+    assert left.is_dir()
+    os.utime(left, (time.time() - 4000, time.time() - 4000))
+    sealed(tmp_path, run="second")
+    assert not left.exists()
+
+
+def test_a_process_id_that_was_used_again_is_not_the_writer(tmp_path: Path) -> None:
+    """This very process has the id, but started at another time."""
+    place = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/run"
+    place.parent.mkdir(parents=True)
+    with unfinished(place) as folder:
+        pid, start, where = folder.name.partition("~")[2].split("-")
+        alive = folder.with_name(f"{UNFINISHED}left~{pid}-{start}-{where}")
+        reused = folder.with_name(f"{UNFINISHED}left~{pid}-{int(start) + 1}-{where}")
+        alive.mkdir()
+        reused.mkdir()
+        sealed(tmp_path, run="another")
+        assert (folder.is_dir(), alive.is_dir(), reused.is_dir()) == (True, True, False)
+
+
+def test_a_link_named_unfinished_is_not_followed(tmp_path: Path) -> None:
+    """Removing what was left must not remove what it leads to."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    claim = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001"
+    claim.mkdir(parents=True)
+    (claim / ".unfinished-link").symlink_to(precious)
+    sealed(tmp_path)
+    assert (precious / "file").exists()

@@ -1,0 +1,248 @@
+"""Verifying: whatever was done to the files of a bundle is found."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.evidence.findings import Code, Finding
+from harness.evidence.verify import find_bundles, verify
+from harness.verdict import Verdict
+from tests.evidence.factory import copy_of, files_of, found, reseal, rewrite, set_at
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_sound_bundle_says_what_it_said(bundle: Path) -> None:
+    """Its verdict comes from judging again."""
+    verification = verify(bundle)
+    assert verification.findings == ()
+    assert verification.sound
+    assert (verification.verdict, verification.proven) == (Verdict.PASS, True)
+    assert (verification.issue, verification.id, verification.run) == bundle.parts[-3:]
+    assert (verification.profile, verification.device) == ("reduced", "cpu a CPU")
+    assert verification.mutants == {
+        "forgets-one": "killed",
+        "stops-early": "killed",
+        "silent-fallback": "not run",
+    }
+
+
+# Files
+
+
+def test_every_removed_file_is_missed(pristine: Path, tmp_path: Path) -> None:
+    """One at a time, each named."""
+    for number, name in enumerate(files_of(pristine)):
+        bundle = copy_of(pristine, tmp_path / str(number))
+        (bundle / name).unlink()
+        code = Code.INCOMPLETE if name == "MANIFEST.sha256" else Code.TAMPERED
+        assert (code, name) in found(verify(bundle)), name
+
+
+def test_every_changed_file_is_noticed(pristine: Path, tmp_path: Path) -> None:
+    """One byte more at its end, one at a time."""
+    for number, name in enumerate(files_of(pristine)):
+        bundle = copy_of(pristine, tmp_path / str(number))
+        with (bundle / name).open("ab") as file:
+            file.write(b"\n")
+        code = Code.INVALID if name == "MANIFEST.sha256" else Code.TAMPERED
+        assert (code, name) in found(verify(bundle)), name
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_flipped_byte_of_any_file_is_noticed(pristine: Path, data: st.DataObject) -> None:
+    """No byte of a bundle is without meaning."""
+    names = [name for name in files_of(pristine) if (pristine / name).stat().st_size]
+    path = pristine / data.draw(st.sampled_from(names))
+    content = path.read_bytes()
+    place = data.draw(st.integers(0, len(content) - 1))
+    flipped = content[place] ^ data.draw(st.integers(1, 255))
+    path.write_bytes(content[:place] + bytes([flipped]) + content[place + 1 :])
+    try:
+        assert not verify(pristine).sound
+    finally:
+        path.write_bytes(content)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_damaged_document_escapes_the_finding(pristine: Path, data: st.DataObject) -> None:
+    """Damage that the manifest confirms meets the formats and the judge: a finding at worst, never an exception."""
+    name = data.draw(st.sampled_from([name for name in files_of(pristine) if name.endswith((".json", ".csv"))]))
+    path, manifest = pristine / name, pristine / "MANIFEST.sha256"
+    content, sealed_manifest = path.read_bytes(), manifest.read_bytes()
+    place = data.draw(st.integers(0, len(content) - 1))
+    replacement = data.draw(st.sampled_from([b"", b"9", b"-", b"null", b"[", b'"', b"1e999", b"NaN", b"\xff", b"true"]))
+    path.write_bytes(content[:place] + replacement + content[place + data.draw(st.integers(0, 3)) :])
+    try:
+        reseal(pristine)
+        verification = verify(pristine)
+        assert not any(finding.code is Code.TAMPERED for finding in verification.findings)
+        assert not any("cannot be verified" in finding.message for finding in verification.findings)
+    finally:
+        path.write_bytes(content)
+        manifest.write_bytes(sealed_manifest)
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "mutants/forgets-one/notes.txt", ".hidden", "artifacts/more.bin", "a\nb"]
+)
+def test_an_added_file_is_noticed(bundle: Path, name: str) -> None:
+    """Wherever it lies."""
+    (bundle / name).write_text("x")
+    assert (Code.TAMPERED, name) in found(verify(bundle))
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "mutants/notes.txt", "mutants/forgets-one/notes.txt", "artifacts/more.bin"]
+)
+def test_an_added_file_in_the_manifest_is_none_of_a_bundle(bundle: Path, name: str) -> None:
+    """A forged manifest does not make it one."""
+    (bundle / name).write_text("x")
+    reseal(bundle)
+    assert {code for code, _ in found(verify(bundle))} == {Code.INVALID}
+
+
+def test_an_empty_folder_is_noticed(bundle: Path) -> None:
+    """It could pass for a mutant's trial."""
+    (bundle / "mutants" / "ghost").mkdir()
+    assert (Code.TAMPERED, "mutants/ghost") in found(verify(bundle))
+
+
+def test_a_bundle_of_which_nothing_is_left_is_no_bundle(bundle: Path) -> None:
+    """Verified as named, it is incomplete."""
+    shutil.rmtree(bundle)
+    assert [finding.code for finding in verify(bundle).findings] == [Code.INCOMPLETE]
+    bundle.mkdir()
+    assert (Code.INCOMPLETE, "record.json") in found(verify(bundle))
+
+
+@pytest.mark.parametrize("name", ["summary.md", "record.json", "mutants/forgets-one/trial.json"])
+def test_missing_from_the_manifest_too(bundle: Path, name: str) -> None:
+    """What a bundle must have is missed even if no manifest lists it; a view can be made again."""
+    (bundle / name).unlink()
+    reseal(bundle)
+    assert found(verify(bundle)) == (set() if name == "summary.md" else {(Code.INCOMPLETE, name)})
+
+
+@pytest.mark.parametrize(("field", "depth"), [("run", 1), ("id", 2), ("issue", 3)])
+def test_a_bundle_in_anothers_place_is_noticed(bundle: Path, field: str, depth: int) -> None:
+    """Its folders say what it is evidence of."""
+    folder = bundle.parents[depth - 1] / bundle.name if depth > 1 else bundle
+    folder = [bundle, bundle.parent, bundle.parent.parent][depth - 1]
+    moved = folder.rename(folder.with_name("F-DEMO-OTHER-001"))
+    inside = moved.joinpath(*bundle.relative_to(folder).parts)
+    findings = verify(inside).findings
+    assert [(one.code, one.pointer) for one in findings] == [(Code.REJUDGED_DIFFERENTLY, f"/{field}")]
+
+
+# Formats
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("record.json", "{", "Expecting"),
+        ("record.json", "[]", "object"),
+        ("record.json", '{"format": 2}', "later version"),
+        ("record.json", '{"format": 0}', "there is none such"),
+        ("environment.json", '{"host": {}, "software": {}, "variables": {}, "more": 1}', "unknown key"),
+        ("observation.json", '{"a": 1, "a": 2}', "twice"),
+        ("observation.json", '{"a": NaN}', "NaN"),
+        ("contract.json", "{}", "missing"),
+        ("trial.json", "{}", "missing"),
+        ("artifacts/INDEX.json", "{}", "missing"),
+        ("artifacts/INDEX.json", '{"artifacts": [], "omitted": 0}', "does not list"),
+        ("metrics.csv", "", "the first columns"),
+        ("metrics.csv", "seconds,step\n", "the first columns"),
+        ("metrics.csv", "step,seconds\n1\n", "line 2 has 1 cells"),
+        ("metrics.csv", "step,seconds\none,2\n", "not a number"),
+        ("metrics.csv", "step,seconds,a,a\n", "twice"),
+        ("telemetry.csv", 'seconds\n"', "unexpected end"),
+        ("telemetry.csv", "seconds\n" + "9" * 200_000, "field larger"),
+    ],
+)
+def test_every_format_is_checked(bundle: Path, name: str, content: str, says: str) -> None:
+    """With the file and what is wrong in it."""
+    (bundle / name).write_text(content)
+    reseal(bundle)
+    findings = [finding for finding in verify(bundle).findings if finding.file == name]
+    assert {finding.code for finding in findings} == {Code.INVALID}
+    assert any(says in finding.message for finding in findings), findings
+
+
+def test_a_wrong_type_is_named_with_its_pointer(bundle: Path) -> None:
+    """Where to look."""
+    rewrite(bundle, "record.json", set_at("clauses", 3, "outcome", "MAYBE"))
+    assert ("record.json", "/clauses/3/outcome") in {(one.file, one.pointer) for one in verify(bundle).findings}
+
+
+# Finding bundles
+
+
+def test_bundles_are_found_from_any_folder_above(pristine: Path) -> None:
+    """And from the bundle itself."""
+    for folder in (pristine, pristine.parent, pristine.parents[2], pristine.parents[3]):
+        assert find_bundles([folder]) == [pristine]
+    assert find_bundles([pristine, pristine.parent]) == [pristine]
+
+
+def test_a_bundle_that_lost_its_record_is_still_found(bundle: Path) -> None:
+    """Removing one file must not hide the rest."""
+    for name in ("record.json", "MANIFEST.sha256"):
+        (bundle / name).unlink()
+        assert find_bundles([bundle.parents[2]]) == [bundle]
+        assert not verify(bundle).sound
+
+
+def test_unfinished_folders_are_found_and_incomplete(bundle: Path) -> None:
+    """Not skipped in silence."""
+    unfinished = bundle.with_name(".unfinished-x")
+    unfinished.mkdir()
+    assert find_bundles([bundle.parents[2]]) == [unfinished, bundle]
+    assert found(verify(unfinished)) == {(Code.INCOMPLETE, "")}
+
+
+def test_links_are_not_followed_when_looking(bundle: Path) -> None:
+    """A cycle of folders has an end."""
+    (bundle.parent / "loop").symlink_to(bundle.parents[2])
+    assert find_bundles([bundle.parents[2]]) == [bundle]
+
+
+def test_a_folder_that_cannot_be_read_is_reported(not_root: Path) -> None:
+    """It might hold a bundle."""
+    (bundle,) = find_bundles([not_root])
+    assert verify(bundle).sound
+    for name in ("record.json", "mutants", "."):
+        (bundle / name).chmod(0)
+        assert find_bundles([not_root]) == [bundle]
+        assert not verify(bundle).sound
+        (bundle / name).chmod(0o700)
+
+
+def test_findings_are_told_in_a_line() -> None:
+    """Code, file, pointer, message."""
+    assert str(Finding(Code.INVALID, "record.json", "wrong", "/id")) == "INVALID record.json/id: wrong"
+    assert str(Finding(Code.INCOMPLETE, "", "never finished")) == "INCOMPLETE never finished"
+
+
+def test_verifying_needs_neither_torch_nor_pandas(pristine: Path) -> None:
+    """On a laptop that has neither."""
+    script = f"""
+import sys
+for name in ("torch", "pandas", "numpy", "transformers", "pynvml", "psutil", "matplotlib"):
+    sys.modules[name] = None
+from pathlib import Path
+from harness.evidence.verify import verify
+print(verify(Path({str(pristine)!r})).sound)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert ended.stdout == "True\n", ended.stderr

@@ -1,0 +1,43 @@
+"""Records whose every text is something that nobody would write, for writers of reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from harness.record import Record
+from tests.evidence.factory import claim_result
+
+__all__ = ["nasty", "with_texts"]
+
+nasty = st.text(
+    st.characters() | st.sampled_from("|<>&\"'`*_[]()#@\\\n\r\t\0\x1b\u202e\udcff\ufffe\u2028]]>"), max_size=30
+)
+
+
+def with_texts(folder: Path, text: str) -> Record:
+    """A record with this text wherever somebody else than the harness wrote one."""
+    record = claim_result(folder, mutants={"forgets-one": {}, "stops-early": {"returned": ...}}).record
+    clauses = [
+        replace(clause, reason=text, bound=text, unit=text, value={text: [text, 1.5, float("nan")]})
+        for clause in record.clauses
+    ]
+    mutants = [replace(mutant, defect=text, reason=text) for mutant in record.mutants]
+    return replace(
+        record,
+        title=text,
+        reason=text,
+        profile_reason=text,
+        command=text,
+        overrides={"model": text},
+        resolved={"device": text},
+        device={"type": "cpu", "name": text, "compute_capability": text},
+        target={"device": text},
+        commit={"revision": None, "dirty": None, "reason": text},
+        harness={"version": text},
+        sources={text: "a" * 64},
+        clauses=tuple(clauses),
+        mutants=tuple(mutants),
+    )
