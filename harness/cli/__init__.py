@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 
 import click
@@ -56,4 +57,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has left; there is nobody to tell
         status = ExitStatus.REFUSED
+    except SystemExit:
+        raise
+    except BaseException:
+        # Python's own status for a crash is 1, which would say that a claim FAILed.
+        traceback.print_exc()
+        click.echo("harness: that is a defect of the harness itself; nothing counts as measured", err=True)
+        status = ExitStatus.NOT_MEASURED
     sys.exit(int(status or 0))

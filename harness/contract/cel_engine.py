@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from functools import cache
+import sys
 from importlib.machinery import PathFinder
+from threading import Lock
 from typing import Any
 
 __all__ = ["engine"]
 
+_EXTENSION = "cel.cel"
+_loading = Lock()
 
-@cache
+
 def engine() -> Any:
-    """The module that has `compile`: the extension inside the package `cel`, or the package where it has none."""
-    package = importlib.util.find_spec("cel")
-    spec = PathFinder.find_spec("cel.cel", package.submodule_search_locations) if package else None
-    if spec is None or spec.loader is None:
-        return importlib.import_module("cel")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The module that has `compile` and `Context`: the extension inside the package `cel`."""
+    module = sys.modules.get(_EXTENSION)
+    return module if module is not None else _load()
+
+
+def _load() -> Any:
+    with _loading:  # the extension cannot be initialised twice in a process
+        if _EXTENSION in sys.modules:
+            return sys.modules[_EXTENSION]
+        package = importlib.util.find_spec("cel")
+        spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package else None
+        if spec is None or spec.loader is None:
+            return importlib.import_module("cel")  # laid out otherwise: take it whole
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[_EXTENSION] = module
+        return module

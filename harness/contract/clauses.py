@@ -3,7 +3,7 @@
 A validator stops at "invalid"; a judgment must say of each bound whether it held and on what value. So the schema is
 taken apart once, when the contract is loaded.
 
-Two answers differ from JSON Schema on purpose (a third is in `harness.contract.keywords`). A measurement that is missing
+Two answers differ from JSON Schema on purpose (a third: `harness.contract.keywords`). A measurement that is missing
 leaves its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items: there nothing was
 measured. And a number that is not finite fails every clause that looks at it.
 """
