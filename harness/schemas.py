@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
-NAMES = ("contract", "observation", "record", "environment")
+NAMES = ("contract", "observation", "record", "environment", "trial", "artifacts")
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def contract_of(content: dict[str, Any]) -> Contract:
     """The contract of parsed JSON, its entry points not looked up."""
-    return parse(content, Path("contracts/demo/F-DEMO-SORT-001.json"), "0" * 64)
+    return parse(content, Path("contracts/demo/F-DEMO-SORT-001.json"), b"")
 
 
 def healthy(**changes: Any) -> dict[str, Any]:

@@ -326,7 +326,7 @@ def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
     contract.write_text(json.dumps(document()), encoding="utf-8")
     script = (
         "import json; from pathlib import Path; from harness.contract import parse; from harness.lint import lint;"
-        "path = Path('contract.json'); lint(parse(json.loads(path.read_text()), path, ''))"
+        "path = Path('contract.json'); lint(parse(json.loads(path.read_text()), path, b''))"
     )
     root = Path(__file__).parents[1]
     subprocess.run(

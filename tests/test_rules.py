@@ -105,8 +105,8 @@ def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any]
 
 
 def test_the_values_read_are_shown() -> None:
-    """A result shows the scalars that the rule compared."""
-    expected = {"a": 1, "b.c": 2.0}
+    """A result shows what the rule compared, lists while they are short."""
+    expected = {"a": 1, "b.c": 2.0, "d": [1.0]}
     assert expected == judged("self.a < self.b.c && size(self.d) > 0", a=1, b={"c": 2.0}, d=[1.0]).value
 
 

@@ -137,7 +137,7 @@ def _contract(claim: _Claim, path: Path) -> str:
     document: Any = strictjson.loads(text.encode())
     for problem in schemas.problems("contract", document):
         raise click.BadParameter(problem.message, param_hint=_OPTIONS.get(problem.pointer, problem.pointer))
-    parse(document, path, "")
+    parse(document, path, text.encode())
     return text
 
 

@@ -94,7 +94,10 @@ def command(
     stream = sys.stderr if json_file == "-" else sys.stdout
     handlers: list[Handler] = [progress.handler(stream, verbose)]
     if junit is not None:
-        handlers.append(junit_report.handler(junit))
+        try:
+            handlers.append(junit_report.handler(junit))
+        except OSError as error:
+            raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
     if json_file is not None:
         handlers.append(records.handler(json_file))
     engine = Engine(

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness import strictjson
 from harness.contract.keywords import PatternError, check_of
 from harness.strictjson import DEEPEST, LARGEST, is_tagged
 from harness.verdict import Outcome
 
 __all__ = ["ITEM", "VALUE", "Clause", "ClauseResult", "SchemaClause", "clauses_of", "is_finite", "judge_schema"]
 
+_LONGEST_TEXT, _MOST_ITEMS = 200, 8
 ITEM, VALUE = "[]", "{}"
 """Steps of a path: every item of a list, every value of a map. No property can be called so."""
 
@@ -74,13 +76,13 @@ class SchemaClause(Clause):
             index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
             wrong = "has undeclared properties" if self.keyword == "closed" else f"violates {self.bound}"
             reason = f"{_place(measurements, self.path, index)} {wrong}"
-            return ClauseResult(self.id, Outcome.FAIL, value, self.bound, self.unit, reason)
+            return ClauseResult(self.id, Outcome.FAIL, brief(value), self.bound, self.unit, reason)
         if not complete:
             return self.unmeasured(f"{_missing_place(measurements, self.path)} was not measured")
         if not values:
             return self.unmeasured(f"{_written(self.path)} is empty: nothing was measured")
         seen = values[0] if len(values) == 1 else _NEAREST.get(self.keyword, _last)(values)
-        return ClauseResult(self.id, Outcome.PASS, seen, self.bound, self.unit)
+        return ClauseResult(self.id, Outcome.PASS, brief(seen), self.bound, self.unit)
 
     def unmeasured(self, reason: str) -> ClauseResult:
         """The result where there is nothing to look at."""
@@ -88,7 +90,19 @@ class SchemaClause(Clause):
 
     def not_finite(self, value: Any, where: str) -> ClauseResult:
         """The result where a value holds NaN, an infinity or an integer that no double can hold."""
-        return ClauseResult(self.id, Outcome.FAIL, value, self.bound, self.unit, f"{where} is not finite")
+        return ClauseResult(self.id, Outcome.FAIL, brief(value), self.bound, self.unit, f"{where} is not finite")
+
+
+def brief(value: Any) -> Any:
+    """A value as a judgment shows it: whole where it is short, else its size; the observation has all of it."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + "…"
+    if isinstance(value, Mapping):
+        return f"{len(value)} entries"
+    if isinstance(value, (list, tuple)):
+        short = len(value) <= _MOST_ITEMS and not any(isinstance(item, (list, tuple, Mapping)) for item in value)
+        return [brief(item) for item in value] if short else f"{len(value)} items"
+    return value
 
 
 def judge_schema(
@@ -140,7 +154,7 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
             raise
         yield SchemaClause(
             id=_written((*path, keyword)),
-            bound="no undeclared properties" if keyword == "closed" else f"{keyword} {argument!r}",
+            bound="no undeclared properties" if keyword == "closed" else f"{keyword} {strictjson.dumps(argument)}",
             path=path,
             keyword=keyword,
             argument=argument,

@@ -69,6 +69,8 @@ class Contract:
     path: Path
     digest: str
     """sha256 of the file's bytes."""
+    content: bytes
+    """The file's bytes, which a bundle keeps."""
     document: Mapping[str, Any]
     id: str
     issue: str
@@ -119,7 +121,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
         raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "name a readable file")]) from error
     except strictjson.JsonError as error:
         raise ContractError(path, [Problem(error.pointer, error.message, error.remedy)]) from error
-    contract = parse(document, path, hashlib.sha256(content).hexdigest())
+    contract = parse(document, path, content)
     problems = list(_entry_point_problems(document, search))
     if path.stem != contract.id:
         problems.append(Problem("/id", f"{contract.id} stands in {path.name}", f"name the file {contract.id}.json"))
@@ -128,7 +130,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     return contract
 
 
-def parse(document: Any, path: Path, digest: str) -> Contract:
+def parse(document: Any, path: Path, content: bytes) -> Contract:
     """Build a contract from parsed JSON, looking at nothing else, as `harness verify` does with a bundle's copy.
 
     Raises:
@@ -148,7 +150,8 @@ def parse(document: Any, path: Path, digest: str) -> Contract:
         raise ContractError(path, found)
     contract = Contract(
         path=path,
-        digest=digest,
+        digest=hashlib.sha256(content).hexdigest(),
+        content=content,
         document=document,
         **{key: document[key] for key in ("id", "issue", "spec", "title", "claim", "falsifier", "subject")},
         exclusive=document.get("lease") == "exclusive",

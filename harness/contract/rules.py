@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from harness.contract.cel_engine import engine
-from harness.contract.clauses import Clause, ClauseResult, is_finite
+from harness.contract.clauses import Clause, ClauseResult, brief, is_finite
 from harness.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class Rule(Clause):
         seen = {}
         for path in self.names["self"]:
             value = measurements[path[0]] if len(path) == 1 else _at(measurements, path)
-            if isinstance(value, (int, float, str)):
-                seen[".".join(path)] = value
+            if value is not None:
+                seen[".".join(path)] = brief(value)
         try:
             answer = self.program.execute(scope.context)
         except KeyError as error:

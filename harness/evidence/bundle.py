@@ -73,8 +73,8 @@ class Sealer:
         """Write the bundle of a result and return its folder.
 
         Raises:
-            SealError: the contract's file is no longer the one that was run, the result cannot be written as files, or
-                the folder cannot take them. Whatever was written is removed as far as that is possible.
+            SealError: the result cannot be written as files, or the folder cannot take them. Whatever was written is
+                removed as far as that is possible.
         """
         record = result.record
         place = self._root / record.issue / record.id / record.run
@@ -82,11 +82,10 @@ class Sealer:
             for name in (record.issue, record.id, record.run):
                 if not is_folder_name(name):
                     raise ValueError(f"{name!r} cannot be the name of a folder")
-            contract = _frozen(result)
             place.parent.mkdir(parents=True, exist_ok=True)
             remove_stale(place.parent)
             with unfinished(place) as folder:
-                self._write(folder, result, contract)
+                self._write(folder, result)
             for parent in (place.parent.parent, self._root):
                 sync_folder(parent)
         except OSError as error:
@@ -100,11 +99,11 @@ class Sealer:
             raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
         return place
 
-    def _write(self, folder: Path, result: ClaimResult, contract: bytes) -> None:
+    def _write(self, folder: Path, result: ClaimResult) -> None:
         # Digests of what is meant to be written: should the disk lose a byte, verifying tells.
         digests: dict[str, str] = {}
         size = 0
-        for name, content in self._files(result, contract):
+        for name, content in self._files(result):
             size += len(content)
             if len(content) > LARGEST_DOCUMENT or size > LARGEST_BUNDLE:
                 raise ValueError(
@@ -116,9 +115,9 @@ class Sealer:
         write_new(folder / MANIFEST, manifest.render(digests))
         sync_tree(folder)
 
-    def _files(self, result: ClaimResult, contract: bytes) -> Iterator[tuple[str, bytes]]:
+    def _files(self, result: ClaimResult) -> Iterator[tuple[str, bytes]]:
         yield RECORD, series.json_bytes(result.record.to_json())
-        yield CONTRACT, contract
+        yield CONTRACT, result.contract.content
         yield ENVIRONMENT, series.json_bytes(dict(result.environment))
         yield from series.trial_files(result.subject, series.SUBJECT)
         for mutant, trial in result.mutants.items():
@@ -130,17 +129,6 @@ class Sealer:
             yield from _artifacts(result.subject.artifacts)
         for name, view in self._views.items():
             yield name, view(result.record).encode("utf-8", errors="backslashreplace")
-
-
-def _frozen(result: ClaimResult) -> bytes:
-    """The bytes of the contract that was run."""
-    path = result.contract.path
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != result.contract.digest:
-        raise ValueError(
-            f"{path} changed since the run began, and the evidence would speak of another contract; run again"
-        )
-    return content
 
 
 def _artifacts(folder: Path) -> Iterator[tuple[str, bytes]]:

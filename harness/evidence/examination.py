@@ -6,7 +6,6 @@ somebody made for the purpose can still ask for more memory or time than there i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -266,7 +265,7 @@ class _Examination:
         )
 
     def _contract(self, document: Any) -> Contract:
-        return parse(document, self._path / CONTRACT, hashlib.sha256(self._contents[CONTRACT]).hexdigest())
+        return parse(document, self._path / CONTRACT, self._contents[CONTRACT])
 
     def _check_folder(self, record: Record) -> None:
         """The folder says what a bundle is evidence of; a bundle put elsewhere would speak for another claim."""

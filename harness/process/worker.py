@@ -38,6 +38,7 @@ from harness.trial import NotMeasured, Setting, SubjectFault, Trial
 __all__ = ["main"]
 
 _LARGEST_REQUEST = 1 << 20
+_HARNESS = Path(__file__).parents[1]
 TRACEBACK_LIMIT = 20_000
 _supervisors: set[int] = set()
 
@@ -88,13 +89,14 @@ def _import(modules: list[str], root: Path) -> dict[str, Any]:
 def _sources(root: Path) -> dict[str, str]:
     """The sha256 of every imported source file of the project, by its path from the root; the harness itself aside."""
     found: dict[str, str] = {}
-    for name, module in sorted(sys.modules.items()):
+    for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
-        if path and name.partition(".")[0] not in ("harness", "__main__"):
+        if path:
             file = Path(path)
-            if file.is_relative_to(root) and "site-packages" not in file.parts:
+            ours = file.is_relative_to(_HARNESS) or "site-packages" in file.parts
+            if file.is_relative_to(root) and not ours:
                 found[file.relative_to(root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
-    return found
+    return dict(sorted(found.items()))
 
 
 def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:

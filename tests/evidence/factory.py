@@ -83,7 +83,7 @@ def contract_in(folder: Path, **changes: Any) -> Contract:
     path = folder / "F-DEMO-SORT-001.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
-    return parse(json.loads(content), path, hashlib.sha256(content).hexdigest())
+    return parse(json.loads(content), path, content)
 
 
 def trial(
