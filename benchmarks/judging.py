@@ -112,7 +112,7 @@ def per_second(work: Callable[[Any], object], items: Sequence[Any]) -> float:
 def contracts() -> list[Contract]:
     """A synthetic contract of usual size, and those of the project whose folder this is, where there are any."""
     project = Project.find(Path(__file__).parent)
-    return [parse(_DOCUMENT, Path("synthetic"), "0" * 64), *project.load_all()[0]]
+    return [parse(_DOCUMENT, Path("synthetic"), b""), *project.load_all()[0]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
