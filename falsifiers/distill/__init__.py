@@ -1,0 +1,1 @@
+"""Falsifiers of the claims that SPEC-DISTILL-001 makes about knowledge distillation."""

@@ -1,0 +1,71 @@
+"""Tensors that are costly to make, kept between runs and trusted only as far as their digest goes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+__all__ = ["cached_tensors", "tensors_digest"]
+
+_DIGEST_KEY = "content_sha256"
+
+
+def cached_tensors(
+    folder: Path, kind: str, determined_by: Mapping[str, Any], make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Return the tensors that `make` makes, from `folder` if an earlier trial left them there whole.
+
+    The file is named by a digest of `determined_by` (strict JSON), written beside its place and renamed, and holds a
+    digest of its content: a file that is torn, altered or foreign is made again. One trial makes, others wait for it.
+
+    Returns: CPU tensors by name.
+    """
+    key = hashlib.sha256(json.dumps(determined_by, sort_keys=True, allow_nan=False).encode()).hexdigest()[:32]
+    path = folder / f"{kind}-{key}.safetensors"
+    kept = _load(path)
+    if kept is not None:
+        return kept
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        kept = _load(path)  # somebody may have made it while we waited
+        if kept is not None:
+            return kept
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in make().items()}
+        beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            save_file(tensors, beside, metadata={_DIGEST_KEY: tensors_digest(tensors)})
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+        return tensors
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over name, dtype, shape and bytes of CPU tensors, in the order of their names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().contiguous()
+        digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))
+    return digest.hexdigest()
+
+
+def _load(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of a file whose content matches its digest, else None."""
+    with contextlib.suppress(FileNotFoundError, SafetensorError), safe_open(path, framework="pt") as file:
+        # Clones, because a mapped file starts its tensors at any multiple of eight bytes and can change under us.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a mapping
+        if (file.metadata() or {}).get(_DIGEST_KEY) == tensors_digest(tensors):
+            return tensors
+    return None

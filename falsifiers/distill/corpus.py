@@ -1,0 +1,161 @@
+"""Real text for teacher, student and falsifier: cut into blocks, one block in ten held out.
+
+The text is the sources of the running Python's standard library, or the file that parameter `corpus` names. It is cut
+at line ends into blocks of about 8 KiB; a sequence never crosses from one block to the next, so that training and
+held-out sequences cannot share a byte's position. Every tenth block is held out, so both parts have the same mixture.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+import torch
+from torch import Tensor
+
+from falsifiers.distill.cache import cached_tensors
+from harness import NotMeasured
+
+__all__ = ["Corpus", "blocks_of", "load_corpus", "sample", "split"]
+
+Tokens = npt.NDArray[np.integer[Any]]
+
+_BLOCK_BYTES = 8192
+_HELD_OUT_EVERY = 10
+# Tests are left out because distributions ship them apart, so the text would depend on how Python was installed.
+_LEFT_OUT = frozenset({"__pycache__", "dist-packages", "idle_test", "site-packages", "test", "tests"})
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokenised text.
+
+    Attributes:
+        training, held_out: blocks of token ids, one array [tokens] each.
+        digest: SHA-256 of the text's bytes, in hex.
+    """
+
+    training: tuple[Tokens, ...]
+    held_out: tuple[Tokens, ...]
+    digest: str
+
+
+def load_corpus(parameters: Mapping[str, Any], cache: Path) -> Corpus:
+    """Read the text that the parameters ask for and tokenise it.
+
+    Parameters read: `corpus` (a file's path; without it the standard library's sources) and `tokenizer`: `bytes`, or
+    `bpe-N` for byte-pair encoding with a vocabulary of N, trained on the training blocks alone.
+
+    Raises:
+        NotMeasured: the file cannot be read, or is too short to hold anything out.
+        ValueError: an unknown tokenizer.
+    """
+    text = _text(parameters.get("corpus"))
+    training, held_out = split(blocks_of(text))
+    if not held_out:
+        least = 4 * _HELD_OUT_EVERY * _BLOCK_BYTES
+        raise NotMeasured(f"the corpus of {len(text)} bytes leaves nothing to hold out; name a file of {least} or more")
+    tokens = _tokenised(str(parameters["tokenizer"]), training, held_out, cache)
+    parts = tuple(tokens[: len(training)]), tuple(tokens[len(training) :])
+    return Corpus(*parts, digest=hashlib.sha256(text).hexdigest())
+
+
+def blocks_of(text: bytes) -> list[bytes]:
+    """Cut a text at line ends into blocks of one to two times `_BLOCK_BYTES`; joined again they are the text."""
+    blocks, start = [], 0
+    while start < len(text):
+        line_end = text.find(b"\n", start + _BLOCK_BYTES, start + 2 * _BLOCK_BYTES)
+        end = line_end + 1 if line_end >= 0 else start + 2 * _BLOCK_BYTES
+        blocks.append(text[start:end])
+        start = end
+    return blocks
+
+
+def split(blocks: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """Part the blocks into those to train on and those held out: every tenth, unless its text occurs in training."""
+    training = [block for index, block in enumerate(blocks) if (index + 1) % _HELD_OUT_EVERY]
+    seen = set(training)
+    return training, [block for block in blocks[_HELD_OUT_EVERY - 1 :: _HELD_OUT_EVERY] if block not in seen]
+
+
+def sample(blocks: tuple[Tokens, ...], seed: tuple[int, ...], batch: int, sequence: int) -> tuple[Tensor, Tensor]:
+    """Draw sequences and their next tokens; equal seeds draw equal sequences, on every machine.
+
+    Returns: CPU token ids [batch, sequence] and, shifted by one position, their labels [batch, sequence], both int64.
+
+    Raises:
+        NotMeasured: no block is longer than `sequence` tokens.
+    """
+    long_enough = [block for block in blocks if len(block) > sequence]
+    if not long_enough:
+        raise NotMeasured(f"no block of the corpus has more than {sequence} tokens; ask for shorter sequences")
+    random = np.random.default_rng(seed)
+    rows = []
+    for index in random.integers(len(long_enough), size=batch):
+        block = long_enough[index]
+        start = random.integers(len(block) - sequence)
+        rows.append(block[start : start + sequence + 1].astype(np.int64))
+    tokens = torch.from_numpy(np.stack(rows))
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def _text(named: object) -> bytes:
+    """The bytes of the named file, or of the standard library's sources in the order of their paths."""
+    if named:
+        try:
+            return Path(str(named)).read_bytes()
+        except OSError as error:
+            raise NotMeasured(f"the corpus cannot be read: {error}") from error
+    root = Path(sysconfig.get_path("stdlib"))
+    return b"".join(source.read_bytes() for source in sorted(_sources(root), key=lambda source: source.parts))
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """All Python files below a folder, without descending into what is left out: site-packages can be large."""
+    for path, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        yield from (Path(path, name) for name in files if name.endswith(".py"))
+
+
+def _tokenised(tokenizer: str, training: list[bytes], held_out: list[bytes], cache: Path) -> list[Tokens]:
+    """The token ids of every block of both parts, in order."""
+    if tokenizer == "bytes":
+        return [np.frombuffer(block, dtype=np.uint8) for block in training + held_out]
+    kind, _, size = tokenizer.partition("-")
+    if kind != "bpe" or not size.isdecimal():
+        raise ValueError(f"tokenizer {tokenizer!r} is not known; say 'bytes', or 'bpe-16384' for another vocabulary")
+    determined_by = {
+        "training": hashlib.sha256(b"\0".join(training)).hexdigest(),
+        "held_out": hashlib.sha256(b"\0".join(held_out)).hexdigest(),
+        "size": size,
+        "tokenizers": tokenizers.__version__,
+    }
+    kept = cached_tensors(cache, "bpe", determined_by, lambda: _with_bpe(training, held_out, int(size)))
+    return np.split(kept["tokens"].numpy(), np.cumsum(kept["lengths"].numpy())[:-1])
+
+
+def _with_bpe(training: list[bytes], held_out: list[bytes], size: int) -> dict[str, Tensor]:
+    """Train a byte-level BPE in the manner of GPT-2 on the training blocks, and encode all blocks.
+
+    Returns: all token ids in one tensor, and the number of tokens of each block.
+    """
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator((block.decode(errors="replace") for block in training), trainer)
+    blocks = [block.decode(errors="replace") for block in training + held_out]
+    encoded = [encoding.ids for encoding in tokenizer.encode_batch(blocks)]
+    return {
+        "tokens": torch.tensor([token for ids in encoded for token in ids], dtype=torch.int32),
+        "lengths": torch.tensor([len(ids) for ids in encoded], dtype=torch.int64),
+    }

@@ -1,0 +1,134 @@
+"""The falsifier's own evaluation on held-out text, in formulas of its own: no subject's loss code is trusted here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from falsifiers.distill.corpus import Corpus, load_corpus, sample
+from falsifiers.distill.subject import Distillation
+from harness import Trial
+
+__all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "log_probabilities", "surprise"]
+
+_SEED = 20_201  # of the held-out sequences; every trial of a claim sees the same ones
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Sequences that no subject trains on.
+
+    Attributes:
+        batches: inputs and labels [batch, sequence] on the trial's device.
+        blind_cross_entropy: of the guess that knows how often each token occurs in the training text and never looks
+            at its input, on these labels, in nats a token.
+        digest: SHA-256 of the whole corpus, in hex.
+    """
+
+    batches: tuple[tuple[Tensor, Tensor], ...]
+    blind_cross_entropy: float
+    digest: str
+
+    @classmethod
+    def of(cls, trial: Trial[Any]) -> HeldOut:
+        """Draw the parameters' `held_out_batches` of `batch` sequences of `sequence` tokens."""
+        wanted = trial.parameters
+        corpus = load_corpus(wanted, trial.cache)
+        drawn = [
+            sample(corpus.held_out, (_SEED, index), wanted["batch"], wanted["sequence"])
+            for index in range(wanted["held_out_batches"])
+        ]
+        blind = _frequencies(corpus).log()[torch.cat([labels.flatten() for _, labels in drawn])]
+        batches = tuple((inputs.to(trial.device), labels.to(trial.device)) for inputs, labels in drawn)
+        return cls(batches, -blind.mean().item(), corpus.digest)
+
+    @property
+    def first_sequence(self) -> Tensor:
+        """The token ids [1, sequence] of one held-out sequence."""
+        return self.batches[0][0][:1]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a student does on held-out text, in nats a token.
+
+    Attributes:
+        loss: `alpha * cross_entropy + (1 - alpha) * T^2 * kl`.
+        kl: KL(teacher || student), both at the temperature T.
+        blind_kl: what the best guess that never looks at its input would score there, the teacher's own mean
+            distribution: mean of KL(teacher at a position || teacher's mean), which needs no student.
+        cross_entropy, teacher_cross_entropy: on the next token, at temperature 1.
+    """
+
+    loss: float
+    kl: float
+    blind_kl: float
+    cross_entropy: float
+    teacher_cross_entropy: float
+
+
+def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
+    """Evaluate the trial's student against its teacher; what the subject's forward passes raise is its own fault."""
+    alpha, temperature = trial.parameters["alpha"], trial.parameters["temperature"]
+    scores, means = [], []
+    for inputs, labels in held_out.batches:
+        with trial.subject_fault():
+            teacher = _checked(trial.subject.teacher_logits(inputs), inputs)
+            student = _checked(trial.subject.student_logits(inputs), inputs, like=teacher)
+        # Row by row: a float64 copy of a whole batch of logits would be gigabytes at a vocabulary of 151,936.
+        for of_teacher, of_student, row_labels in zip(teacher, student, labels, strict=True):
+            probabilities = log_probabilities(of_teacher, temperature).exp()
+            means.append(probabilities.mean(dim=0))
+            scores.append(
+                torch.stack(
+                    [
+                        divergence(of_teacher, of_student, temperature),
+                        torch.special.entr(probabilities).sum(dim=-1).mean(),
+                        surprise(of_student, row_labels),
+                        surprise(of_teacher, row_labels),
+                    ]
+                )
+            )
+    kl, entropy, cross_entropy, teacher_cross_entropy = torch.stack(scores).mean(dim=0).tolist()
+    blind_kl = torch.special.entr(torch.stack(means).mean(dim=0)).sum().item() - entropy
+    loss = alpha * cross_entropy + (1.0 - alpha) * temperature**2 * kl
+    return Evaluation(loss, kl, blind_kl, cross_entropy, teacher_cross_entropy)
+
+
+def _frequencies(corpus: Corpus) -> Tensor:
+    """How often each token occurs in the training text, and once more: float64 [vocabulary], of sum 1."""
+    size = 1 + int(max(block.max() for block in (*corpus.training, *corpus.held_out)))
+    counts = torch.ones(size, dtype=torch.float64)
+    for block in corpus.training:
+        counts += torch.from_numpy(np.bincount(block, minlength=size))
+    return counts / counts.sum()
+
+
+def log_probabilities(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """`log softmax(logits / temperature)` over the last dimension, in float64."""
+    scaled = logits.double() / temperature
+    return scaled - scaled.logsumexp(dim=-1, keepdim=True)
+
+
+def divergence(teacher: Tensor, student: Tensor, temperature: float) -> Tensor:
+    """KL(teacher || student) of two logits [..., vocabulary] at a temperature: a float64 scalar, mean over the rest."""
+    log_p, log_q = log_probabilities(teacher, temperature), log_probabilities(student, temperature)
+    return (log_p.exp() * (log_p - log_q)).sum(dim=-1).mean()
+
+
+def surprise(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy of logits [..., vocabulary] on labels [...]: a float64 scalar, mean over all positions."""
+    return -log_probabilities(logits).gather(-1, labels.unsqueeze(-1)).mean()
+
+
+def _checked(logits: Tensor, tokens: Tensor, like: Tensor | None = None) -> Tensor:
+    """The logits, if they answer the tokens; to be called inside `subject_fault`."""
+    if logits.shape[:-1] != tokens.shape or (like is not None and logits.shape != like.shape):
+        expected: Sequence[int] = like.shape if like is not None else (*tokens.shape, -1)
+        raise ValueError(f"logits of shape {tuple(logits.shape)} do not answer tokens: expected {tuple(expected)}")
+    return logits.detach()

@@ -1,0 +1,106 @@
+"""What an exported file really holds, tensor by tensor, against the weights in memory and those at the start."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+__all__ = ["Inspection", "inspect_export", "snapshot", "weight_bytes"]
+
+
+@dataclass
+class Inspection:
+    """The findings about one file; the lists name tensors.
+
+    Attributes:
+        readable: whether the file exists and parses as safetensors to its end.
+        file_bytes: its size, 0 where there is no file.
+        found: the tensors in it, on the CPU.
+        metadata: its string metadata.
+        missing, unexpected: named by the student and not by the file, and the reverse.
+        misshapen, mistyped: their shape or dtype is not the live parameter's.
+        not_finite: with a NaN or an infinity in them.
+        unmoved: equal to the weights at the start.
+        different: not equal, to the bit, to the live weights (of those that have the live shape and dtype).
+        movements: root mean square of `w - w_init` of each tensor that has the live shape, in float64.
+    """
+
+    readable: bool = False
+    file_bytes: int = 0
+    found: dict[str, Tensor] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    misshapen: list[str] = field(default_factory=list)
+    mistyped: list[str] = field(default_factory=list)
+    not_finite: list[str] = field(default_factory=list)
+    unmoved: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+    movements: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def loadable(self) -> bool:
+        """Whether the tensors fit the student's architecture, so that it can be run with them."""
+        return self.readable and not (self.missing or self.unexpected or self.misshapen)
+
+
+def snapshot(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU that later training does not change."""
+    return {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
+
+
+def weight_bytes(weights: Mapping[str, Tensor]) -> int:
+    """The bytes that the tensors' elements take, without any file's overhead."""
+    return sum(weight.numel() * weight.element_size() for weight in weights.values())
+
+
+def inspect_export(path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> Inspection:
+    """Read the file at `path` and compare it with the live weights and with those at the start, by name."""
+    seen = Inspection()
+    with contextlib.suppress(OSError):
+        seen.file_bytes = path.stat().st_size
+    with contextlib.suppress(OSError, SafetensorError):
+        seen.found, seen.metadata = _read(path)
+        seen.readable = True
+    seen.missing = sorted(live.keys() - seen.found.keys())
+    seen.unexpected = sorted(seen.found.keys() - live.keys())
+    for name, found, now, start in _pairs(seen.found, live, initial):
+        if not torch.isfinite(found).all():
+            seen.not_finite.append(name)
+        if found.dtype != now.dtype:
+            seen.mistyped.append(name)
+        if found.shape != now.shape:
+            seen.misshapen.append(name)
+            continue
+        if found.dtype == now.dtype and not _same_bits(found, now):
+            seen.different.append(name)
+        movement = (found.double() - start.double()).square().mean().sqrt().item()
+        seen.movements[name] = movement
+        if movement == 0.0:
+            seen.unmoved.append(name)
+    return seen
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of a safetensors file, cloned out of the mapping, and its metadata."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+
+def _pairs(
+    found: Mapping[str, Tensor], live: Mapping[str, Tensor], initial: Mapping[str, Tensor]
+) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
+    """Name, exported, live and initial tensor of every name that all three have; live ones brought to the CPU."""
+    for name in sorted(found.keys() & live.keys() & initial.keys()):
+        yield name, found[name], live[name].detach().cpu(), initial[name]
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    """Equality of every byte: tells -0.0 from 0.0, and a NaN equals itself."""
+    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))

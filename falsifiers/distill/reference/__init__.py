@@ -1,0 +1,5 @@
+"""The subject we ship: a Qwen2-architecture teacher and student in plain torch."""
+
+from falsifiers.distill.reference.trainer import Distillation
+
+__all__ = ["Distillation"]

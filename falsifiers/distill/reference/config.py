@@ -1,0 +1,96 @@
+"""What a distillation is made of: the recipe that a profile's parameters state, and the architectures it may name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+__all__ = ["ARCHITECTURES", "Recipe", "new_model"]
+
+ARCHITECTURES: Mapping[str, Mapping[str, Any]] = {
+    # Small enough that fifty steps take a second or two on two CPU cores.
+    "qwen2-tiny": {
+        "vocab_size": 256,
+        "hidden_size": 64,
+        "intermediate_size": 176,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 512,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+        "tie_word_embeddings": True,
+    },
+    # The shape of Qwen2-0.5B: 494 million parameters.
+    "qwen2-0.5b": {
+        "vocab_size": 151_936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 32_768,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
+        "tie_word_embeddings": True,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parameters of a profile that determine the training; the falsifiers' own parameters are not among them.
+
+    Attributes:
+        model: a name in `ARCHITECTURES`, for teacher and student alike.
+        steps: optimizer steps of the student.
+        batch: sequences a step.
+        sequence: tokens a sequence.
+        learning_rate: of AdamW, constant.
+        alpha: weight of the cross entropy; the divergence from the teacher has weight `1 - alpha`.
+        temperature: divides both models' logits before they are compared.
+        dtype: torch's name of the parameters' dtype.
+        checkpoint_every: steps between checkpoints; 0 writes none.
+        teacher_steps, teacher_batch, teacher_learning_rate, teacher_seed: how the teacher is trained beforehand.
+    """
+
+    model: str
+    steps: int
+    batch: int
+    sequence: int
+    learning_rate: float
+    alpha: float
+    temperature: float
+    dtype: str
+    checkpoint_every: int
+    teacher_steps: int
+    teacher_batch: int
+    teacher_learning_rate: float
+    teacher_seed: int
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Recipe:
+        """Take the recipe's fields out of a profile's parameters; KeyError names one that is not there."""
+        return cls(**{field.name: parameters[field.name] for field in fields(cls)})
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype that `dtype` names; ValueError where torch has no such floating-point dtype."""
+        dtype = getattr(torch, self.dtype, None)
+        if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise ValueError(f"dtype {self.dtype!r} is no floating-point dtype of torch; say float32 or bfloat16")
+        return dtype
+
+
+def new_model(recipe: Recipe, seed: int, device: torch.device) -> Qwen2ForCausalLM:
+    """Build the recipe's architecture on the device with weights drawn from `seed`; nothing is downloaded."""
+    if recipe.model not in ARCHITECTURES:
+        raise ValueError(f"model {recipe.model!r} is not known; say one of {', '.join(ARCHITECTURES)}")
+    architecture = copy.deepcopy(dict(ARCHITECTURES[recipe.model]))  # transformers keeps and changes what it is given
+    torch.manual_seed(seed)
+    with device:
+        model = Qwen2ForCausalLM(Qwen2Config(**architecture))
+    return model.to(dtype=recipe.torch_dtype)

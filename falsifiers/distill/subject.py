@@ -1,0 +1,59 @@
+"""What the falsifiers of this spec need from a subject, and nothing more.
+
+Five methods are enough for a trainer in this process; a command or a finished run directory fits behind the same five
+(its weights are then those of the checkpoints it wrote, and the profile sets `watch_every` to their distance).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+__all__ = ["Distillation", "OnStep", "Run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished run says about itself; a falsifier compares it with what it saw.
+
+    Attributes:
+        steps: optimizer steps that the subject believes to have made.
+        losses: the training loss of each step in order, computed before that step's update.
+        checkpoints: the periodic checkpoints in the order in which they were written.
+        export: the file that holds the trained student.
+    """
+
+    steps: int
+    losses: tuple[float, ...]
+    checkpoints: tuple[Path, ...]
+    export: Path
+
+
+class OnStep(Protocol):
+    """What a subject calls once after each optimizer step, counting from 1, with the step's values by name."""
+
+    def __call__(self, step: int, **values: float) -> None: ...
+
+
+class Distillation(Protocol):
+    """A teacher, a student, and a way to train the one on the other; built as `Subject(setting)`."""
+
+    def distill(self, on_step: OnStep) -> Run:
+        """Train the student for the setting's `steps`, write checkpoints and the export, and tell how it went."""
+        ...
+
+    def teacher_logits(self, tokens: Tensor) -> Tensor:
+        """The teacher's logits [batch, sequence, vocabulary] for token ids [batch, sequence], without gradient."""
+        ...
+
+    def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The student's logits, shaped as the teacher's; with `weights`, through the same architecture with those."""
+        ...
+
+    def student_weights(self) -> Mapping[str, Tensor]:
+        """The student's parameters by name as they are now: the live tensors, tied ones once."""
+        ...

@@ -1,0 +1,63 @@
+"""Watching a run from outside: how many steps there were, and whether each of them moved the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.subject import Distillation
+from harness import Trial
+
+__all__ = ["StepWatch", "read_back"]
+
+_SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a gradient, so few are enough
+
+
+class StepWatch:
+    """An `OnStep` that counts for itself, and every `watch_every` steps compares the live weights with its last look.
+
+    Attributes:
+        steps: how often the subject said that it made a step.
+        changes: at how many of the looks the weights differed from the look before.
+    """
+
+    def __init__(self, trial: Trial[Distillation]) -> None:
+        """Take the first look; the subject's part in it may raise, so build a watch inside `subject_fault`."""
+        self._trial = trial
+        self._every = trial.parameters["watch_every"]
+        self._seen = _glimpse(trial.subject.student_weights())
+        self.steps = self.changes = 0
+
+    def __call__(self, step: int, **values: float) -> None:
+        """Count a step and hand its values on to the trial's series."""
+        self.steps += 1
+        self._trial.step(step, **values)
+        if self.steps % self._every == 0:
+            now = _glimpse(self._trial.subject.student_weights())
+            self.changes += not torch.equal(now, self._seen)
+            self._seen = now
+
+
+def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
+    """Resolve steps as counted, and device and dtype as the live parameters have them, not as configuration says.
+
+    Parameters that disagree are all named, as in `cpu+cuda`, which no request equals.
+    """
+    with trial.subject_fault():
+        weights = trial.subject.student_weights().values()
+    trial.resolve(
+        device="+".join(sorted({weight.device.type for weight in weights})),
+        dtype="+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})),
+        steps=watch.steps,
+    )
+
+
+def _glimpse(weights: Mapping[str, Tensor]) -> Tensor:
+    """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly."""
+    parts = []
+    for _, weight in sorted(weights.items()):
+        flat = weight.detach().flatten()
+        parts.append(flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].to(torch.float64))
+    return torch.cat(parts).cpu() if parts else torch.empty(0)

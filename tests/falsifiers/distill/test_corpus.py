@@ -1,0 +1,93 @@
+"""The text: always the same, and what is held out is never trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from falsifiers.distill.corpus import blocks_of, load_corpus, sample, split
+from harness import NotMeasured
+
+BYTES = {"corpus": None, "tokenizer": "bytes"}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file of 400 kB in which every line occurs once."""
+    file = tmp_path / "text.txt"
+    file.write_text("".join(f"line {number} of a text that says {number * number} things\n" for number in range(9000)))
+    return file
+
+
+def test_the_standard_library_is_always_the_same_text(tmp_path: Path) -> None:
+    """Two readings have one digest and the same blocks."""
+    one, other = load_corpus(BYTES, tmp_path), load_corpus(BYTES, tmp_path)
+    assert len(one.digest) == 64
+    assert one.digest == other.digest
+    assert all((a == b).all() for a, b in zip(one.training, other.training, strict=True))
+    assert len(one.held_out) > 50
+
+
+def test_blocks_joined_are_the_text(text: Path) -> None:
+    """Nothing is lost or doubled, and every block ends with a line."""
+    whole = text.read_bytes()
+    blocks = blocks_of(whole)
+    assert b"".join(blocks) == whole
+    assert all(block.endswith(b"\n") for block in blocks)
+
+
+def test_a_held_out_block_is_never_a_training_block(text: Path) -> None:
+    """Every line is unique here, so no line may be in both parts; one block in ten is held out."""
+    training, held_out = split(blocks_of(text.read_bytes()))
+    lines = [set(b"".join(part).splitlines()) for part in (training, held_out)]
+    assert not lines[0] & lines[1]
+    assert len(held_out) == (len(training) + len(held_out)) // 10
+
+
+def test_text_that_occurs_in_training_is_not_held_out() -> None:
+    """A copy of a training block at a tenth place is dropped."""
+    blocks = [b"%d\n" % number for number in range(20)]
+    blocks[9] = blocks[3]
+    assert split(blocks)[1] == [b"19\n"]
+
+
+def test_equal_seeds_draw_equal_sequences(text: Path, tmp_path: Path) -> None:
+    """The labels are the inputs shifted by one; another seed draws other sequences."""
+    corpus = load_corpus({"corpus": str(text), "tokenizer": "bytes"}, tmp_path)
+    inputs, labels = sample(corpus.training, (1, 2), 4, 32)
+    assert inputs.shape == labels.shape == (4, 32)
+    assert torch.equal(inputs[:, 1:], labels[:, :-1])
+    assert torch.equal(inputs, sample(corpus.training, (1, 2), 4, 32)[0])
+    assert not torch.equal(inputs, sample(corpus.training, (1, 3), 4, 32)[0])
+
+
+def test_byte_pairs_are_learned_once(text: Path, tmp_path: Path) -> None:
+    """The second reading comes from the cache; ids stay below the vocabulary's size and shorten the text."""
+    parameters = {"corpus": str(text), "tokenizer": "bpe-300"}
+    one = load_corpus(parameters, tmp_path / "cache")
+    (kept,) = (tmp_path / "cache").glob("bpe-*.safetensors")
+    written = kept.stat().st_mtime_ns
+    other = load_corpus(parameters, tmp_path / "cache")
+    assert kept.stat().st_mtime_ns == written
+    assert all((a == b).all() for a, b in zip(one.held_out, other.held_out, strict=True))
+    assert max(block.max() for block in one.training) < 300
+    assert sum(map(len, one.training)) < text.stat().st_size * 0.9 * 0.7
+
+
+def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:
+    """A missing file, one too short to hold anything out, and sequences longer than any block: NotMeasured."""
+    short = tmp_path / "short.txt"
+    short.write_text("a line\n" * 100)
+    for named in (short, tmp_path / "missing.txt"):
+        with pytest.raises(NotMeasured):
+            load_corpus({"corpus": str(named), "tokenizer": "bytes"}, tmp_path)
+    with pytest.raises(NotMeasured):
+        sample(load_corpus(BYTES, tmp_path).training, (0,), 1, 1_000_000)
+
+
+def test_an_unknown_tokenizer_is_refused(text: Path, tmp_path: Path) -> None:
+    """The message says what is known."""
+    with pytest.raises(ValueError, match="bpe-16384"):
+        load_corpus({"corpus": str(text), "tokenizer": "words"}, tmp_path)

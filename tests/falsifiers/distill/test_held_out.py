@@ -1,0 +1,88 @@
+"""The falsifier's evaluation, on a subject whose answers are tables."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from falsifiers.distill.held_out import HeldOut, evaluate
+from falsifiers.distill.watch import StepWatch, read_back
+from harness.trial import SubjectFault
+from tests.falsifiers.distill.trials import Tables, a_setting, a_trial
+
+
+def test_the_evaluation_is_torchs_own_loss_over_all_tokens(tmp_path: Path) -> None:
+    """Against torch's cross entropy and kl_div on the whole of the held-out text at once."""
+    trial, _ = a_trial(a_setting(tmp_path), Tables)
+    held_out = HeldOut.of(trial)
+    got = evaluate(trial, held_out)
+    inputs, labels = (torch.cat(part).flatten() for part in zip(*held_out.batches, strict=True))
+    student, teacher = (table[inputs].double() for table in (trial.subject.weights["table"], trial.subject.teacher))
+    kl = torch.nn.functional.kl_div(
+        (student / 4).log_softmax(-1), (teacher / 4).log_softmax(-1), reduction="batchmean", log_target=True
+    ).item()
+    cross_entropy = torch.nn.functional.cross_entropy(student, labels).item()
+    assert got.kl == pytest.approx(kl, rel=1e-9)
+    assert got.cross_entropy == pytest.approx(cross_entropy, rel=1e-9)
+    assert got.teacher_cross_entropy == pytest.approx(torch.nn.functional.cross_entropy(teacher, labels).item())
+    assert got.loss == pytest.approx(0.3 * cross_entropy + 0.7 * 16 * kl, rel=1e-9)
+
+
+def test_the_blind_guess_is_the_teachers_mean(tmp_path: Path) -> None:
+    """A student that always says the teacher's mean distribution scores blind_kl."""
+    trial, _ = a_trial(a_setting(tmp_path), Tables)
+    held_out = HeldOut.of(trial)
+    inputs = torch.cat([inputs for inputs, _ in held_out.batches]).flatten()
+    mean = (trial.subject.teacher[inputs].double() / 4).softmax(-1).mean(0)
+    trial.subject.weights["table"] = (4 * mean.log()).expand(256, 256)
+    got = evaluate(trial, held_out)
+    assert got.kl == pytest.approx(got.blind_kl, rel=1e-9)
+
+
+def test_the_other_blind_guess_counts_tokens(tmp_path: Path) -> None:
+    """Four a's to one b in a text of one line; the share of b's among the held-out labels is what was drawn."""
+    text = tmp_path / "text.txt"
+    text.write_text("".join(random.Random(5).choices("aaaab", k=400_000)))
+    held_out = HeldOut.of(a_trial(a_setting(tmp_path, corpus=str(text), batch=64), Tables)[0])
+    share = sum((labels == ord("b")).float().mean().item() for _, labels in held_out.batches) / 2
+    expected = -share * math.log(0.2) - (1 - share) * math.log(0.8)
+    assert held_out.blind_cross_entropy == pytest.approx(expected, rel=0.01)
+
+
+def test_logits_that_do_not_answer_are_the_subjects_fault(tmp_path: Path) -> None:
+    """One row too few, or another vocabulary than the teacher's."""
+    trial, _ = a_trial(a_setting(tmp_path), Tables)
+    held_out = HeldOut.of(trial)
+    trial.subject.weights["table"] = trial.subject.weights["table"][:, :-1]
+    with pytest.raises(SubjectFault, match="do not answer"):
+        evaluate(trial, held_out)
+
+
+def test_every_trial_is_examined_on_the_same_text(tmp_path: Path) -> None:
+    """The seed of the trial does not choose the held-out sequences."""
+    one, other = (HeldOut.of(a_trial(a_setting(tmp_path, seed), Tables)[0]) for seed in (1, 2))
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(one.batches, other.batches, strict=True))
+
+
+def test_a_step_that_moves_nothing_is_counted_and_seen(tmp_path: Path) -> None:
+    """The tables stand still in the second of three steps; what ran is read from the live weights."""
+    trial, recorded = a_trial(a_setting(tmp_path), Tables)
+    watch = StepWatch(trial)
+    trial.subject.distill(watch)
+    read_back(trial, watch)
+    assert (watch.steps, watch.changes) == (3, 2)
+    assert recorded.steps == [1, 2, 3]
+    assert recorded.resolved == {"device": "cpu", "dtype": "float32", "steps": 3}
+
+
+def test_mixed_dtypes_are_all_named(tmp_path: Path) -> None:
+    """No request equals `bfloat16+float32`."""
+    trial, recorded = a_trial(a_setting(tmp_path), Tables)
+    watch = StepWatch(trial)
+    trial.subject.weights["second"] = torch.ones(1, dtype=torch.bfloat16)
+    read_back(trial, watch)
+    assert recorded.resolved["dtype"] == "bfloat16+float32"

@@ -1,0 +1,85 @@
+"""What the inspection of an exported file finds, defect by defect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from falsifiers.distill.inspection import inspect_export, snapshot, weight_bytes
+from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, metadata_only
+
+LIVE = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1.0, 2.0]), "c": torch.tensor([3.0, 4.0])}
+INITIAL = {name: tensor - 1.0 for name, tensor in LIVE.items()}
+
+
+def test_a_good_file_has_no_findings(tmp_path: Path) -> None:
+    """Everything is there and has moved by one."""
+    save_file(LIVE, tmp_path / "file", metadata={"step": "3"})
+    seen = inspect_export(tmp_path / "file", LIVE, INITIAL)
+    assert seen.loadable
+    assert seen.metadata == {"step": "3"}
+    assert seen.movements == {"a": 1.0, "b": 1.0, "c": 1.0}
+    assert seen.file_bytes > weight_bytes(LIVE) == 40
+    assert [seen.different, seen.unmoved, seen.mistyped, seen.not_finite] == [[], [], [], []]
+
+
+@pytest.mark.parametrize(
+    ("finding", "names", "tampered"),
+    [
+        ("missing", ["b"], lambda: {name: LIVE[name] for name in ("a", "c")}),
+        ("unexpected", ["d"], lambda: {**LIVE, "d": torch.ones(1)}),
+        ("misshapen", ["a"], lambda: {**LIVE, "a": LIVE["a"].T.contiguous()}),
+        ("mistyped", ["b"], lambda: {**LIVE, "b": LIVE["b"].half()}),
+        ("not_finite", ["b"], lambda: {**LIVE, "b": torch.tensor([1.0, torch.nan])}),
+        ("unmoved", ["a"], lambda: {**LIVE, "a": INITIAL["a"]}),
+        ("different", ["b", "c"], lambda: {**LIVE, "b": LIVE["c"], "c": LIVE["b"]}),
+        ("different", ["a"], lambda: {**LIVE, "a": torch.cat([-torch.zeros(1), torch.arange(1.0, 6.0)]).reshape(2, 3)}),
+    ],
+)
+def test_a_defect_is_found_by_name(
+    tmp_path: Path, finding: str, names: list[str], tampered: Callable[[], dict[str, Tensor]]
+) -> None:
+    """The last case differs in the sign of a zero alone."""
+    save_file(tampered(), tmp_path / "file")
+    assert getattr(inspect_export(tmp_path / "file", LIVE, INITIAL), finding) == names
+
+
+def test_the_historical_file_is_valid_and_empty(tmp_path: Path) -> None:
+    """200 bytes, opened without complaint, no tensor: that a file exists and parses says nothing."""
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(metadata_only(HISTORICAL_METADATA))
+    assert file.stat().st_size == 200
+    assert len(HISTORICAL_METADATA["teacher_model"]) == 63
+    with safe_open(file, framework="pt") as opened:
+        assert list(opened.keys()) == []
+        assert opened.metadata() == HISTORICAL_METADATA
+    seen = inspect_export(file, LIVE, INITIAL)
+    assert seen.readable
+    assert not seen.loadable
+    assert seen.missing == ["a", "b", "c"]
+    assert seen.file_bytes == 200
+
+
+def test_a_file_that_ends_early_is_not_readable(tmp_path: Path) -> None:
+    """One byte is enough; so is no file at all, or a folder in its place."""
+    file = tmp_path / "file"
+    save_file(LIVE, file)
+    file.write_bytes(file.read_bytes()[:-1])
+    for path in (file, tmp_path / "missing", tmp_path):
+        seen = inspect_export(path, LIVE, INITIAL)
+        assert not seen.readable
+        assert seen.missing == ["a", "b", "c"]
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    """Training in place does not reach it."""
+    live = {"a": torch.zeros(2)}
+    kept = snapshot(live)
+    live["a"] += 1
+    assert kept["a"].tolist() == [0.0, 0.0]

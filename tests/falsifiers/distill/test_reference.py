@@ -1,0 +1,125 @@
+"""The reference subject in a few real steps, and both falsifiers on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from falsifiers.distill import export, smoke
+from falsifiers.distill.mutants import SilentCpuFallback
+from falsifiers.distill.reference import Distillation
+from falsifiers.distill.reference.config import ARCHITECTURES, Recipe, new_model
+from falsifiers.distill.reference.export import checkpoint_path
+from tests.falsifiers.distill.trials import CONTRACTS, QUICK, a_setting, a_trial
+
+_KEYS = {"teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"}
+
+
+def declared(claim: str) -> frozenset[str]:
+    """The measurements that the claim's contract declares."""
+    return frozenset(json.loads((CONTRACTS / f"{claim}.json").read_text())["observation"]["properties"])
+
+
+def test_checkpoints_and_export_say_what_they_are(tmp_path: Path) -> None:
+    """The directory is made, a checkpoint written at every second step, and the metadata are six strings."""
+    run = Distillation(a_setting(tmp_path)).distill(lambda step, **values: None)
+    assert [path.name for path in run.checkpoints] == ["ckpt-step-000002.safetensors"]
+    assert run.steps == len(run.losses) == 3
+    with safe_open(run.export, framework="pt") as file:
+        metadata = file.metadata()
+    assert metadata.keys() == _KEYS
+    assert metadata["step"] == "3"
+    assert float(metadata["final_loss"]) == run.losses[-1]
+    assert not list(run.export.parent.glob("*.part"))
+
+
+def test_names_of_checkpoints_widen_past_a_million() -> None:
+    """Six digits are the least, not the most."""
+    assert checkpoint_path(Path(), 7).name == "ckpt-step-000007.safetensors"
+    assert checkpoint_path(Path(), 1_000_000).name == "ckpt-step-1000000.safetensors"
+
+
+def test_a_seed_gives_the_same_run_again(tmp_path: Path) -> None:
+    """Losses are equal to the last bit; another seed gives others; the teacher is the same and is trained once."""
+    one, again, other = (Distillation(a_setting(tmp_path, seed)) for seed in (1, 1, 2))
+    losses = [subject.distill(lambda step, **values: None).losses for subject in (one, again, other)]
+    assert losses[0] == losses[1] != losses[2]
+    assert len(list((tmp_path / "cache").glob("teacher-*.safetensors"))) == 1
+    tokens = torch.arange(16).reshape(1, 16)
+    assert torch.equal(one.teacher_logits(tokens), other.teacher_logits(tokens))
+
+
+def test_loaded_weights_stand_in_for_the_live_ones_whole_or_not_at_all(tmp_path: Path) -> None:
+    """The live weights give the live logits, others give others, and a set with a gap is refused."""
+    subject = Distillation(a_setting(tmp_path))
+    tokens = torch.arange(16).reshape(1, 16)
+    live = {name: weight.detach().clone() for name, weight in subject.student_weights().items()}
+    assert torch.equal(subject.student_logits(tokens), subject.student_logits(tokens, live))
+    changed = {name: weight + 0.1 for name, weight in live.items()}
+    assert not torch.equal(subject.student_logits(tokens), subject.student_logits(tokens, changed))
+    del live["model.norm.weight"]
+    with pytest.raises(KeyError, match=r"model\.norm\.weight"):
+        subject.student_logits(tokens, live)
+
+
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"model": "gpt-5"}, {"dtype": "float33"}, {"dtype": "int64"}])
+def test_a_recipe_that_makes_no_sense_is_refused(tmp_path: Path, bad: dict[str, object]) -> None:
+    """Zero steps are an error, not an empty run (#1911)."""
+    with pytest.raises(ValueError, match=r"steps|known|dtype"):
+        Distillation(a_setting(tmp_path, **bad)).distill(lambda step, **values: None)
+
+
+def test_the_half_billion_architecture_is_qwen2s(tmp_path: Path) -> None:
+    """494,032,768 parameters with the head tied to the embedding; counted without memory for them."""
+    recipe = Recipe.of({**QUICK, "model": "qwen2-0.5b"})
+    model = new_model(recipe, 0, torch.device("meta"))
+    assert sum(weight.numel() for weight in model.parameters()) == 494_032_768
+    assert len(dict(model.named_parameters())) == 290
+    assert "rope_parameters" in ARCHITECTURES["qwen2-0.5b"], "building a model must not change the table"
+
+
+@pytest.mark.parametrize(
+    ("claim", "falsify"),
+    [("F-DISTILL-SMOKE-001", smoke.falsify), ("F-DISTILL-CKPT-EXPORT-001", export.falsify)],
+)
+def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: str, falsify) -> None:  # type: ignore[no-untyped-def]
+    """Everything declared, nothing else, and what ran is read back."""
+    trial, recorded = a_trial(a_setting(tmp_path), Distillation, declared(claim))
+    falsify(trial)
+    assert recorded.measurements.keys() == declared(claim)
+    assert recorded.resolved == {"device": "cpu", "dtype": "float32", "steps": 3}
+    assert recorded.steps == [1, 2, 3]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_the_cpu_fallback_is_read_back_as_what_it_is(tmp_path: Path) -> None:
+    """It answers tokens on the GPU with logits on the GPU, and its weights are on the CPU."""
+    setting = a_setting(tmp_path)
+    trial, recorded = a_trial(
+        type(setting)(setting.parameters, "cuda:0", 0, setting.workspace, setting.cache),
+        SilentCpuFallback,
+        declared("F-DISTILL-SMOKE-001"),
+    )
+    smoke.falsify(trial)
+    assert recorded.resolved["device"] == "cpu"
+
+
+def test_importing_touches_no_gpu_and_starts_no_threads() -> None:
+    """The process that imports these modules forks afterwards: neither a CUDA context nor threads survive that."""
+    script = (
+        "import os, torch, transformers, tokenizers, numpy\n"
+        "from transformers import Qwen2ForCausalLM\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "import falsifiers.distill.smoke, falsifiers.distill.export, falsifiers.distill.mutants\n"
+        "print(len(os.listdir('/proc/self/task')) - before, torch.cuda.is_initialized())\n"
+    )
+    root = CONTRACTS.parents[1]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
+    assert done.stdout.split() == ["0", "False"]

@@ -1,0 +1,97 @@
+"""Trials in the test's own process, and a subject of two tables that needs no training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.subject import OnStep, Run
+from harness import Setting, Trial
+
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "distill"
+
+QUICK = {
+    "model": "qwen2-tiny",
+    "dtype": "float32",
+    "steps": 3,
+    "batch": 2,
+    "sequence": 16,
+    "learning_rate": 0.01,
+    "alpha": 0.3,
+    "temperature": 4.0,
+    "checkpoint_every": 2,
+    "corpus": None,
+    "tokenizer": "bytes",
+    "teacher_steps": 2,
+    "teacher_batch": 2,
+    "teacher_learning_rate": 0.006,
+    "teacher_seed": 1,
+    "held_out_batches": 2,
+    "watch_every": 1,
+}
+"""Parameters of a run that takes a tenth of a second and learns nothing worth mention."""
+
+
+@dataclass
+class Recorded:
+    """What a trial reported."""
+
+    measurements: dict[str, Any] = field(default_factory=dict)
+    resolved: dict[str, Any] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        """Take one message of the trial's."""
+        if message["kind"] == "measure":
+            self.measurements.update(message["values"])
+        elif message["kind"] == "resolve":
+            self.resolved.update(message["values"])
+        elif message["kind"] == "step":
+            self.steps.append(message["step"])
+
+
+def a_setting(folder: Path, seed: int = 0, **parameters: Any) -> Setting:
+    """A setting on the CPU whose workspace and cache lie in `folder`."""
+    return Setting({**QUICK, **parameters}, "cpu", seed, folder / "workspace", folder / "cache")
+
+
+def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset()) -> tuple[Trial[Any], Recorded]:
+    """A trial whose subject is built, and what it will report."""
+    recorded = Recorded()
+    trial: Trial[Any] = Trial(setting, setting.workspace, declared, recorded)
+    trial.build(subject)
+    return trial, recorded
+
+
+class Tables:
+    """Teacher and student as tables of logits by token: what they know is known to the test."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Draw both tables."""
+        generator = torch.Generator().manual_seed(7)
+        self.teacher = torch.randn(256, 256, generator=generator)
+        self.weights = {"table": torch.randn(256, 256, generator=generator)}
+
+    def distill(self, on_step: OnStep) -> Run:
+        """Come nearer to the teacher twice, and stand still once in between."""
+        for step, rate in enumerate((0.1, 0.0, 0.1), start=1):
+            self.weights["table"] += rate * (self.teacher - self.weights["table"])
+            on_step(step, loss=1.0)
+        return Run(3, (1.0, 1.0, 1.0), (), Path("nowhere"))
+
+    def teacher_logits(self, tokens: Tensor) -> Tensor:
+        """One row of the table a token."""
+        return self.teacher[tokens]
+
+    def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The same from the student's table."""
+        return (weights or self.weights)["table"][tokens]
+
+    def student_weights(self) -> Mapping[str, Tensor]:
+        """The live table."""
+        return self.weights
