@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("ids", nargs="*", default=CLAIMS, metavar="ID")
     parser.add_argument("--runs", type=int, default=30, help="seeds a claim")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("-P", dest="parameters", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("-P", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help="VALUE is JSON")
     arguments = parser.parse_args()
     project = Project.find()
     overrides = {

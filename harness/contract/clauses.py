@@ -98,10 +98,14 @@ def brief(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + "…"
     if isinstance(value, Mapping):
-        return f"{len(value)} entries"
+        number = strictjson.untag_nonfinite(value)
+        return number if isinstance(number, float) else f"{len(value)} entries"
     if isinstance(value, (list, tuple)):
-        short = len(value) <= _MOST_ITEMS and not any(isinstance(item, (list, tuple, Mapping)) for item in value)
-        return [brief(item) for item in value] if short else f"{len(value)} items"
+        if len(value) <= _MOST_ITEMS:
+            items = strictjson.untag_nonfinite(list(value))
+            if not any(isinstance(item, (list, tuple, Mapping)) for item in items):
+                return [brief(item) for item in items]
+        return f"{len(value)} items"
     return value
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -40,13 +41,13 @@ def record(folder: Path) -> dict[str, object]:
     return document
 
 
-def sleepers() -> set[int]:
-    """Processes that a subject left sleeping, and fork servers, anywhere on this machine."""
+def processes_in(folder: Path) -> set[int]:
+    """The processes that work in a folder: the harness, its fork server, trials and what they started."""
     found = set()
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        line = process.info["cmdline"] or []
-        if line[:2] == ["sleep", "1000"] or "harness.process.worker" in line:
-            found.add(process.info["pid"])
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if Path(process.cwd()).is_relative_to(folder):
+                found.add(process.pid)
     return found
 
 
@@ -174,7 +175,6 @@ def test_json_and_junit(folder: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM end every process at once; the bundle holds the measurements; exit 130."""
-    before = sleepers()
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
     os.killpg(process.pid, number)
@@ -184,22 +184,21 @@ def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.
     observation = json.loads((bundle / "observation.json").read_text())
     assert observation["ending"]["kind"] == "interrupted"
     assert observation["measurements"] == {"inversions": 0}
-    assert sleepers() <= before
+    assert processes_in(folder) == set()
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
 
 
 def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
     """kill -9: within five seconds nothing runs, no bundle looks whole, and the next run is unharmed."""
-    before = sleepers()
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
-    assert sleepers() > before
+    assert len(processes_in(folder)) > 3
     process.kill()
     process.wait()
     deadline = time.monotonic() + 5
-    while not sleepers() <= before and time.monotonic() < deadline:
+    while processes_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert sleepers() <= before
+    assert processes_in(folder) == set()
     assert bundles(folder) == []
     assert harness(folder, "run", CLAIM).returncode == ExitStatus.PASS
 
