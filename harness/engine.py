@@ -10,9 +10,8 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -22,38 +21,26 @@ from typing import Any
 
 from harness import events
 from harness.contract import Contract, Mutant
-from harness.executors import Executor, TrialRequest, TrialResult
-from harness.judge import Judgment, judge, requested
+from harness.executors import Executor, TrialResult
+from harness.interruption import Interruption
+from harness.judge import requested
 from harness.logs import Log
 from harness.machine import provenance
 from harness.machine.host import Gpu, Host
 from harness.machine.lease import CPU, LeaseUnavailable, lease
 from harness.machine.requirements import shortfalls
-from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
-from harness.observation import Ending, EndingKind, Observation, Phase, Residency
 from harness.plan import Options, Plan, plan
 from harness.project import Project
 from harness.record import MutantRecord, Record
-from harness.redaction import allowed_environment
+from harness.redaction import Redactor, allowed_environment
 from harness.result import ClaimResult, Seal
-from harness.settle import MutantOutcome, fate_of, not_run, settle
-from harness.verdict import Fate, Verdict
+from harness.settle import MutantOutcome, settle
+from harness.trials import TrialRun, Trials, unmeasured
+from harness.verdict import Verdict
 
 __all__ = ["Engine", "ExecutorFactory"]
 
 ExecutorFactory = Callable[[Contract, Gpu | None], Executor]
-
-
-@dataclass(frozen=True)
-class _Trials:
-    """The trials of one claim, before they are settled."""
-
-    subject: TrialResult
-    judgment: Judgment
-    mutants: Mapping[str, TrialResult]
-    outcomes: Sequence[MutantOutcome]
-    sources: Mapping[str, str]
-    interrupted: bool = False
 
 
 class Engine:
@@ -74,18 +61,22 @@ class Engine:
 
     def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:
         """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured."""
-        self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
-        started, records, interrupted = time.monotonic(), list[Record](), False
-        for contract in contracts:
-            record, interrupted = self._claim(contract, options)
-            records.append(record)
-            if interrupted:
-                break
-        finished = events.RunFinished(len(contracts), tuple(records), time.monotonic() - started, interrupted)
-        self._emit(finished)
+        started, records = time.monotonic(), list[Record]()
+        with Interruption() as interruption:
+            self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
+            for contract in contracts:
+                try:
+                    records.append(self._claim(contract, options, interruption))
+                except KeyboardInterrupt:
+                    break  # it was still waiting for its device or its imports
+                if interruption.requested:
+                    break
+            took = time.monotonic() - started
+            finished = events.RunFinished(len(contracts), tuple(records), took, interruption.requested)
+            self._emit(finished)
         return finished
 
-    def _claim(self, contract: Contract, options: Options) -> tuple[Record, bool]:
+    def _claim(self, contract: Contract, options: Options, interruption: Interruption) -> Record:
         began, clock = datetime.now(UTC), time.monotonic()
         if options.subject is not None:
             contract = replace(contract, subject=options.subject)
@@ -102,16 +93,16 @@ class Engine:
             )
         )
         with ExitStack() as resources:  # the executor's scratch folder, artifacts in it, is needed until the seal
-            trials = self._trials(contract, course, options, runnable, resources)
+            trials = self._trials(contract, course, options, runnable, resources, interruption)
             record = self._record(contract, course, options, trials, began, time.monotonic() - clock)
             record, bundle = self._sealed(
                 ClaimResult(record, contract, trials.subject, trials.mutants, self._environment())
             )
         self._emit(events.ClaimFinished(record, bundle))
-        return record, trials.interrupted
+        return record
 
     def _record(
-        self, contract: Contract, course: Plan, options: Options, trials: _Trials, began: datetime, seconds: float
+        self, contract: Contract, course: Plan, options: Options, trials: Trials, began: datetime, seconds: float
     ) -> Record:
         settlement = settle(trials.judgment, trials.outcomes, skipped=not options.mutants)
         observation = trials.subject.observation
@@ -175,16 +166,22 @@ class Engine:
         options: Options,
         runnable: Sequence[tuple[Mutant, str]],
         resources: ExitStack,
-    ) -> _Trials:
+        interruption: Interruption,
+    ) -> Trials:
         if course.obstacle:
-            return _unmeasured(contract, course, options, course.obstacle)
-        # The executor starts while the lease is taken, but imports the falsifier's code only under it.
-        executor = resources.enter_context(self._executor(contract, course.gpu))
+            return unmeasured(contract, course, options, course.obstacle)
         try:
-            resources.enter_context(self._lease(contract, course))
+            with interruption.immediate():
+                # The executor starts while the lease is taken, but imports the falsifier's code only under it.
+                executor: Executor = resources.enter_context(self._executor(contract, course.gpu))
+                resources.enter_context(self._lease(contract, course))
+                sources = executor.imports().sources
         except LeaseUnavailable as error:
-            return _unmeasured(contract, course, options, str(error))
-        return _TrialRun(self._emit, contract, course, options, executor, self._host.cpu_count).run(runnable)
+            return unmeasured(contract, course, options, str(error))
+        except OSError as error:
+            return unmeasured(contract, course, options, f"trials cannot be started here: {error}")
+        run = TrialRun(self._emit, contract, course, options, executor, self._host.cpu_count)
+        return run.run(runnable, sources, interruption)
 
     def _lease(self, contract: Contract, course: Plan) -> AbstractContextManager[object]:
         def waiting(holders: Sequence[object]) -> None:
@@ -202,102 +199,8 @@ class Engine:
         return {
             "host": _plain(asdict(self._host)),
             "software": provenance.software(self._host),
-            "variables": allowed_environment(),
+            "variables": Redactor().mask_json(allowed_environment()),
         }
-
-
-class _TrialRun:
-    """The trials of one claim, under its lease."""
-
-    def __init__(
-        self, emit: events.Handler, contract: Contract, course: Plan, options: Options, executor: Executor, cpus: int
-    ) -> None:
-        self._emit, self._contract, self._course, self._options = emit, contract, course, options
-        self._executor, self._threads = executor, max(1, cpus // course.parallel)
-        self._interrupted = False
-
-    def run(self, runnable: Sequence[tuple[Mutant, str]]) -> _Trials:
-        sources = self._executor.imports().sources
-        with ThreadPoolExecutor(self._course.parallel, thread_name_prefix="trial") as pool:
-            subject = pool.submit(self._subject)
-            mutants = {mutant.id: pool.submit(self._mutant, mutant) for mutant, obstacle in runnable if not obstacle}
-            self._finish([subject, *mutants.values()])
-        result, judgment = subject.result()
-        trials: dict[str, TrialResult] = {}
-        outcomes: list[MutantOutcome] = []
-        for mutant, obstacle in runnable:
-            if mutant.id not in mutants:
-                outcomes.append(not_run(mutant, obstacle))
-            elif mutants[mutant.id].cancelled():
-                outcomes.append(MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "the run was interrupted before it began"))
-            else:
-                trials[mutant.id], outcome = mutants[mutant.id].result()
-                outcomes.append(outcome)
-        return _Trials(result, judgment, trials, outcomes, sources, self._interrupted)
-
-    def _finish(self, futures: Sequence[Future[Any]]) -> None:
-        """Wait for every trial. Ctrl-C ends those that run, keeps what they measured, and starts no other."""
-        try:
-            wait(futures)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            for future in futures[1:]:
-                future.cancel()
-            self._executor.interrupt()
-            wait(futures)
-
-    def _subject(self) -> tuple[TrialResult, Judgment]:
-        result, judgment = self._measure(events.SUBJECT, self._contract.subject, {})
-        self._emit(events.TrialFinished(self._contract.id, events.SUBJECT, judgment, None, result.seconds))
-        return result, judgment
-
-    def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
-        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters)
-        outcome = fate_of(mutant, judgment)
-        self._emit(events.TrialFinished(self._contract.id, mutant.id, judgment, outcome, result.seconds))
-        return result, outcome
-
-    def _measure(self, name: str, subject: str, changed: Mapping[str, Any]) -> tuple[TrialResult, Judgment]:
-        contract, course = self._contract, self._course
-        parameters = {**course.parameters, **changed}
-        request = TrialRequest(
-            contract=contract,
-            subject=subject,
-            profile=course.profile.name,
-            parameters=parameters,
-            device=course.device,
-            seed=self._options.seed,
-            seconds=course.profile.seconds,
-            threads=self._threads,
-        )
-        steps = parameters.get("steps")
-        self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
-
-        def on_step(step: int, values: Mapping[str, Any], memory_bytes: int | None) -> None:
-            self._emit(events.TrialStep(contract.id, name, step, values, memory_bytes))
-
-        result = self._executor.run(request, on_step)
-        return result, judge(contract, result.observation)
-
-
-def _unmeasured(contract: Contract, course: Plan, options: Options, reason: str) -> _Trials:
-    """A claim that could not even start is judged and sealed like any other: nothing of it was measured."""
-    observation = Observation(
-        subject=contract.subject,
-        profile=course.profile.name,
-        parameters=course.parameters,
-        device=course.device,
-        measurements={},
-        residency=Residency(reason="no trial ran"),
-        ending=Ending(EndingKind.NOT_MEASURED, Phase.START, reason),
-        seed=options.seed,
-    )
-    silent = Telemetry(COLUMNS, (), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
-    empty = Log("", 0, sha256(b"").hexdigest())
-    result = TrialResult(observation, (), silent, empty, empty, None, 0.0)
-    return _Trials(
-        result, judge(contract, observation), {}, [not_run(mutant, reason) for mutant in contract.mutants], {}
-    )
 
 
 def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | None) -> MutantRecord:

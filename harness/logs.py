@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ __all__ = ["BoundedLog", "Log"]
 
 HEAD_BYTES = 16 << 10
 TAIL_BYTES = 48 << 10
+_LINE_END = re.compile(rb"[\r\n]")  # a progress bar writes only the first
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ class BoundedLog:
         omitted = self._size - len(head) - len(tail)
         if omitted > 0:
             # Cut at line ends: half a secret would not be recognised as one.
-            head = head[: head.rfind(b"\n") + 1]
-            tail = tail[tail.find(b"\n") + 1 :] if b"\n" in tail else b""
+            head = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+            first = _LINE_END.search(tail)
+            tail = tail[first.end() :] if first else b""
             omitted = self._size - len(head) - len(tail)
             middle = f"\n[… {omitted} bytes left out; the digest covers them …]\n"
             text = redactor.mask(_decode(head)) + middle + redactor.mask(_decode(tail))

@@ -105,8 +105,9 @@ def _plan(
 ) -> Plan:
     trials = 1 + (len(contract.mutants) if options.mutants else 0)
     parallel = 1 if contract.exclusive else min(trials, MOST_PARALLEL, host.cpu_count)
-    if gpu is not None and gpu.memory_bytes and "memory_gib" in profile.requires:
-        parallel = min(parallel, int(0.9 * gpu.memory_bytes / (profile.requires["memory_gib"] * _GIB)))
+    memory = gpu.memory_bytes if gpu is not None else host.memory_bytes
+    if memory and "memory_gib" in profile.requires:
+        parallel = min(parallel, int(0.9 * memory / (profile.requires["memory_gib"] * _GIB)))
     if options.jobs is not None and not contract.exclusive:
         parallel = options.jobs
     parameters = {**profile.parameters, **options.parameters}

@@ -20,21 +20,32 @@ _ALLOWED = re.compile(
     r"|TRITON_\w+|VK_\w+|WGPU_\w+|MESA_\w+|LIBGL_\w+|HF_HOME|HF_HUB_OFFLINE|TRANSFORMERS_\w+|TOKENIZERS_\w+|SLURM_\w+|HARNESS_\w+)"
 )
 _SECRET_NAME = re.compile(
-    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNING_?KEY|_KEY$|_PAT$|AUTH)",
+    r"(TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|SIGNING_?KEY|_KEY$|_PAT$"
+    r"|_PWD$|COOKIE|WEBHOOK|_DSN$|AUTH)",
     re.I,
 )
 _SHAPES = re.compile(
     r"""(?x)
       (?:AKIA|ASIA)[0-9A-Z]{16}
     | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,}
-    | hf_[A-Za-z0-9]{20,} | sk-[A-Za-z0-9_-]{16,} | xox[abeoprs]-[A-Za-z0-9-]{10,}
-    | AIza[0-9A-Za-z_-]{30,} | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,}
-    | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
-    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----(?:.|\n)*?(?:-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
-    | (?<=://)[^\s/:@]+:[^\s/@]+(?=@)
-    | (?i:(?<=authorization:)\s*(?:bearer|basic)\s+\S+)
-    | (?i:\b(?:\w*(?:password|passwd|secret|token|api_?key|access_?key))["']?\s*[=:]\s*)
-      (?P<assigned>"[^"\n]+"|'[^'\n]+'|[^\s"',;]{6,})
+    | hf_[A-Za-z0-9]{20,} | nvapi-[A-Za-z0-9_-]{20,} | r8_[A-Za-z0-9]{30,}
+    | (?<![A-Za-z]{2})sk-[A-Za-z0-9_-]{16,}  # but not the end of "disk-" or "mask-"
+    | [sr]k_(?:live|test)_[A-Za-z0-9]{16,} | whsec_[A-Za-z0-9]{16,} | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
+    | xox[abeoprs]-[A-Za-z0-9-]{10,} | (?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{16,}
+    | AIza[0-9A-Za-z_-]{30,} | ya29\.[A-Za-z0-9_-]{20,} | GOCSPX-[A-Za-z0-9_-]{20,}
+    | npm_[A-Za-z0-9]{30,} | pypi-[A-Za-z0-9_-]{16,} | dckr_pat_[A-Za-z0-9_-]{20,} | dapi[0-9a-f]{32}
+    | do[opr]_v1_[0-9a-f]{64} | hvs\.[A-Za-z0-9_-]{20,}
+    | (?<![A-Za-z_-]{2})eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
+    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----(?:.|\n)*?
+      (?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
+    | \A(?:[A-Za-z0-9+/=]+\s+)+-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----  # of which the beginning was left out
+    | (?<=://)(?:[^\s/:@]*:[^\s/]+|[^\s/:@]{16,})(?=@)
+    | (?i:authorization\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic|token|digest)\s+)?) (?P<header>[^\s"'\\]+)
+    | (?i:\bbearer\s+)(?P<bearer>[A-Za-z0-9._~+/=-]{16,})
+    | (?i:(?:password|passwd|passphrase|secret|token|(?:api|access|account|private)[_-]?key|signature|\bsig|\bpwd)
+      \\*["']?\s*[=:]\s*)
+      (?P<assigned>\\*"[^"\n]+"|\\*'[^'\n]+'|[^\s"',;&]{6,})
+    | (?i:--(?:[a-z]+-)*(?:password|passwd|passphrase|secret|token|key)\s+) (?P<option>[^\s"'-][^\s"']{5,})
     """
 )
 MASK = "[masked]"
@@ -73,5 +84,6 @@ class Redactor:
 
 
 def _masked(match: re.Match[str]) -> str:
-    assigned = match["assigned"]
-    return MASK if assigned is None else match[0][: -len(assigned)] + MASK
+    """The mask, after what only introduces a secret."""
+    secret = next((value for value in match.groupdict().values() if value is not None), None)
+    return MASK if secret is None else match[0][: -len(secret)] + MASK

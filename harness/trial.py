@@ -10,7 +10,16 @@ from typing import Any, Generic, TypeVar
 
 from harness import strictjson
 
-__all__ = ["NotMeasured", "Setting", "SubjectFault", "Trial", "UndeclaredMeasurement"]
+__all__ = [
+    "FalsifierFault",
+    "MeasurementTooLarge",
+    "NotMeasured",
+    "Setting",
+    "SubjectFault",
+    "Trial",
+    "UndeclaredMeasurement",
+    "described",
+]
 
 S = TypeVar("S")
 
@@ -23,8 +32,20 @@ class UndeclaredMeasurement(ValueError):
     """A falsifier measured something that its contract does not declare."""
 
 
+class MeasurementTooLarge(ValueError):
+    """A falsifier measured more than a bundle can hold."""
+
+
 class SubjectFault(Exception):
     """The subject raised; the cause is its exception."""
+
+
+class FalsifierFault(Exception):
+    """The falsifier raised while the subject called it back; the cause is its exception."""
+
+
+# Raised inside `subject_fault()`, as in a callback that the subject was given, these still are not the subject's.
+_NOT_THE_SUBJECTS = (NotMeasured, UndeclaredMeasurement, MeasurementTooLarge, FalsifierFault)
 
 
 @dataclass(frozen=True)
@@ -54,6 +75,8 @@ class Trial(Generic[S]):
         self._declared = declared
         self._report = report
         self._subject: S | None = None
+        self._phase = "falsifier"
+        self._fault: Exception | None = None
 
     @property
     def subject(self) -> S:
@@ -95,6 +118,7 @@ class Trial(Generic[S]):
 
         Raises:
             UndeclaredMeasurement: the contract's observation has no property of that name.
+            MeasurementTooLarge: the values have more than 16 MiB as JSON.
             TypeError: the value is neither.
         """
         for name in measurements:
@@ -107,9 +131,12 @@ class Trial(Generic[S]):
         """Record one row of the step series: `trial.step(3, loss=5.1, tokens_per_second=900.0)`.
 
         It is shown while the trial runs, and becomes metrics.csv.
+
+        Raises:
+            TypeError: a value is no number.
         """
         self._report(
-            {"kind": "step", "step": int(step), "values": {name: _plain(value) for name, value in values.items()}}
+            {"kind": "step", "step": int(step), "values": {name: _number(value) for name, value in values.items()}}
         )
 
     def resolve(
@@ -133,21 +160,76 @@ class Trial(Generic[S]):
     def subject_fault(self) -> Iterator[None]:
         """Everything the subject does goes inside. An exception, a crash or a hang in here is the subject's defect.
 
-        The trial ends there, and the built-in clause `subject.completes` fails. `NotMeasured` passes through.
+        The trial ends there, and the built-in clause `subject.completes` fails, also where the falsifier catches what
+        is raised here. `NotMeasured` and the falsifier's own mistakes in measuring pass through.
         """
-        self._report({"kind": "phase", "phase": "subject"})
+        before = self._enter("subject")
         try:
             yield
-        except (NotMeasured, SubjectFault):
+        except (*_NOT_THE_SUBJECTS, SubjectFault, GeneratorExit):
             raise
-        except (Exception, SystemExit) as error:
-            raise SubjectFault(f"{type(error).__name__}: {error}") from error
-        self._report({"kind": "phase", "phase": "falsifier"})
+        except BaseException as error:  # asyncio.CancelledError, SystemExit and whatever else a subject may raise
+            self._fault = self._fault or SubjectFault(described(error))
+            raise self._fault from error
+        self._enter(before)
+
+    @contextmanager
+    def falsifier_fault(self) -> Iterator[None]:
+        """For code of the falsifier that the subject calls back, such as a listener to its steps.
+
+        Its faults are the falsifier's, also where the subject catches them.
+        """
+        before = self._enter("falsifier")
+        try:
+            yield
+        except SubjectFault:
+            raise
+        except _NOT_THE_SUBJECTS as error:
+            self._fault = self._fault or error
+            raise
+        except Exception as error:
+            self._fault = self._fault or FalsifierFault(described(error))
+            raise self._fault from error
+        self._enter(before)
+
+    def finish(self) -> None:
+        """The worker calls this when the falsifier has ended: a fault that somebody swallowed on the way still counts.
+
+        Raises:
+            SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault.
+        """
+        if self._fault is not None:
+            raise self._fault
+
+    def _enter(self, phase: str) -> str:
+        """Say whose code runs from now on; whose it was."""
+        before, self._phase = self._phase, phase
+        self._report({"kind": "phase", "phase": phase})
+        return before
 
     def build(self, factory: Callable[[Setting], S]) -> None:
         """Build the subject; the worker calls this once, before the falsifier."""
         with self.subject_fault():
             self._subject = factory(self.setting)
+
+
+def described(error: BaseException) -> str:
+    """An exception in a line or more, also where its own text cannot be had."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as another:
+        return f"{type(error).__name__}, whose text raises {type(another).__name__}"
+
+
+def _number(value: Any) -> Any:
+    plain = _plain(value)
+    if (
+        plain is None
+        or isinstance(plain, (bool, int, float))
+        or (isinstance(plain, dict) and strictjson.is_tagged(plain))
+    ):
+        return plain
+    raise TypeError(f"a value of a step must be a number, not {type(value).__name__}")
 
 
 def _plain(value: Any) -> Any:

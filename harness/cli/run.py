@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import re
 import shlex
 import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from harness import strictjson
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
-from harness.events import Event, Handler
+from harness.events import Handler
 from harness.plan import Options
 from harness.project import Project, ProjectError
-from harness.verdict import ExitStatus, exit_status
+from harness.redaction import Redactor
+from harness.verdict import ExitStatus, Verdict, exit_status
 
 __all__ = ["command"]
 
@@ -80,8 +84,11 @@ def command(
         jobs=jobs,
         seed=seed,
     )
-    # A scheduler ends jobs with SIGTERM: what was measured is kept then, too.
+    # Schedulers end jobs with SIGTERM; the engine keeps what was measured then, and until it runs nothing is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="backslashreplace")  # a locale without "…" ends no run
 
     from harness.engine import Engine
     from harness.evidence.bundle import Sealer
@@ -90,6 +97,7 @@ def command(
     from harness.machine.paths import cache_folder
     from harness.report import junit as junit_report
     from harness.report import progress, records, summary
+    from harness.report.relay import Relay
 
     stream = sys.stderr if json_file == "-" else sys.stdout
     handlers: list[Handler] = [progress.handler(stream, verbose)]
@@ -99,7 +107,11 @@ def command(
         except OSError as error:
             raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
     if json_file is not None:
-        handlers.append(records.handler(json_file))
+        try:
+            handlers.append(records.handler(json_file))
+        except OSError as error:
+            raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
+    relay = Relay(handlers)
     engine = Engine(
         project,
         probe(project.root),
@@ -107,13 +119,19 @@ def command(
         seal=Sealer(
             evidence or project.evidence, {"junit.xml": junit_report.render, "summary.md": summary.render}
         ).seal,
-        emit=_fan_out(handlers),
+        emit=relay,
         command=_reproduce(options),
     )
-    finished = engine.run(contracts, options)
+    try:
+        finished = engine.run(contracts, options)
+    finally:
+        missed = _missed(relay.close())
+    for output in (sys.stdout, sys.stderr):
+        _let_go(output)
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
-    return exit_status(record.verdict for record in finished.records)
+    verdicts = [record.verdict for record in finished.records]
+    return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
 
 
 def _select(
@@ -142,7 +160,7 @@ def _select(
 
 
 def _device(text: str) -> str:
-    if text in ("auto", "cpu") or (text.startswith("cuda:") and text[5:].isdigit()):
+    if text in ("auto", "cpu") or (re.fullmatch(r"cuda:[0-9]{1,4}", text)):
         return text
     raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N", param_hint="--device")
 
@@ -159,6 +177,7 @@ def _subject(text: str | None, project: Project) -> str | None:
 def _parameters(texts: tuple[str, ...], contracts: Iterable[Contract]) -> dict[str, Any]:
     """Overrides by name; each must be a parameter of every claim, and of the type that it has there."""
     overrides: dict[str, Any] = {}
+    redactor = Redactor()
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
@@ -167,6 +186,8 @@ def _parameters(texts: tuple[str, ...], contracts: Iterable[Contract]) -> dict[s
             overrides[name] = strictjson.loads(value)
         except strictjson.JsonError:
             overrides[name] = value
+        if redactor.mask(value) != value:
+            raise click.BadParameter(f"{name} looks like a secret, and parameters are evidence", param_hint="-P")
         for contract in contracts:
             for profile in contract.profiles.values():
                 if name not in profile.parameters:
@@ -185,16 +206,22 @@ def _same_type(name: str, given: Any, declared: Any) -> None:
         raise click.BadParameter(f"{name} is of type {wanted} in the contract, not {got}", param_hint="-P")
 
 
-def _fan_out(handlers: Iterable[Handler]) -> Handler:
-    """One handler that passes every event to all, one event at a time, whichever thread it comes from."""
-    lock, listeners = Lock(), tuple(handlers)
+def _missed(failures: Iterable[Exception]) -> bool:
+    """Whether a report is missing; says of each why. Who reads our output may leave when they like."""
+    gone = (errno.EPIPE, errno.EIO)  # a pipe that was closed, a terminal that was
+    telling = [error for error in failures if not (isinstance(error, OSError) and error.errno in gone)]
+    for error in telling:
+        click.echo(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
+    return bool(telling)
 
-    def emit(event: Event) -> None:
-        with lock:
-            for listener in listeners:
-                listener(event)
 
-    return emit
+def _let_go(stream: IO[str]) -> None:
+    """Drop what a stream cannot take any more: Python would try again at its end, and exit with a status of its own."""
+    try:
+        stream.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def _reproduce(options: Options) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,10 @@ from harness.redaction import allowed_environment
 
 __all__ = ["ForkServer", "ForkServerError"]
 
-_LARGEST_REPLY = 4 << 20
+IMPORT_SECONDS = 600.0
+"""How long imports may take: torch from a cold network drive takes minutes, a module that waits may take for ever."""
+_LONGEST_SAID = 2000
+"""Characters of the server's log that its obituary quotes."""
 
 
 class ForkServerError(RuntimeError):
@@ -56,28 +60,34 @@ class ForkServer:
     def import_modules(self, modules: list[str]) -> dict[str, Any]:
         """Import modules into the server; what failed, by module, and the digests of the project's source files."""
         request = {"do": "import", "modules": modules, "root": str(self._root)}
-        try:
-            with self._send:
-                self._control.send(json.dumps(request).encode())
-                reply = self._control.recv(_LARGEST_REPLY)
-        except OSError as error:
-            raise ForkServerError(self._obituary()) from error
+        reading, writing = os.pipe()
+        with open(reading, "rb") as answer:
+            with open(writing, "wb"):
+                self._ask(request, [writing])
+            if not select.select([answer], [], [], IMPORT_SECONDS)[0]:
+                self._process.terminate()
+                raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s")
+            reply = answer.readline()
         if not reply:
             raise ForkServerError(self._obituary())
-        answer: dict[str, Any] = json.loads(reply)
-        return answer
+        result: dict[str, Any] = json.loads(reply)
+        return result
 
     def start(self, trial: dict[str, Any], descriptors: list[int]) -> None:
         """Fork a trial that writes stdout, stderr and messages to the first three descriptors and heeds the fourth."""
+        self._ask({"do": "start", "trial": trial}, descriptors)
+
+    def _ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
         try:
             with self._send:
-                socket.send_fds(self._control, [json.dumps({"do": "start", "trial": trial}).encode()], descriptors)
+                socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
         except OSError as error:
             raise ForkServerError(self._obituary()) from error
 
     def close(self) -> None:
         """Let go: the server ends everything below it, removes its folder, and exits."""
         self._control.close()
+        self._process.terminate()  # it may be in the middle of an import
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -88,7 +98,9 @@ class ForkServer:
     def _obituary(self) -> str:
         try:
             code = self._process.wait(timeout=1)
-            said = self._log.read_text(errors="replace")[-500:].strip()
+            said = self._log.read_text(errors="replace").strip()
+            if len(said) > _LONGEST_SAID:  # cut at a line's end: half a secret would not be recognised as one
+                said = said[-_LONGEST_SAID:].partition("\n")[2]
         except (subprocess.TimeoutExpired, OSError):
             return "the fork server does not answer"
         return f"the fork server ended with status {code}{': ' + said if said else ''}"

@@ -25,6 +25,7 @@ from harness.machine.host import Gpu
 from harness.machine.telemetry import Sampler, Telemetry
 from harness.observation import Ending, EndingKind, Observation, Phase, Residency
 from harness.process.supervisor import FINISH, STOP
+from harness.process.worker import LARGEST_MESSAGE
 from harness.project import Project
 from harness.redaction import Redactor
 
@@ -34,6 +35,8 @@ TEARDOWN_SECONDS = 10.0
 """How long a trial that was told to end, or has said its last word, may take before it counts as lost."""
 _PIPE_BYTES = 1 << 20
 _TICK = 0.1
+_LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
+"""Characters that an ending keeps."""
 
 
 class LocalExecutor:
@@ -67,21 +70,20 @@ class LocalExecutor:
     def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
         """Run one trial and gather everything it said and did."""
         folder = self._server.folder / uuid.uuid4().hex[:12]
-        folder.mkdir()
-        for name in ("workspace", "artifacts"):
-            (folder / name).mkdir()
-        self._cache.mkdir(parents=True, exist_ok=True)
         watch = _Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted)
         try:
+            for place in (folder / "workspace", folder / "artifacts", self._cache):
+                place.mkdir(parents=True, exist_ok=True)
             with _pipes() as (ours, theirs):
                 self._server.start(self._spec(request, folder), theirs)
                 for descriptor in theirs:
                     os.close(descriptor)
                 theirs.clear()
                 watch.follow(*ours)
-        except ForkServerError as error:
-            watch.ending = Ending(EndingKind.LOST, Phase.START, str(error))
-        telemetry = watch.sampler.stop()
+        except (ForkServerError, OSError) as error:  # no descriptors or no space: the machine's, whatever was measured
+            watch.ending = Ending(EndingKind.LOST, watch.phase, str(error))
+        finally:
+            telemetry = watch.sampler.stop()
         shutil.rmtree(folder / "workspace", ignore_errors=True)  # checkpoints of twenty trials would fill a disk
         mask = self._redactor.mask_json
         ending = watch.ending or Ending(EndingKind.LOST, watch.phase, "the trial vanished without a word")
@@ -93,7 +95,11 @@ class LocalExecutor:
             measurements=mask(strictjson.untag_nonfinite(watch.measurements)),
             resolved=mask(watch.resolved),
             residency=_residency(watch, telemetry, self._gpu),
-            ending=replace(ending, reason=mask(ending.reason), traceback=mask(ending.traceback)),
+            ending=replace(
+                ending,
+                reason=_cut(mask(ending.reason)),
+                traceback=mask(ending.traceback or "")[-_LONGEST_TRACEBACK:] or None,
+            ),
             seed=request.seed,
         )
         return TrialResult(
@@ -143,7 +149,9 @@ class _Watch:
     seconds: float = 0.0
     stdout: BoundedLog = field(default_factory=BoundedLog)
     stderr: BoundedLog = field(default_factory=BoundedLog)
+    _ended: bool = False
     _exited: bool = False
+    _garbled: str = ""
     _unread: bytes = b""
     _give_up: float | None = None
 
@@ -157,6 +165,7 @@ class _Watch:
                     chunk = os.read(key.fd, _PIPE_BYTES)
                     if not chunk:
                         selector.unregister(key.fd)
+                        self._exited = self._exited or key.fd == messages  # the supervisor itself is gone
                     elif key.fd == messages:
                         self._hear(chunk, leash)
                     else:
@@ -165,10 +174,14 @@ class _Watch:
                     break
         self.seconds = self.seconds or time.monotonic() - self.started
         for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
+            # What is still in the pipe; not more, for something that could not be ended may write for ever.
             os.set_blocking(descriptor, False)
             with suppress(BlockingIOError):
-                while chunk := os.read(descriptor, _PIPE_BYTES):
-                    log.feed(chunk)
+                log.feed(os.read(descriptor, _PIPE_BYTES))
+        if self._garbled and self.ending is not None and self.ending.kind is EndingKind.COMPLETED:
+            self.ending = Ending(
+                EndingKind.LOST, self.phase, f"something that the trial reported was lost: {self._garbled}"
+            )
 
     def _keep_waiting(self, leash: int) -> bool:
         now = time.monotonic()
@@ -192,14 +205,19 @@ class _Watch:
 
     def _hear(self, chunk: bytes, leash: int) -> None:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                # A line cut short by the death of its writer is no JSON; what it would have said is lost with it.
-                with suppress(ValueError):
-                    self._understand(json.loads(line), leash)
+        if len(self._unread) > LARGEST_MESSAGE:
+            lines, self._unread = [*lines, self._unread[:100]], b""
+        for line in filter(None, lines):
+            try:
+                message = json.loads(line)
+                self._understand(message, message["kind"], leash)
+            except (ValueError, LookupError, TypeError, RecursionError):
+                # Cut short by the death of its writer, as a rule; who goes on to the end has lost a measurement.
+                self._garbled = self._garbled or line[:100].decode(errors="replace")
 
-    def _understand(self, message: dict[str, Any], leash: int) -> None:
-        kind = message["kind"]
+    def _understand(self, message: dict[str, Any], kind: str, leash: int) -> None:
+        if self._ended and kind != "exit":
+            return  # a thread that the subject left behind goes on; what it says comes too late
         if kind == "step":
             row = {"step": message["step"], "seconds": round(time.monotonic() - self.started, 6), **message["values"]}
             self.steps.append(row)
@@ -212,6 +230,8 @@ class _Watch:
             self.phase = Phase(message["phase"])
         elif kind == "pid":
             self.sampler.watch(message["pid"])
+        elif kind == "lost":
+            self.ending = Ending(EndingKind.LOST, self.phase, message["reason"])
         elif kind == "end":
             self._end(message, leash)
         elif kind == "exit":
@@ -223,6 +243,7 @@ class _Watch:
         return None if memory is None else int(memory)
 
     def _end(self, message: dict[str, Any], leash: int) -> None:
+        self._ended = True
         if self.ending is None:
             self.seconds = time.monotonic() - self.started
             self.ending = Ending(
@@ -267,6 +288,10 @@ def _pipes() -> Iterator[tuple[list[int], list[int]]]:
     finally:
         for descriptor in (*ours, *theirs):
             os.close(descriptor)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
 
 
 def _residency(watch: _Watch, telemetry: Telemetry, gpu: Gpu | None) -> Residency:

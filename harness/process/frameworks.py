@@ -6,7 +6,7 @@ import random
 import sys
 from typing import Any
 
-__all__ = ["allocator_peak_bytes", "cuda_was_initialised", "gpu_bytes_left", "is_gpu_out_of_memory", "prepare"]
+__all__ = ["allocator_peak_bytes", "cuda_is_spoilt", "gpu_bytes_left", "is_gpu_out_of_memory", "prepare"]
 
 
 def _imported(name: str) -> Any:
@@ -23,10 +23,11 @@ def prepare(seed: int, threads: int) -> None:
         torch.manual_seed(seed)
 
 
-def cuda_was_initialised() -> bool:
-    """Whether this process holds a CUDA context, which no fork of it could use."""
+def cuda_is_spoilt() -> bool:
+    """Whether CUDA was used before this process was forked off, if only by asking for the number of GPUs."""
     torch = _imported("torch")
-    return bool(torch and torch.cuda.is_initialized())
+    is_in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
+    return bool(is_in_bad_fork and is_in_bad_fork())
 
 
 def gpu_bytes_left() -> int | None:

@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -76,6 +77,9 @@ def _become_trial(supervisor: int, work: Callable[[int], None], may_exit: int) -
     try:
         work(may_exit)
         code = 0
+    except BaseException:  # what the trial could not report any more, its descriptors being gone, say
+        with contextlib.suppress(Exception):
+            traceback.print_exc()
     finally:
         # No interpreter shutdown: destructors of a subject could hang there, and nothing is left to say.
         os._exit(code)
@@ -94,7 +98,9 @@ def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
         if leash in ready:
             command = os.read(leash, 1)
             if command == FINISH:
-                os.close(permit)
+                if permit >= 0:
+                    os.close(permit)
+                    permit = -1
                 continue
             if command == STOP:
                 os.kill(child, signal.SIGUSR1)

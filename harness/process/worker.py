@@ -22,10 +22,11 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from harness.contract.entry_point import resolve
 from harness.observation import EndingKind
@@ -33,13 +34,17 @@ from harness.process import frameworks
 from harness.process.blame import machine_fault
 from harness.process.processes import adopt_orphans, end_descendants
 from harness.process.supervisor import supervise
-from harness.trial import NotMeasured, Setting, SubjectFault, Trial
+from harness.trial import MeasurementTooLarge, NotMeasured, Setting, SubjectFault, Trial, described
 
-__all__ = ["main"]
+__all__ = ["LARGEST_MESSAGE", "main"]
+
+LARGEST_MESSAGE = 16 << 20
+"""Bytes of one message, as of one document of a bundle."""
 
 _LARGEST_REQUEST = 1 << 20
 _HARNESS = Path(__file__).parents[1]
-TRACEBACK_LIMIT = 20_000
+_LONGEST_TEXT = 200_000
+"""Characters of a reason or a traceback that are sent; they are cut to size only after their secrets were masked."""
 _supervisors: set[int] = set()
 
 
@@ -51,8 +56,12 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
     sys.path[:0] = search
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
     signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
+    owner = os.getpid()
+    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, folder, 0))  # also in the middle of an import
     adopt_orphans()
+    os.set_inheritable(control_fd, False)
     control = socket.socket(fileno=control_fd)
+    code = 0
     try:
         while True:
             request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 4)
@@ -60,15 +69,30 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
                 break
             message = json.loads(request)
             if message["do"] == "import":
-                control.send(json.dumps(_import(message["modules"], Path(message["root"]))).encode())
+                imported = _import(message["modules"], Path(message["root"]))
+                if os.getpid() != owner:
+                    os._exit(1)  # a module forked, and its child came back to us
+                (answer,) = descriptors
+                with open(answer, "wb") as pipe:  # a message of the socket may not be long enough
+                    pipe.write(json.dumps(imported).encode() + b"\n")
             else:
                 _start(message["trial"], descriptors, control)
     except ConnectionError:
         pass
+    except Exception:
+        traceback.print_exc()
+        code = 1
     finally:
+        _leave(owner, folder, code)
+
+
+def _leave(owner: int, folder: str, code: int) -> NoReturn:
+    """End the server and all below it; a fork of it that came here by accident only ends itself."""
+    if os.getpid() == owner:
         end_descendants()
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)  # the shutdown of an interpreter with torch in it takes longer than all of the above
+        if code == 0:  # else the harness wants to read our log, and removes the folder itself
+            shutil.rmtree(folder, ignore_errors=True)
+    os._exit(code)  # the shutdown of an interpreter with torch in it takes longer than all of the above
 
 
 def _import(modules: list[str], root: Path) -> dict[str, Any]:
@@ -78,11 +102,7 @@ def _import(modules: list[str], root: Path) -> dict[str, Any]:
         try:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
-            failures[name] = f"{type(error).__name__}: {error}"
-    if frameworks.cuda_was_initialised():
-        failures["torch"] = (
-            "CUDA was initialised by an import; move that into the subject, for a CUDA context cannot be forked"
-        )
+            failures[name] = described(error)[:_LONGEST_TEXT]
     return {"failures": failures, "sources": _sources(root)}
 
 
@@ -103,15 +123,26 @@ def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket
     stdout, stderr, messages, leash = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    pid = os.fork()
-    if pid == 0:
-        control.close()
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
-        os.close(stdout)
-        os.close(stderr)
-        supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
-    _supervisors.add(pid)
+    try:
+        pid = os.fork()
+    except OSError as error:  # no process to be had: that is this trial's bad luck, and no other's
+        os.write(
+            messages, json.dumps({"kind": "lost", "reason": f"no process for the trial: {error}"}).encode() + b"\n"
+        )
+    else:
+        if pid == 0:
+            try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                control.close()
+                os.dup2(stdout, 1)
+                os.dup2(stderr, 2)
+                os.close(stdout)
+                os.close(stderr)
+                supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
+            finally:
+                # Whatever is wrong with it, a supervisor must not go on as a second fork server.
+                os._exit(1)
+        _supervisors.add(pid)
     for descriptor in descriptors:
         os.close(descriptor)
 
@@ -139,16 +170,22 @@ def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
     trial: Trial[Any] = Trial(setting, Path(spec["artifacts"]), frozenset(spec["declared"]), report)
     ending = _ending(lambda: _falsify(trial, spec), spec["memory_gib"])
     report({"kind": "end", **ending, "allocator_peak_bytes": frameworks.allocator_peak_bytes()})
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # a subject may have closed or replaced it
+            stream.flush()
     os.read(may_exit, 1)  # the harness looks at the driver's process list once more before this process is gone
 
 
 def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
     falsify, subject = resolve(spec["falsifier"]), resolve(spec["subject"])
+    if trial.device != "cpu" and frameworks.cuda_is_spoilt():
+        raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(spec["seed"], spec["threads"])
     trial.build(subject)
-    falsify(trial)
+    try:
+        falsify(trial)
+    finally:
+        trial.finish()
 
 
 def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
@@ -156,32 +193,35 @@ def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
     try:
         work()
     except NotMeasured as error:
-        return {"ending": EndingKind.NOT_MEASURED, "reason": str(error) or "the falsifier gave no reason"}
+        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason")
     except SubjectFault as error:
         obstacle = machine_fault(error.__cause__, memory_gib)
-        return {
-            "ending": EndingKind.NOT_MEASURED if obstacle else EndingKind.SUBJECT_FAULT,
-            "reason": f"{obstacle}: {error}" if obstacle else str(error),
-            "traceback": traceback.format_exc()[-TRACEBACK_LIMIT:],
-        }
+        if obstacle:
+            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {error}", traceback.format_exc())
+        return _told(EndingKind.SUBJECT_FAULT, str(error), traceback.format_exc())
     except BaseException as error:  # sys.exit() of a falsifier included: it is a fault, not an ending
-        return {
-            "ending": EndingKind.FALSIFIER_FAULT,
-            "reason": f"{type(error).__name__}: {error}",
-            "traceback": traceback.format_exc()[-TRACEBACK_LIMIT:],
-        }
-    return {"ending": EndingKind.COMPLETED, "reason": ""}
+        return _told(EndingKind.FALSIFIER_FAULT, described(error), traceback.format_exc())
+    return _told(EndingKind.COMPLETED, "")
+
+
+def _told(kind: EndingKind, reason: str, stack: str | None = None) -> dict[str, Any]:
+    return {"ending": kind, "reason": reason[:_LONGEST_TEXT], "traceback": stack and stack[-_LONGEST_TEXT:]}
 
 
 def _reporter(descriptor: int) -> Callable[[dict[str, Any]], None]:
     owner = os.getpid()
+    turn = threading.RLock()  # threads of a subject may report at once; one that a signal interrupts, within its turn
 
     def report(message: dict[str, Any]) -> None:
         if os.getpid() != owner:
             return  # a fork of the subject's speaks for nobody
-        line = memoryview(json.dumps(message).encode() + b"\n")
-        while line:
-            line = line[os.write(descriptor, line) :]
+        # The newline before it ends a message that an exception out of a signal handler cut short.
+        line = memoryview(b"\n" + json.dumps(message).encode() + b"\n")
+        if len(line) > LARGEST_MESSAGE:
+            raise MeasurementTooLarge(f"{len(line)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
+        with turn:
+            while line:
+                line = line[os.write(descriptor, line) :]
 
     return report
 

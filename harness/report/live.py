@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from typing import IO
 
 from rich import box
@@ -24,11 +25,13 @@ from harness.events import (
     TrialStep,
 )
 from harness.report import figures
+from harness.report.escaping import printable
 from harness.report.progress import (
     CLAUSE_HEAD,
     bundle_text,
     clause_cells,
     hidden_text,
+    interrupted_text,
     plan_line,
     shown_clauses,
     step_text,
@@ -60,6 +63,7 @@ class Live:
         self._verbose = verbose
         self._live: RichLive | None = None
         self._running: dict[str, tuple[int | None, TrialStep | None]] = {}
+        atexit.register(self._stop)  # however the run ends, the terminal gets its cursor back
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
@@ -80,11 +84,13 @@ class Live:
                 total, _ = self._running.get(event.trial, (None, None))
                 self._running[event.trial] = (total, event)
                 if self._verbose:
-                    self._console.print(f"  {escape(event.trial)}  {escape(step_text(event, total))}")
+                    self._console.print(f"  {escape(event.trial)}  {escape(printable(step_text(event, total)))}")
             case TrialFinished():
                 self._running.pop(event.trial, None)
                 word = event.mutant.fate if event.mutant else event.judgment.outcome
-                self._console.print(Text.assemble("  ", f"{event.trial}  ", (trial_text(event), _COLOURS[word])))
+                self._console.print(
+                    Text.assemble("  ", f"{event.trial}  ", (printable(trial_text(event)), _COLOURS[word]))
+                )
             case ClaimFinished():
                 self._stop()
                 self._claim(event)
@@ -93,7 +99,7 @@ class Live:
                 verdicts = [str(record.verdict) for record in event.records]
                 self._console.print(figures.denominator(event.declared, verdicts))
                 if event.interrupted:
-                    self._console.print("[yellow]interrupted[/]: the bundle above holds what was measured")
+                    self._console.print(Text(interrupted_text(event), style="yellow"))
             case _:
                 pass
 
@@ -108,7 +114,7 @@ class Live:
         for name, (total, step) in list(self._running.items()):
             done = step.step if step else 0
             bar = ProgressBar(total=total, completed=done, width=16) if total else Spinner("dots")
-            text = step_text(step, total) if step else "starting"
+            text = printable(step_text(step, total)) if step else "starting"
             table.add_row(" ", Text(name), bar, Text(text, overflow="ellipsis", no_wrap=True))
         return table
 
@@ -118,11 +124,11 @@ class Live:
         for title in CLAUSE_HEAD:
             table.add_column(title, overflow="fold")
         for clause in shown:
-            name, outcome, measured, bound = clause_cells(clause)
+            name, outcome, measured, bound = map(printable, clause_cells(clause))
             table.add_row(Text(name), Text(outcome, style=_COLOURS[clause.outcome]), Text(measured), Text(bound))
         self._console.print(table)
         if hidden := hidden_text(event.record, len(shown)):
             self._console.print(Text(f"  {hidden}", style="dim"))
         colour = _COLOURS.get(event.record.verdict, "green")
-        self._console.print(Text(verdict_text(event.record), style=f"bold {colour}"))
+        self._console.print(Text(printable(verdict_text(event.record)), style=f"bold {colour}"))
         self._console.print(Text(bundle_text(event)))

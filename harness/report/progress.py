@@ -22,6 +22,7 @@ from harness.events import (
 )
 from harness.record import Record
 from harness.report import figures
+from harness.report.escaping import printable
 from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "clause_cells",
     "handler",
     "hidden_text",
+    "interrupted_text",
     "plan_line",
     "shown_clauses",
     "step_text",
@@ -48,7 +50,7 @@ def handler(stream: IO[str], verbose: bool) -> Handler:
         from harness.report.live import Live
 
         return Live(stream, verbose)
-    return Lines(lambda text: print(text, file=stream, flush=True), verbose)
+    return Lines(lambda text: print(printable(text), file=stream, flush=True), verbose)
 
 
 @dataclass
@@ -81,7 +83,7 @@ class Lines:
             case RunFinished():
                 self.write(figures.denominator(event.declared, [str(record.verdict) for record in event.records]))
                 if event.interrupted:
-                    self.write("interrupted: the bundle above holds what was measured")
+                    self.write(interrupted_text(event))
             case _:
                 pass
 
@@ -165,12 +167,19 @@ def verdict_text(record: Record) -> str:
         parts.append(f"{idle} not run")
     if record.verdict is Verdict.PASS and not record.proven:
         parts.append("UNPROVEN")
+    if "--subject" in record.command.split():
+        parts.append(f"another subject than the contract's: {record.subject}")
     if record.overrides:
         parts.append(
             "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())
         )
     parts.append(figures.duration(record.seconds))
     return ", ".join(parts) + (f": {record.reason}" if record.reason else "")
+
+
+def interrupted_text(event: RunFinished) -> str:
+    """What an interrupted run leaves."""
+    return f"interrupted: {'what was measured is in the evidence above' if event.records else 'nothing was measured'}"
 
 
 def bundle_text(event: ClaimFinished) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -13,18 +14,28 @@ __all__ = ["handler"]
 
 
 def handler(target: str) -> Handler:
-    """A handler that writes one JSON document at the end of the run to a file, or to standard output for "-"."""
+    """A handler that writes one JSON document at the end of the run to a file, or to standard output for "-".
+
+    Until then the file is empty: that of an earlier run must not be taken for this one's.
+
+    Raises:
+        OSError: at once, where the file cannot be written; and at the end of the run, where it no longer can.
+    """
     bundles: dict[str, str | None] = {}
+    if target != "-":
+        Path(target).write_bytes(b"")
 
     def handle(event: Event) -> None:
         if isinstance(event, ClaimFinished):
             bundles[event.record.run] = None if event.bundle is None else str(event.bundle)
         elif isinstance(event, RunFinished):
-            text = strictjson.dumps(_document(event, bundles), indent=2) + "\n"
+            document = _document(event, bundles)
             if target == "-":
-                sys.stdout.write(text)
+                # ASCII: the terminal's encoding may know no other letters, and no escape but JSON's own is JSON.
+                sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
+                sys.stdout.flush()
             else:
-                Path(target).write_text(text, encoding="utf-8")
+                strictjson.dump(document, Path(target))
 
     return handle
 

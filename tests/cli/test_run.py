@@ -15,7 +15,7 @@ import pytest
 
 from harness.project import Project
 from harness.verdict import ExitStatus
-from tests.cli.harness_command import harness, start
+from tests.cli.harness_command import COMMAND, environment, harness, start
 from tests.executors.projects import write_project
 
 CLAIM = "F-TOY-SORT-001"
@@ -231,3 +231,78 @@ def _wait_for_trial(process: subprocess.Popen[str]) -> None:
 def test_the_project_of_a_subfolder_is_found(folder: Path) -> None:
     """A user may stand anywhere inside the project."""
     assert Project.find(folder / "contracts").root == folder
+
+
+def test_a_reader_who_leaves_costs_no_evidence(folder: Path) -> None:
+    """`harness run … | head -0`: the claim is sealed, and the exit status is the verdict's."""
+    process = start(folder, "run", CLAIM, "-v")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=60) == ExitStatus.PASS
+    assert record(folder)["verdict"] == "PASS"
+
+
+def test_a_terminal_that_knows_no_other_letters(folder: Path) -> None:
+    """A locale without our punctuation ends no run, and JSON stays JSON."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    path.write_text(path.read_text().replace("Sorting sorts", "Sortieren \\ud83d\\ude00 …"))
+    done = subprocess.run(
+        [*COMMAND, "run", CLAIM, "--json", "-"],
+        cwd=folder,
+        env={**environment(folder), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    assert json.loads(done.stdout)["records"][0]["title"] == "Sortieren 😀 …"
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(folder: Path, option: str) -> None:
+    """Not after the hour that the run took."""
+    done = harness(folder, "run", CLAIM, option, "pyproject.toml/report")
+    assert done.returncode == ExitStatus.REFUSED
+    assert bundles(folder) == []
+
+
+def test_a_secret_is_no_parameter(folder: Path) -> None:
+    """What the command line is given becomes evidence."""
+    done = harness(folder, "run", CLAIM, "-P", "how=hf_" + "a" * 30)
+    assert done.returncode == ExitStatus.REFUSED
+    assert "looks like a secret" in done.stderr
+
+
+def test_another_subject_is_said(folder: Path) -> None:
+    """A PASS of --subject does not read like the claim's own."""
+    done = harness(folder, "run", CLAIM, "--subject", "toy.sorting:Sorter")
+    assert "another subject than the contract's: toy.sorting:Sorter" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_asked_twice_what_was_measured_is_still_kept(folder: Path, number: signal.Signals) -> None:
+    """An impatient second Ctrl-C, or a terminal that goes, costs no measurement."""
+    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
+    _wait_for_trial(process)
+    os.killpg(process.pid, number)
+    time.sleep(0.05)
+    os.killpg(process.pid, number)
+    process.communicate(timeout=15)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    (bundle,) = bundles(folder)
+    assert json.loads((bundle / "observation.json").read_text())["measurements"] == {"inversions": 0}
+    assert processes_in(folder) == set()
+
+
+def test_ctrl_c_while_a_module_is_imported(folder: Path) -> None:
+    """The run ends at once, says that nothing was measured, and leaves nothing running."""
+    (folder / "toy" / "__init__.py").write_text("import time\ntime.sleep(1000)\n")
+    process = start(folder, "run", CLAIM)
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(1.5)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=4)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert "interrupted: nothing was measured" in output
+    assert bundles(folder) == []
+    assert processes_in(folder) == set()

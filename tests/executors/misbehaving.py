@@ -30,14 +30,21 @@ CONTRACT = {
 }
 
 MODULE = """
+import asyncio
 import ctypes
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from harness import NotMeasured
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
 
 
 class Sorter:
@@ -97,8 +104,63 @@ class Sorter:
             case "prints its environment":
                 print(sorted(os.environ), flush=True)
                 return sorted(items)
+            case "is cancelled":
+                raise asyncio.CancelledError
+            case "raises the unspeakable":
+                raise Unspeakable
+            case "raises a novel":
+                raise ValueError("x" * (20 << 20) + " hf_" + "a" * 30)
+            case "finds the GPU busy":
+                raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable")
+            case "stops itself":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "ends its parent":
+                os.kill(os.getppid(), signal.SIGKILL)
+                time.sleep(1000)
+            case "closes its output":
+                sys.stdout.close()
+                os.close(1)
+                os.close(2)
+                return sorted(items)
+            case "closes what it does not own":
+                os.closerange(3, 256)
+                return sorted(items)
+            case "writes where it should not":
+                for descriptor in range(3, 64):
+                    try:
+                        os.write(descriptor, b"[1, 2, 3]\\n{\\n")
+                    except OSError:
+                        pass
+                return sorted(items)
+            case "returns from a fork":
+                if os.fork() == 0:
+                    return items
+                time.sleep(0.3)
+                return sorted(items)
+            case "floods twice":
+                chunk = b"x" * 999 + b"\\n"
+                streams = [sys.stdout.buffer, sys.stderr.buffer]
+                threads = [
+                    threading.Thread(target=lambda out: [out.write(chunk * 1000) for _ in range(50)], args=[stream])
+                    for stream in streams
+                ]
+                [thread.start() for thread in threads]
+                [thread.join() for thread in threads]
+                return sorted(items)
+            case "prints no UTF-8":
+                sys.stdout.buffer.write(b"\\xff\\xfe\\x00\\xed\\xa0\\x80")
+                return sorted(items)
+            case "hops":
+                if os.fork() == 0:
+                    for _ in range(2000):
+                        if os.fork():
+                            os._exit(0)
+                    time.sleep(1000)
+                return sorted(items)
             case "leaves a file":
                 (self.workspace / "scratch").write_text("gone afterwards")
+                return sorted(items)
+            case _:
                 return sorted(items)
 
 
@@ -111,6 +173,69 @@ def falsify(trial):
         os._exit(3)
     if trial.parameters["how"] == "undeclared":
         trial.measure(invertions=0)
+    if trial.parameters["how"] == "too much":
+        with trial.subject_fault():
+            trial.measure(inversions="x" * (17 << 20))
+    if trial.parameters["how"] == "undeclared in a callback":
+        with trial.subject_fault():
+            trial.measure(invertions=0)
+    if trial.parameters["how"] == "text as a step":
+        trial.step(1, loss="hf_" + "a" * 30)
+    if trial.parameters["how"] == "deep":
+        nest = 0
+        for _ in range(700):
+            nest = [nest]
+        trial.measure(inversions=nest)
+    if trial.parameters["how"] == "faults inside faults":
+        with trial.subject_fault():
+            with trial.subject_fault():
+                pass
+            os._exit(0)
+    if trial.parameters["how"] == "swallows a callback's fault":
+        with trial.subject_fault():
+            try:
+                with trial.falsifier_fault():
+                    raise KeyError("falsifier")
+            except Exception:
+                pass
+    if trial.parameters["how"] == "exits in a callback":
+        with trial.subject_fault(), trial.falsifier_fault():
+            with trial.subject_fault():
+                pass
+            os._exit(0)
+    if trial.parameters["how"] == "swallows":
+        try:
+            with trial.subject_fault():
+                raise ValueError("cannot sort")
+        except Exception:
+            pass
+    if trial.parameters["how"] == "threads":
+        def report(number):
+            for step in range(100):
+                trial.measure(inversions=[number] * 30_000)
+                trial.step(1000 * number + step, loss=0.5)
+        threads = [threading.Thread(target=report, args=[number]) for number in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    if trial.parameters["how"] == "speaks after its end":
+        class Output:
+            def flush(self):
+                trial.measure(inversions=7)
+                raise RuntimeError("not flushed")
+        sys.stdout = Output()
+    if trial.parameters["how"] == "alarms":
+        def ring(number, frame):
+            trial.step(0, loss=1.0)
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        for step in range(2000):
+            trial.step(step, loss=0.5)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    if trial.parameters["how"] == "fast":
+        began = time.perf_counter()
+        for step in range(50_000):
+            trial.step(step, loss=0.5, tokens_per_second=1000.0)
+        print((time.perf_counter() - began) / 50_000)
     trial.step(1, loss=2.0)
     trial.measure(inversions=0)
     trial.resolve(device="cpu")

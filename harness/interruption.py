@@ -1,0 +1,69 @@
+"""Ctrl-C, and the signals that end jobs and terminals: remembered during a run, so that none costs a measurement.
+
+with Interruption() as interruption:
+    …                                       # a signal is remembered
+    with interruption.immediate():
+        …                                   # a signal raises KeyboardInterrupt
+    if interruption.requested:
+        …
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+__all__ = ["Interruption"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PATIENCE = 3
+"""The signal with this number is heeded whatever is being done: so often asks who sees that something hangs."""
+
+
+class Interruption:
+    """Whether the user, or a scheduler, wants the run to end."""
+
+    def __init__(self) -> None:
+        self._signals = 0
+        self._immediate = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self._signals > 0
+
+    def __enter__(self) -> Self:
+        """Take the signals over, in the main thread; those that are ignored, as under nohup, stay ignored."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Give them back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def immediate(self) -> Iterator[None]:
+        """For waits in which nothing can be lost: a signal raises KeyboardInterrupt, also one that came before."""
+        self._immediate = True
+        try:
+            if self.requested:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._immediate = False
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        if self._immediate or self._signals >= _PATIENCE:
+            raise KeyboardInterrupt

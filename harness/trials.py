@@ -1,0 +1,159 @@
+"""The trials of one claim, subject and mutants, side by side where its lease allows it; each judged as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from harness import events
+from harness.contract import Contract, Mutant
+from harness.executors import Executor, TrialRequest, TrialResult
+from harness.interruption import Interruption
+from harness.judge import Judgment, judge
+from harness.logs import Log
+from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.observation import Ending, EndingKind, Observation, Phase, Residency
+from harness.plan import Options, Plan
+from harness.settle import MutantOutcome, fate_of, not_run
+from harness.verdict import Fate
+
+__all__ = ["TrialRun", "Trials", "unmeasured"]
+
+_LOOK_SECONDS = 0.1
+"""How often somebody looks whether the user wants out."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of one claim, before they are settled."""
+
+    subject: TrialResult
+    judgment: Judgment
+    mutants: Mapping[str, TrialResult]
+    """By id; those that ran."""
+    outcomes: Sequence[MutantOutcome]
+    """Of every mutant, in the contract's order."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+class TrialRun:
+    """Runs them, under the claim's lease."""
+
+    def __init__(
+        self, emit: events.Handler, contract: Contract, course: Plan, options: Options, executor: Executor, cpus: int
+    ) -> None:
+        """Args:
+        cpus: how many the trials share.
+        """
+        self._emit, self._contract, self._course, self._options = emit, contract, course, options
+        self._executor, self._threads = executor, max(1, cpus // course.parallel)
+
+    def run(
+        self, runnable: Sequence[tuple[Mutant, str]], sources: Mapping[str, str], interruption: Interruption
+    ) -> Trials:
+        """Run the subject, and every mutant that nothing (the text beside it) keeps from running.
+
+        An interruption ends the trials that run, keeps what they measured, and starts no other.
+        """
+        with ThreadPoolExecutor(self._course.parallel, thread_name_prefix="trial") as pool:
+            subject = pool.submit(self._subject)
+            mutants = {mutant.id: pool.submit(self._mutant, mutant) for mutant, obstacle in runnable if not obstacle}
+            try:
+                self._finish([subject, *mutants.values()], interruption)
+            except KeyboardInterrupt:  # of one who cannot wait for trials to end in good order
+                self._executor.interrupt()
+                raise
+        result, judgment = subject.result()
+        trials: dict[str, TrialResult] = {}
+        outcomes: list[MutantOutcome] = []
+        for mutant, obstacle in runnable:
+            if mutant.id not in mutants:
+                outcomes.append(not_run(mutant, obstacle))
+            elif mutants[mutant.id].cancelled():
+                outcomes.append(MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "the run was interrupted before it began"))
+            else:
+                trials[mutant.id], outcome = mutants[mutant.id].result()
+                outcomes.append(outcome)
+        return Trials(result, judgment, trials, outcomes, sources)
+
+    def _finish(self, futures: Sequence[Future[Any]], interruption: Interruption) -> None:
+        while not interruption.requested and wait(futures, timeout=_LOOK_SECONDS).not_done:
+            pass
+        if interruption.requested:
+            for future in futures[1:]:  # the subject's trial is in any case worth a word
+                future.cancel()
+            self._executor.interrupt()
+            wait(futures)
+
+    def _subject(self) -> tuple[TrialResult, Judgment]:
+        result, judgment = self._measure(events.SUBJECT, self._contract.subject, {})
+        self._emit(events.TrialFinished(self._contract.id, events.SUBJECT, judgment, None, result.seconds))
+        return result, judgment
+
+    def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
+        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters)
+        outcome = fate_of(mutant, judgment)
+        self._emit(events.TrialFinished(self._contract.id, mutant.id, judgment, outcome, result.seconds))
+        return result, outcome
+
+    def _measure(self, name: str, subject: str, changed: Mapping[str, Any]) -> tuple[TrialResult, Judgment]:
+        contract, course = self._contract, self._course
+        request = TrialRequest(
+            contract=contract,
+            subject=subject,
+            profile=course.profile.name,
+            parameters={**course.parameters, **changed},
+            device=course.device,
+            seed=self._options.seed,
+            seconds=course.profile.seconds,
+            threads=self._threads,
+        )
+        steps = request.parameters.get("steps")
+        self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
+
+        def on_step(step: int, values: Mapping[str, Any], memory_bytes: int | None) -> None:
+            self._emit(events.TrialStep(contract.id, name, step, values, memory_bytes))
+
+        try:
+            result = self._executor.run(request, on_step)
+        except Exception as error:  # a defect of ours in one trial takes neither the others nor the evidence with it
+            result = _silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
+        return result, judge(contract, result.observation)
+
+
+def unmeasured(contract: Contract, course: Plan, options: Options, reason: str) -> Trials:
+    """A claim that could not even start is judged and sealed like any other: nothing of it was measured."""
+    request = TrialRequest(
+        contract=contract,
+        subject=contract.subject,
+        profile=course.profile.name,
+        parameters=course.parameters,
+        device=course.device,
+        seed=options.seed,
+        seconds=course.profile.seconds,
+        threads=1,
+    )
+    result = _silent(request, Ending(EndingKind.NOT_MEASURED, Phase.START, reason))
+    return Trials(
+        result, judge(contract, result.observation), {}, [not_run(mutant, reason) for mutant in contract.mutants]
+    )
+
+
+def _silent(request: TrialRequest, ending: Ending) -> TrialResult:
+    """What comes of a trial of which nothing was heard."""
+    observation = Observation(
+        subject=request.subject,
+        profile=request.profile,
+        parameters=request.parameters,
+        device=request.device,
+        measurements={},
+        residency=Residency(reason="no trial ran"),
+        ending=ending,
+        seed=request.seed,
+    )
+    telemetry = Telemetry(COLUMNS, (), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
+    empty = Log("", 0, sha256(b"").hexdigest())
+    return TrialResult(observation, (), telemetry, empty, empty, None, 0.0)

@@ -1,0 +1,206 @@
+"""What a person sees: plain lines in a pipe, a live view on a terminal, and the relay that brings events there."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import events
+from harness.events import SUBJECT, Event
+from harness.judge import judge
+from harness.record import Record
+from harness.report.progress import Lines, handler, verdict_text
+from harness.report.relay import Relay
+from harness.settle import MutantOutcome
+from harness.verdict import Fate
+from tests.contracts import contract_of, document, healthy, observe
+from tests.evidence.factory import claim_result
+from tests.report.texts import with_texts
+
+CONTRACT = contract_of(document())
+CPU = {"type": "cpu", "name": "x86_64"}
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """It does."""
+        return True
+
+
+def story(record: Record, steps: int = 50) -> list[Event]:
+    """The events of a run of one claim."""
+    judgment = judge(CONTRACT, observe(healthy()))
+    killed = MutantOutcome("forgets-one", Fate.KILLED, "", ("nothing-lost",))
+    made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, 3 << 20) for step in range(1, steps + 1)]
+    return [
+        events.RunStarted((CONTRACT.id,)),
+        events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",), 2),
+        events.ClaimWaiting(CONTRACT.id, ("F-OTHER-001 (process 7)",)),
+        events.TrialStarted(CONTRACT.id, SUBJECT, steps),
+        events.TrialStarted(CONTRACT.id, "forgets-one", steps),
+        *made,
+        events.TrialStep(CONTRACT.id, "forgets-one", 1, {"loss": float("nan")}, None),
+        events.TrialFinished(CONTRACT.id, SUBJECT, judgment, None, 1.25),
+        events.TrialFinished(CONTRACT.id, "forgets-one", judgment, killed, 0.5),
+        events.ClaimFinished(record, Path("/evidence/run")),
+        events.RunFinished(1, (record,), 2.0, False),
+    ]
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """The record of a claim that holds."""
+    return claim_result(tmp_path).record
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Record:
+    """A record whose texts steer terminals and span lines."""
+    return with_texts(tmp_path, "\x1b[2J\nPASS F-FORGED-001\r\x00\u202e [bold]")
+
+
+def plain(told: list[Event], verbose: bool = False) -> list[str]:
+    """The plain lines of some events."""
+    stream = io.StringIO()
+    take = handler(stream, verbose)
+    assert isinstance(take, Lines)
+    for event in told:
+        take(event)
+    return stream.getvalue().splitlines()
+
+
+def live(told: list[Event], verbose: bool = False) -> str:
+    """What a terminal gets."""
+    stream = Terminal()
+    take = handler(stream, verbose)
+    for event in told:
+        take(event)
+    return stream.getvalue()
+
+
+def test_plain_lines(record: Record) -> None:
+    """Plan, wait, some steps of the subject, how every trial ended, the verdict, the evidence, the denominator."""
+    lines = plain(story(record))
+    assert lines[0].startswith("F-DEMO-SORT-001  ")
+    assert lines[1] == "  profile reduced on CPU (x86_64): not full: no GPU; 1 of 1 mutants, 2 at a time"
+    assert lines[2] == "  waiting for F-OTHER-001 (process 7)"
+    steps = [line for line in lines if line.startswith("  subject  step")]
+    assert [line.split()[2] for line in steps] == ["10/50", "20/50", "30/50", "40/50", "50/50"]
+    assert steps[0] == "  subject  step 10/50  loss 1.5  memory 3 MiB"
+    assert "  subject  NOT_MEASURED in 1.25 s" not in lines
+    assert any(line.startswith("  forgets-one  killed in 0.50 s by nothing-lost") for line in lines)
+    assert "  evidence: /evidence/run" in lines
+    assert lines[-1] == "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID"
+
+
+def test_verbose_shows_every_step(record: Record) -> None:
+    """-v hides nothing."""
+    assert sum("step" in line and line.startswith("  subject") for line in plain(story(record), verbose=True)) == 50
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_foreign_texts_do_not_steer_a_pipe_or_forge_lines(hostile: Record, verbose: bool) -> None:
+    """A claim's texts stay in their line and print as what they are."""
+    lines = plain(story(hostile), verbose)
+    assert not [line for line in lines if line.startswith("PASS F-FORGED-001")]
+    assert all(line.isprintable() for line in lines)
+
+
+def test_foreign_texts_do_not_steer_a_terminal(hostile: Record) -> None:
+    """No foreign control sequence gets through, and no foreign markup is obeyed."""
+    shown = live(story(hostile), verbose=True)
+    assert "\x1b[2J" not in shown
+    assert "\x00" not in shown
+    assert "\u202e" not in shown
+
+
+def test_live(record: Record) -> None:
+    """On a terminal: the same facts, and the cursor is given back."""
+    shown = live(story(record))
+    for fact in ("F-DEMO-SORT-001", "waiting for F-OTHER-001", "killed in 0.50 s", "/evidence/run", "1 PASS"):
+        assert fact in shown
+    assert shown.rfind("\x1b[?25h") > shown.rfind("\x1b[?25l")
+
+
+def test_live_draws_what_runs(record: Record) -> None:
+    """While trials run, each has a line with its newest step."""
+    stream = Terminal()
+    take = handler(stream, False)
+    told = story(record)
+    for event in told[: told.index(next(one for one in told if isinstance(one, events.TrialFinished)))]:
+        take(event)
+    take._live.refresh()  # type: ignore[attr-defined]
+    assert "step 50/50" in stream.getvalue()
+    take(events.RunFinished(1, (), 0.0, True))
+    assert "interrupted: nothing was measured" in stream.getvalue()
+    assert stream.getvalue().rfind("\x1b[?25h") > stream.getvalue().rfind("\x1b[?25l")
+
+
+def test_another_subject_is_said_beside_the_verdict(record: Record) -> None:
+    """A PASS of --subject must not read like the claim's own."""
+    text = verdict_text(replace(record, command="harness run --subject demo:Other F", subject="demo:Other"))
+    assert "another subject than the contract's: demo:Other" in text
+    assert "another subject" not in verdict_text(record)
+
+
+def steps(count: int) -> list[Event]:
+    """Steps of one trial."""
+    return [events.TrialStep("F", SUBJECT, step, {}, None) for step in range(count)]
+
+
+def test_the_relay_keeps_the_order(record: Record) -> None:
+    """Every event arrives, in the order in which it happened."""
+    heard: list[Event] = []
+    relay = Relay([heard.append])
+    told = story(record)
+    for event in told:
+        relay(event)
+    assert relay.close() == []
+    assert heard == told
+
+
+def test_a_handler_that_blocks_holds_up_nobody() -> None:
+    """A pager that nobody scrolls on costs a trial nothing, and memory stays bounded."""
+    scroll, heard = threading.Event(), list[Event]()
+
+    def pager(event: Event) -> None:
+        assert scroll.wait(10)
+        heard.append(event)
+
+    relay = Relay([pager])
+    before = time.monotonic()
+    for event in steps(50_000):
+        relay(event)
+    last = events.RunFinished(0, (), 0.0, False)
+    relay(last)
+    assert time.monotonic() - before < 5
+    scroll.set()
+    relay.close()
+    assert len(heard) < 11_000
+    assert heard[-1] is last
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("no")])
+def test_a_handler_that_fails_keeps_no_other_from_hearing(error: Exception) -> None:
+    """Its exception is handed back; it hears no more."""
+    heard, calls = list[Event](), list[Event]()
+
+    def fail(event: Event) -> Any:
+        calls.append(event)
+        raise error
+
+    handlers: list[Callable[[Event], None]] = [fail, heard.append]
+    relay = Relay(handlers)
+    for event in steps(3):
+        relay(event)
+    assert list(relay.close()) == [error]
+    assert (len(calls), len(heard)) == (1, 3)

@@ -1,0 +1,87 @@
+"""Which profile, which device, how many trials side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.contract import Contract, Profile
+from harness.plan import MOST_PARALLEL, Options, plan
+from tests.contracts import contract_of, document
+from tests.test_host import a_gpu, a_host
+
+ANY: dict[str, Any] = {"device": "any"}
+CUDA: dict[str, Any] = {"device": "cuda"}
+
+
+def contract(full: dict[str, Any], reduced: dict[str, Any] | None = None, **changes: Any) -> Contract:
+    """The valid contract with these requirements."""
+    profiles = {"full": Profile("full", full, {"steps": 3}, 60.0, 60.0)}
+    if reduced is not None:
+        profiles["reduced"] = Profile("reduced", reduced, {"steps": 3}, 60.0, 60.0)
+    loaded = contract_of(document())
+    return replace(loaded, profiles=profiles, mutants=loaded.mutants * 9, **changes)
+
+
+@pytest.mark.parametrize(
+    ("full", "reduced", "gpus", "options", "expected"),
+    [
+        (ANY, ANY, 0, {}, ("full", "cpu", "")),
+        (CUDA, ANY, 1, {}, ("full", "cuda", "")),
+        (CUDA, ANY, 0, {}, ("reduced", "cpu", "")),
+        (CUDA, ANY, 1, {"device": "cpu"}, ("reduced", "cpu", "")),
+        (CUDA, ANY, 1, {"profile": "reduced", "device": "cuda:0"}, ("reduced", "cuda", "")),
+        (CUDA, ANY, 0, {"profile": "full"}, ("full", "cpu", "needs a CUDA GPU")),
+        (CUDA, ANY, 1, {"device": "cuda:7"}, ("reduced", "cpu", "leaves it no GPU")),
+        (ANY, None, 0, {"profile": "reduced"}, ("full", "cpu", "no such profile")),
+        ({**ANY, "memory_gib": 10_000}, ANY, 0, {}, ("reduced", "cpu", "")),
+    ],
+)
+def test_choices(
+    full: dict[str, Any],
+    reduced: dict[str, Any] | None,
+    gpus: int,
+    options: dict[str, Any],
+    expected: tuple[str, str, str],
+) -> None:
+    """What was asked for is planned, or an obstacle says why not; a claim never moves to another device silently."""
+    course = plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), Options(**options))
+    assert (course.profile.name, course.device["type"]) == expected[:2]
+    assert expected[2] in course.obstacle
+    assert bool(course.obstacle) is bool(expected[2])
+
+
+def test_the_reason_names_what_is_lacking() -> None:
+    """A reader of `reduced` learns why not full."""
+    assert "not full: needs a CUDA GPU" in plan(contract(CUDA, ANY), a_host(), Options()).reason
+
+
+@pytest.mark.parametrize(
+    ("requires", "options", "parallel"),
+    [
+        (ANY, {}, MOST_PARALLEL),
+        (ANY, {"mutants": False}, 1),
+        (ANY, {"jobs": 7}, 7),
+        ({**ANY, "memory_gib": 12}, {}, 2),
+        ({**ANY, "memory_gib": 31}, {}, 1),
+        ({**CUDA, "memory_gib": 60}, {}, 2),
+        ({**CUDA, "memory_gib": 130}, {}, 1),
+    ],
+)
+def test_side_by_side(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
+    """As many trials as fit into the memory, the GPU's or the system's, and no fewer than one."""
+    host = a_host(a_gpu(memory_bytes=140 << 30), memory_bytes=32 << 30, cpu_count=64)
+    assert plan(contract(requires), host, Options(**options)).parallel == parallel
+
+
+def test_a_claim_that_measures_time_runs_alone() -> None:
+    """Whatever -j says."""
+    assert plan(contract(ANY, exclusive=True), a_host(), Options(jobs=8)).parallel == 1
+
+
+def test_overrides_reach_the_trial() -> None:
+    """A parameter of the command line replaces the profile's, also where nothing will run."""
+    assert plan(contract(ANY), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
+    assert plan(contract(CUDA), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}

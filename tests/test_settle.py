@@ -1,0 +1,70 @@
+"""From judgments to a verdict: every combination of a subject's outcome with the fates of two mutants."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from harness.contract import Mutant
+from harness.contract.clauses import ClauseResult
+from harness.judge import Judgment
+from harness.settle import MutantOutcome, fate_of, settle
+from harness.verdict import Fate, Outcome, Verdict
+
+
+def judged(**outcomes: Outcome) -> Judgment:
+    """A judgment of clauses with these outcomes."""
+    return Judgment(tuple(ClauseResult(name, outcome, reason="so it is") for name, outcome in outcomes.items()))
+
+
+@pytest.mark.parametrize(("outcome", "first", "second"), list(product(Outcome, Fate, Fate)))
+def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
+    """A PASS needs a kill, and nothing that lived or that nobody knows of."""
+    settlement = settle(judged(clause=outcome), [MutantOutcome("a", first), MutantOutcome("b", second)])
+    fates = {first, second}
+    if outcome is not Outcome.PASS:
+        expected = Verdict(outcome)
+    elif fates & {Fate.SURVIVED, Fate.MISATTRIBUTED}:
+        expected = Verdict.VOID
+    elif Fate.INCONCLUSIVE in fates or Fate.KILLED not in fates:
+        expected = Verdict.NOT_MEASURED
+    else:
+        expected = Verdict.PASS
+    assert settlement.verdict is expected
+    assert settlement.proven is (Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN})
+    assert bool(settlement.reason) is (expected is not Verdict.PASS)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_without_mutants(outcome: Outcome) -> None:
+    """Skipped mutants leave a PASS unproven; a claim that has none never passes."""
+    skipped = settle(judged(clause=outcome), [MutantOutcome("a", Fate.NOT_RUN)], skipped=True)
+    assert (skipped.verdict, skipped.proven) == (Verdict(outcome), False)
+    assert settle(judged(clause=outcome), []).verdict is not Verdict.PASS
+
+
+def test_nothing_judged_is_not_a_pass() -> None:
+    """A judgment without clauses says nothing."""
+    assert settle(Judgment(()), [MutantOutcome("a", Fate.KILLED)]).verdict is Verdict.NOT_MEASURED
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(Outcome, Outcome)))
+def test_a_mutant_is_killed_only_on_every_clause_named(first: Outcome, second: Outcome) -> None:
+    """One clause failed is not enough where the contract names two."""
+    mutant = Mutant("m", "a:B", ("first", "second"), "", {}, {})
+    fate = fate_of(mutant, judged(other=Outcome.PASS, first=first, second=second)).fate
+    outcomes = {first, second}
+    if outcomes == {Outcome.FAIL}:
+        assert fate is Fate.KILLED
+    elif Outcome.FAIL in outcomes:
+        assert fate is Fate.MISATTRIBUTED
+    else:
+        assert fate is (Fate.SURVIVED if outcomes == {Outcome.PASS} else Fate.INCONCLUSIVE)
+
+
+def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
+    """It died, but the falsifier has not shown that it sees this defect."""
+    mutant = Mutant("m", "a:B", ("named",), "", {}, {})
+    outcome = fate_of(mutant, judged(other=Outcome.FAIL, named=Outcome.PASS))
+    assert (outcome.fate, outcome.failed) == (Fate.MISATTRIBUTED, ("other",))
