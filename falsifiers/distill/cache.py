@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from harness import NotMeasured
+
 __all__ = ["cached_tensors", "tensors_digest"]
 
 _DIGEST_KEY = "content_sha256"
@@ -30,7 +32,19 @@ def cached_tensors(
     digest of its content: a file that is torn, altered or foreign is made again. One trial makes, others wait for it.
 
     Returns: CPU tensors by name.
+
+    Raises:
+        NotMeasured: the folder cannot be read or written, which is no fault of the subject's.
     """
+    try:
+        return _cached(folder, kind, determined_by, make)
+    except OSError as error:
+        raise NotMeasured(f"the cache {folder} cannot be used: {error}; set HARNESS_CACHE_DIR") from error
+
+
+def _cached(
+    folder: Path, kind: str, determined_by: Mapping[str, Any], make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
     key = hashlib.sha256(json.dumps(determined_by, sort_keys=True, allow_nan=False).encode()).hexdigest()[:32]
     path = folder / f"{kind}-{key}.safetensors"
     kept = _load(path)
@@ -63,7 +77,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 
 def _load(path: Path) -> dict[str, Tensor] | None:
     """The tensors of a file whose content matches its digest, else None."""
-    with contextlib.suppress(FileNotFoundError, SafetensorError), safe_open(path, framework="pt") as file:
+    with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
         # Clones, because a mapped file starts its tensors at any multiple of eight bytes and can change under us.
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a mapping
         if (file.metadata() or {}).get(_DIGEST_KEY) == tensors_digest(tensors):

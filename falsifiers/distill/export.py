@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -27,9 +29,11 @@ def falsify(trial: Trial[Distillation]) -> None:
         run = trial.subject.distill(on_step=watch)
         live = trial.subject.student_weights()
     read_back(trial, watch)
+    told = {**trial.parameters, "final_loss": run.losses[-1] if run.losses else None}
     seen = inspect_export(run.export, live, initial)
     trial.measure(
         steps_executed=watch.steps,
+        weight_changes=watch.changes,
         readable=seen.readable,
         file_bytes=seen.file_bytes,
         weight_bytes=weight_bytes(live),
@@ -43,6 +47,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         unmoved=seen.unmoved,
         different=seen.different,
         metadata_missing=[key for key in _METADATA if key not in seen.metadata],
+        metadata_untrue=_untrue(seen.metadata, told),
     )
     with contextlib.suppress(KeyError, ValueError):
         trial.measure(metadata_step=int(seen.metadata["step"]))
@@ -64,3 +69,16 @@ def _as(live: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, 
 def _farthest(one: Tensor, other: Tensor) -> float:
     """The largest absolute difference of two logits of one shape."""
     return float((one - other).abs().max())
+
+
+def _untrue(metadata: Mapping[str, str], truth: Mapping[str, Any]) -> list[str]:
+    """The numbers in the metadata that are not the run's own; one that is absent is told elsewhere."""
+    told = [key for key in ("temperature", "alpha", "final_loss") if key in metadata]
+    return [key for key in told if not _is_number(metadata[key], truth[key])]
+
+
+def _is_number(text: str, number: float | None) -> bool:
+    """Whether a text says a number, to the digits that a trainer may print of a loss."""
+    with contextlib.suppress(ValueError):
+        return number is not None and math.isclose(float(text), number, rel_tol=1e-3)
+    return False

@@ -14,7 +14,7 @@ from falsifiers.distill.corpus import Corpus, load_corpus, sample
 from falsifiers.distill.subject import Distillation
 from harness import Trial
 
-__all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "log_probabilities", "surprise"]
+__all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]
 
 _SEED = 20_201  # of the held-out sequences; every trial of a claim sees the same ones
 
@@ -62,12 +62,15 @@ class Evaluation:
         kl: KL(teacher || student), both at the temperature T.
         blind_kl: what the best guess that never looks at its input would score there, the teacher's own mean
             distribution: mean of KL(teacher at a position || teacher's mean), which needs no student.
+        misplaced_kl: KL against the teacher's answer to another sequence of the batch. A student that learnt from the
+            teacher's answer to its own input is nearer to that; one that only knows how often tokens occur is not.
         cross_entropy, teacher_cross_entropy: on the next token, at temperature 1.
     """
 
     loss: float
     kl: float
     blind_kl: float
+    misplaced_kl: float
     cross_entropy: float
     teacher_cross_entropy: float
 
@@ -81,7 +84,8 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
             teacher = _checked(trial.subject.teacher_logits(inputs), inputs)
             student = _checked(trial.subject.student_logits(inputs), inputs, like=teacher)
         # Row by row: a float64 copy of a whole batch of logits would be gigabytes at a vocabulary of 151,936.
-        for of_teacher, of_student, row_labels in zip(teacher, student, labels, strict=True):
+        misplaced = teacher.roll(1, dims=0)
+        for of_teacher, of_another, of_student, row_labels in zip(teacher, misplaced, student, labels, strict=True):
             probabilities = log_probabilities(of_teacher, temperature).exp()
             means.append(probabilities.mean(dim=0))
             scores.append(
@@ -89,15 +93,26 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
                     [
                         divergence(of_teacher, of_student, temperature),
                         torch.special.entr(probabilities).sum(dim=-1).mean(),
+                        divergence(of_another, of_student, temperature),
                         surprise(of_student, row_labels),
                         surprise(of_teacher, row_labels),
                     ]
                 )
             )
-    kl, entropy, cross_entropy, teacher_cross_entropy = torch.stack(scores).mean(dim=0).tolist()
+    kl, entropy, misplaced_kl, cross_entropy, teacher_cross_entropy = torch.stack(scores).mean(dim=0).tolist()
     blind_kl = torch.special.entr(torch.stack(means).mean(dim=0)).sum().item() - entropy
     loss = alpha * cross_entropy + (1.0 - alpha) * temperature**2 * kl
-    return Evaluation(loss, kl, blind_kl, cross_entropy, teacher_cross_entropy)
+    return Evaluation(loss, kl, blind_kl, misplaced_kl, cross_entropy, teacher_cross_entropy)
+
+
+def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
+    """The most that logits on the first half of tokens [batch, sequence] change with the second half: 0 if causal."""
+    half = tokens.shape[1] // 2
+    other = tokens.clone()
+    other[:, half:] = tokens[:, half:].flip(1)
+    with trial.subject_fault():
+        one, two = trial.subject.student_logits(tokens), trial.subject.student_logits(other)
+    return float((one[:, :half] - two[:, :half]).abs().max())
 
 
 def _frequencies(corpus: Corpus) -> Tensor:

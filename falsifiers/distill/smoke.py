@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from falsifiers.distill.held_out import HeldOut, evaluate
+from falsifiers.distill.held_out import HeldOut, evaluate, foresight
 from falsifiers.distill.subject import Distillation
 from falsifiers.distill.watch import StepWatch, read_back
 from harness import Trial
@@ -38,6 +38,9 @@ def falsify(trial: Trial[Distillation]) -> None:
         final_loss=after.loss,
         initial_kl=before.kl,
         final_kl=after.kl,
+        final_misplaced_kl=after.misplaced_kl,
+        final_foresight=foresight(trial, held_out.first_sequence),
+        unmoved=watch.unmoved,
         blind_kl=before.blind_kl,
         initial_cross_entropy=before.cross_entropy,
         final_cross_entropy=after.cross_entropy,

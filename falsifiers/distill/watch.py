@@ -21,23 +21,35 @@ class StepWatch:
     Attributes:
         steps: how often the subject said that it made a step.
         changes: at how many of the looks the weights differed from the look before.
+        unmoved: the tensors that at the last look were as at the first.
     """
 
     def __init__(self, trial: Trial[Distillation]) -> None:
         """Take the first look; the subject's part in it may raise, so build a watch inside `subject_fault`."""
         self._trial = trial
         self._every = trial.parameters["watch_every"]
-        self._seen = _glimpse(trial.subject.student_weights())
+        self._first = self._seen = _glimpse(trial.subject.student_weights())
         self.steps = self.changes = 0
+
+    @property
+    def unmoved(self) -> list[str]:
+        """Names of the tensors that did not move from the first look to the last."""
+        return [name for name, first in self._first.items() if name in self._seen and _same(first, self._seen[name])]
 
     def __call__(self, step: int, **values: float) -> None:
         """Count a step and hand its values on to the trial's series."""
-        self.steps += 1
-        self._trial.step(step, **values)
-        if self.steps % self._every == 0:
-            now = _glimpse(self._trial.subject.student_weights())
-            self.changes += not torch.equal(now, self._seen)
-            self._seen = now
+        with self._trial.falsifier_fault():  # the subject calls us, but what follows is our own code
+            self.steps += 1
+            self._trial.step(step, **values)
+            due = self.steps % self._every == 0
+        if due:
+            weights = self._trial.subject.student_weights()
+            with self._trial.falsifier_fault():
+                now = _glimpse(weights)
+                self.changes += now.keys() != self._seen.keys() or not all(
+                    _same(now[name], self._seen[name]) for name in now
+                )
+                self._seen = now
 
 
 def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
@@ -54,10 +66,15 @@ def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
     )
 
 
-def _glimpse(weights: Mapping[str, Tensor]) -> Tensor:
-    """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly."""
-    parts = []
-    for _, weight in sorted(weights.items()):
+def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly, by name."""
+    glimpses = {}
+    for name, weight in sorted(weights.items()):
         flat = weight.detach().flatten()
-        parts.append(flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].to(torch.float64))
-    return torch.cat(parts).cpu() if parts else torch.empty(0)
+        glimpses[name] = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].to("cpu", copy=True)
+    return glimpses
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Equality to the bit; a NaN that stays is no movement."""
+    return torch.equal(one.view(torch.uint8), other.view(torch.uint8))

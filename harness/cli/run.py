@@ -91,7 +91,7 @@ def command(
             output.reconfigure(errors="backslashreplace")  # a locale without "…" ends no run
 
     from harness.engine import Engine
-    from harness.evidence.bundle import Sealer
+    from harness.evidence.bundle import Sealer, SealError
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
@@ -111,14 +111,23 @@ def command(
             handlers.append(records.handler(json_file))
         except OSError as error:
             raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
+    views = {"junit.xml": junit_report.render, "summary.md": summary.render}
+    sealer = Sealer(evidence or project.evidence, views)
+    try:
+        sealer.prepare()
+        cache_folder().mkdir(parents=True, exist_ok=True)
+    except SealError as error:
+        raise click.BadParameter(str(error), param_hint="--evidence") from error
+    except OSError as error:
+        raise click.UsageError(
+            f"the cache {cache_folder()} cannot be used: {error.strerror}; set HARNESS_CACHE_DIR"
+        ) from error
     relay = Relay(handlers)
     engine = Engine(
         project,
         probe(project.root),
         executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
-        seal=Sealer(
-            evidence or project.evidence, {"junit.xml": junit_report.render, "summary.md": summary.render}
-        ).seal,
+        seal=sealer.seal,
         emit=relay,
         command=_reproduce(options),
     )

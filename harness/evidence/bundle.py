@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import final
@@ -69,6 +70,19 @@ class Sealer:
         self._root = root
         self._views = dict(views)
 
+    def prepare(self) -> None:
+        """Make sure, before hours of work, that a bundle could be written.
+
+        Raises:
+            SealError: the folder cannot take files.
+        """
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._root) as probe:
+                probe.write(bytes(1 << 16))
+        except OSError as error:
+            raise _explained(self._root, "cannot take evidence", error) from error
+
     def seal(self, result: ClaimResult) -> Path:
         """Write the bundle of a result and return its folder.
 
@@ -89,11 +103,7 @@ class Sealer:
             for parent in (place.parent.parent, self._root):
                 sync_folder(parent)
         except OSError as error:
-            remedy = _REMEDIES.get(error.errno or 0, "")
-            text = f"{place} was not sealed: {error}" + (f" ({remedy})" if remedy else "")
-            sealing = SealError(text)
-            sealing.errno = error.errno
-            raise sealing from error
+            raise _explained(place, "was not sealed", error) from error
         except Exception as error:
             # A defect of ours in some view, say: whoever runs claims has to deal with one kind of failure only.
             raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
@@ -129,6 +139,13 @@ class Sealer:
             yield from _artifacts(result.subject.artifacts)
         for name, view in self._views.items():
             yield name, view(result.record).encode("utf-8", errors="backslashreplace")
+
+
+def _explained(place: Path, what: str, error: OSError) -> SealError:
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    explained = SealError(f"{place} {what}: {error}" + (f" ({remedy})" if remedy else ""))
+    explained.errno = error.errno
+    return explained
 
 
 def _artifacts(folder: Path) -> Iterator[tuple[str, bytes]]:

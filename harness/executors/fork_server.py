@@ -42,6 +42,8 @@ class ForkServer:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
         # torch asks for it where results must be reproducible
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        # Threads that spin while they wait make trials side by side many times slower than they are alone.
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # -P: the server runs in the root of a project that may have a package `harness` of its own.
         command = [sys.executable, "-P", "-m", "harness.process.worker"]
         with there, self._log.open("wb") as log:

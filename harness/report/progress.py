@@ -160,10 +160,10 @@ def verdict_text(record: Record) -> str:
     parts = [
         f"{record.verdict}  {record.id}",
         f"{record.profile} profile",
-        f"{killed} of {len(record.mutants)} mutants killed",
+        "mutants skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} mutants killed",
     ]
     idle = sum(mutant.fate is Fate.NOT_RUN for mutant in record.mutants)
-    if idle:
+    if idle and not record.mutants_skipped:
         parts.append(f"{idle} not run")
     if record.verdict is Verdict.PASS and not record.proven:
         parts.append("UNPROVEN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -203,12 +204,23 @@ def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
     assert harness(folder, "run", CLAIM).returncode == ExitStatus.PASS
 
 
-def test_evidence_that_cannot_be_written_is_not_a_pass(folder: Path) -> None:
-    """A verdict without evidence does not count."""
+def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
+    """Nobody waits for hours to learn that the bundle has no place."""
     (folder / "evidence").write_text("a file is in the way")
     done = harness(folder, "run", CLAIM)
-    assert done.returncode == ExitStatus.NOT_MEASURED
-    assert "the bundle could not be written" in done.stdout
+    assert done.returncode == ExitStatus.REFUSED
+    assert "cannot take evidence" in done.stderr
+    assert "subject" not in done.stdout
+
+
+def test_a_moved_bundle_is_sound(folder: Path) -> None:
+    """A reviewer downloads a bundle to wherever it suits; filed under another claim's name it is refused."""
+    harness(folder, "run", CLAIM)
+    (bundle,) = bundles(folder)
+    shutil.copytree(bundle, folder / "downloaded")
+    assert harness(folder, "verify", "downloaded").returncode == ExitStatus.PASS
+    shutil.copytree(bundle, folder / "F-OTHER-001" / bundle.name)
+    assert harness(folder, "verify", "F-OTHER-001").returncode == ExitStatus.REFUSED
 
 
 def test_plain_lines_in_a_pipe(folder: Path) -> None:

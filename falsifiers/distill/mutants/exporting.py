@@ -19,6 +19,7 @@ __all__ = [
     "CutVocabulary",
     "DeafReload",
     "EmbeddingLeftOut",
+    "FewUpdates",
     "FlippedBit",
     "HalfPrecisionExport",
     "InitialExport",
@@ -33,6 +34,7 @@ __all__ = [
     "TeacherExport",
     "TruncatedFile",
     "UntiedHead",
+    "UntrueMetadata",
     "ZeroTensors",
     "ZeroedTensor",
     "metadata_only",
@@ -269,3 +271,20 @@ class StepFromZero(Distillation):
     def export(self, path: Path, metadata: Mapping[str, str]) -> Path:
         """One step less."""
         return super().export(path, {**metadata, "step": str(int(metadata["step"]) - 1)})
+
+
+class FewUpdates(Distillation):
+    """The optimizer steps three times; gradients then overflow and every later step is skipped without a word."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """A step, while there still are steps."""
+        if step <= 3:
+            super().update(loss, step)
+
+
+class UntrueMetadata(Distillation):
+    """The export's metadata is a template that was never filled in."""
+
+    def metadata(self, step: int, loss: float) -> dict[str, str]:
+        """Other numbers than the run's."""
+        return {**super().metadata(step, loss), "temperature": "1.0", "alpha": "0.5", "final_loss": "0.0"}

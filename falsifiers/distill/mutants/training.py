@@ -16,6 +16,7 @@ from falsifiers.distill.subject import OnStep, Run
 from harness import Setting
 
 __all__ = [
+    "BlindStudent",
     "CopiedTeacher",
     "DetachedStudent",
     "HalfPrecision",
@@ -25,8 +26,11 @@ __all__ = [
     "InventedLosses",
     "MovingTeacher",
     "NanFromStep30",
+    "OnlyEmbeddingTrains",
     "OverstatedSteps",
     "ReportedFalling",
+    "RolledTeacher",
+    "SeesFuture",
     "SilentCpuFallback",
     "TeacherAsStudent",
     "UnlearnableBatch",
@@ -196,3 +200,67 @@ class SilentCpuFallback(Distillation):
         """Move tokens and weights here and logits back."""
         moved = None if weights is None else {name: weight.to(self.device) for name, weight in weights.items()}
         return super().student_logits(tokens.to(self.device), moved).to(tokens.device)
+
+
+class BlindStudent(Distillation):
+    """No input reaches the student, in training or evaluation: an id tensor that was allocated and never filled."""
+
+    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+        """Every token id is 0."""
+        del step
+        student = self.student(input_ids=torch.zeros_like(inputs), use_cache=False).logits
+        teacher = self.teacher_logits(inputs)
+        return distillation_loss(student, teacher, labels, alpha=self.recipe.alpha, temperature=self.recipe.temperature)
+
+    def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Every token id is 0 here, too."""
+        return super().student_logits(torch.zeros_like(tokens), weights)
+
+
+class RolledTeacher(Distillation):
+    """The teacher's logits belong to the neighbouring row of the batch: a cache of them read by the wrong index."""
+
+    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+        """Teacher and student are a row apart."""
+        del step
+        student = self.student(input_ids=inputs, use_cache=False).logits
+        teacher = self.teacher_logits(inputs).roll(1, dims=0)
+        return distillation_loss(student, teacher, labels, alpha=self.recipe.alpha, temperature=self.recipe.temperature)
+
+
+class SeesFuture(Distillation):
+    """The causal mask is lost: every position attends to those after it, which the teacher cannot."""
+
+    def __init__(self, setting: Setting) -> None:
+        """As the reference, with the student's attention told that it is not causal."""
+        super().__init__(setting)
+        for module in self.student.modules():
+            if hasattr(module, "is_causal"):
+                module.is_causal = False
+
+    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+        """Train without the mask."""
+        del step
+        teacher = self.teacher_logits(inputs)
+        student = self._unmasked(inputs)
+        return distillation_loss(student, teacher, labels, alpha=self.recipe.alpha, temperature=self.recipe.temperature)
+
+    @torch.no_grad()
+    def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Answer without the mask."""
+        return self._unmasked(tokens) if weights is None else super().student_logits(tokens, weights)
+
+    def _unmasked(self, tokens: Tensor) -> Tensor:
+        rows, length = tokens.shape
+        nothing_masked = torch.zeros(rows, 1, length, length, device=self.device)
+        return self.student(input_ids=tokens, use_cache=False, attention_mask=nothing_masked).logits
+
+
+class OnlyEmbeddingTrains(Distillation):
+    """The optimizer was given the embedding alone: the rest of the model stays as it was drawn."""
+
+    def __init__(self, setting: Setting) -> None:
+        """As the reference, with one parameter group too few."""
+        super().__init__(setting)
+        embedding = [weight for name, weight in self.student.named_parameters() if "embed" in name]
+        self.optimizer = torch.optim.AdamW(embedding, lr=self.recipe.learning_rate)
