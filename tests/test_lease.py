@@ -106,10 +106,9 @@ def test_a_holder_that_is_killed_frees_its_lease_at_once(held: str, holders: Hol
     process = holders.start(held)
     (record,) = (folder / "GPU-a").glob("*.holder.json")
     threading.Timer(0.5, process.send_signal, [signal.SIGKILL]).start()
-    assert 0.3 < ask("exclusive", folder, 10) < 2
+    assert 0.3 < ask("exclusive", folder, 10) < 5
     process.wait()
-    # The dead one's name stays behind until somebody looks.
-    assert record.exists()
+    # The dead one's name may stay behind until somebody looks, which a waiting lease may have done already.
     assert list_holders(folder / "GPU-a") == ()
     assert not record.exists()
 
