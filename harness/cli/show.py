@@ -62,6 +62,9 @@ def _page(contract: Contract, host: Host) -> Iterator[str]:
         needs = f" (needs {_requirements(mutant.requires)})" if mutant.requires else ""
         yield f"  {mutant.id}{needs}: must fail on {', '.join(mutant.violates)}"
         yield from _paragraph(mutant.defect, indent=6)
+        for name, ratios in mutant.ratios.items():
+            measured = ", ".join(f"{ratio:.3g} times the threshold of {clause}" for clause, ratio in ratios.items())
+            yield from _paragraph(f"measured ({name}): {measured}", indent=6)
     yield ""
     yield f"Run it: harness run {contract.id}"
 

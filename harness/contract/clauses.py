@@ -20,7 +20,17 @@ from harness.contract.keywords import PatternError, check_of
 from harness.strictjson import DEEPEST, LARGEST, is_tagged
 from harness.verdict import Outcome
 
-__all__ = ["ITEM", "VALUE", "Clause", "ClauseResult", "SchemaClause", "clauses_of", "is_finite", "judge_schema"]
+__all__ = [
+    "ITEM",
+    "VALUE",
+    "Clause",
+    "ClauseResult",
+    "SchemaClause",
+    "clauses_of",
+    "is_finite",
+    "judge_schema",
+    "values_at",
+]
 
 _LONGEST_TEXT, _MOST_ITEMS = 200, 8
 ITEM, VALUE = "[]", "{}"
@@ -172,6 +182,13 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
         yield from clauses_of(schema["items"], (*path, ITEM))
     if "additionalProperties" in schema:
         yield from clauses_of(schema["additionalProperties"], (*path, VALUE))
+
+
+def values_at(measurements: Mapping[str, Any], path: tuple[str, ...]) -> list[Any]:
+    """Every value that was measured at a clause's path."""
+    found: list[Any] = []
+    _follow(measurements, path, 0, found)
+    return found
 
 
 def is_finite(value: Any, levels: int = DEEPEST) -> bool:

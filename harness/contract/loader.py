@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from harness import schemas, strictjson
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
+from harness.contract.ratio import has_ratio
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
 from harness.schemas import Problem, pointer
@@ -60,6 +61,8 @@ class Mutant:
     defect: str
     requires: Mapping[str, Any]
     parameters: Mapping[str, Any]
+    ratios: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By profile and clause, how far beyond the threshold the defect was measured: see `harness.contract.ratio`."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,7 @@ def _mutant(document: Mapping[str, Any]) -> Mutant:
         document["defect"],
         document.get("requires", {}),
         document.get("parameters", {}),
+        document.get("ratios", {}),
     )
 
 
@@ -267,12 +271,28 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
                 yield Problem(
                     pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
                 )
+        yield from _ratio_problems(contract, mutant, pointer("mutants", index, "ratios"))
         if mutant.subject == contract.subject and not mutant.parameters:
             yield Problem(
                 pointer("mutants", index, "subject"),
                 "is the subject itself, unchanged",
                 "name a subject with the defect",
             )
+
+
+def _ratio_problems(contract: Contract, mutant: Mutant, place: str) -> Iterator[Problem]:
+    comparable = {clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause)}
+    for profile, ratios in mutant.ratios.items():
+        if profile not in contract.profiles:
+            yield Problem(place + pointer(profile), f"there is no profile {profile}", "remove it")
+        for clause in ratios:
+            where = place + pointer(profile, clause)
+            if clause not in mutant.violates:
+                remedy = f"it violates {', '.join(mutant.violates)}"
+                yield Problem(where, f"{clause!r} is no clause that this mutant must violate", remedy)
+            elif clause not in comparable:
+                remedy = "give ratios for bounds above 0, and for rules that compare"
+                yield Problem(where, f"{clause!r} has no threshold to which a ratio could be taken", remedy)
 
 
 def _entry_point_problems(document: Mapping[str, Any], search: tuple[Path, ...]) -> Iterator[Problem]:

@@ -45,6 +45,15 @@ def test_all_that_a_reader_asks(project: Path) -> None:
     assert lines[-1] == f"Run it: harness run {IDENTIFIER}"
 
 
+def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
+    """The ratios that the contract records, by profile."""
+    mutant = {**document()["mutants"][0], "violates": ["ordered"], "ratios": {"reduced": {"ordered": 37.25}}}
+    write_project(tmp_path, document(mutants=[mutant]))
+    done = harness(tmp_path, "show", IDENTIFIER)
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    assert "      measured (reduced): 37.2 times the threshold of ordered" in done.stdout.splitlines()
+
+
 def test_json_is_the_contract(project: Path) -> None:
     """As it stands in the file."""
     shown = json.loads(harness(project, "show", IDENTIFIER, "--json").stdout)

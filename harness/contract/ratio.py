@@ -1,0 +1,121 @@
+"""How far a measurement is beyond a clause's threshold, as a ratio: above 1 the clause is violated, below 1 it holds.
+
+A mutant that dies at a ratio of 1.01 may live tomorrow, and a healthy subject at 0.99 may fail. So contracts record,
+for every mutant, the ratio at which it dies, and benchmarks/false_alarms.py measures both.
+
+A bound that leaves no room (`const`, `maxItems 0`, a maximum of 0) has no ratio, nor has a rule that is no comparison.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.contract.cel_engine import engine
+from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
+from harness.contract.rules import Rule, Scope, without_strings
+
+__all__ = ["has_ratio", "ratio"]
+
+_UPPER = frozenset({"maximum", "exclusiveMaximum"})
+_LOWER = frozenset({"minimum", "exclusiveMinimum"})
+_COMPARISON = re.compile(r"<=|>=|<|>")
+_NO_COMPARISON = re.compile(r"\|\||==|!=|\?|\"|\bin\b")
+
+
+def has_ratio(clause: Clause) -> bool:
+    """Whether measurements can be compared with the clause's threshold by a ratio."""
+    if isinstance(clause, SchemaClause):
+        return clause.keyword in _UPPER | _LOWER and clause.argument > 0
+    return isinstance(clause, Rule) and bool(_sides(clause.bound))
+
+
+def ratio(
+    clause: Clause, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+) -> float | None:
+    """The largest ratio of a measurement to the clause's threshold, turned so that above 1 is a violation.
+
+    A value that is not finite, or has the wrong sign, is infinitely far beyond. None where the clause has no ratio or
+    nothing was measured.
+    """
+    if not has_ratio(clause):
+        return None
+    if isinstance(clause, SchemaClause):
+        values = values_at(measurements, clause.path)
+        pairs = [(value, clause.argument) for value in values if _is_number(value) or not is_finite(value)]
+        if clause.keyword in _LOWER:
+            pairs = [(bound, value) for value, bound in pairs]
+    else:
+        assert isinstance(clause, Rule)
+        found = _evaluated(clause, measurements, parameters, device)
+        if found is None:
+            return None
+        pairs = found
+    return max((_over(small, large) for small, large in pairs), default=None)
+
+
+def _over(small: Any, large: Any) -> float:
+    """By which factor what should be small exceeds what should be large."""
+    if not (is_finite(small) and is_finite(large)):
+        return math.inf
+    if large <= 0.0:
+        return math.inf if small > large else 1.0 if small == large else 0.0
+    return max(0.0, float(small / large))
+
+
+def _sides(rule: str) -> list[tuple[str, str]]:
+    """What should be small and what should be large, of each comparison of a conjunction; empty for other rules."""
+    form = without_strings(rule)
+    if _NO_COMPARISON.search(form):
+        return []
+    pairs = []
+    for part in _split(form, re.compile("&&")):
+        sides = list(_split(part, _COMPARISON))
+        if len(sides) != 2:
+            return []
+        turned = ">" in part[len(sides[0]) :][:1]
+        pairs.append((sides[1], sides[0]) if turned else (sides[0], sides[1]))
+    return pairs
+
+
+def _split(text: str, separator: re.Pattern[str]) -> Iterator[str]:
+    """The parts of a text between separators that stand in no bracket."""
+    depth = start = 0
+    position = 0
+    while position < len(text):
+        depth += text[position] in "([{"
+        depth -= text[position] in ")]}"
+        match = separator.match(text, position) if depth == 0 else None
+        if match:
+            yield text[start:position]
+            start = position = match.end()
+        else:
+            position += 1
+    yield text[start:]
+
+
+def _evaluated(
+    rule: Rule, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+) -> list[tuple[float, float]] | None:
+    """Both sides of every comparison; None where something is missing or no number."""
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    scope = Scope([rule], measurements, parameters, device, finite)
+    if scope.wrong:
+        missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
+        return None if missing else [(math.inf, 1.0)]
+    pairs = []
+    for sides in _sides(rule.bound):
+        try:
+            small, large = (engine().compile(side).execute(scope.context) for side in sides)
+        except Exception:  # the engine raises whatever it likes; a rule that cannot be evaluated has no ratio
+            return None
+        if not (_is_number(small) and _is_number(large)):
+            return None
+        pairs.append((float(small), float(large)))
+    return pairs
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,114 @@
+"""How far measurements are beyond their thresholds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contract.clauses import Clause
+from harness.contract.ratio import has_ratio, ratio
+from harness.judge import judge
+from harness.verdict import Outcome
+from tests.contracts import contract_of, document, healthy, observe
+
+
+def a_clause(observed: dict[str, Any] | None = None, rule: str = "") -> Clause:
+    """The one clause of interest: the last keyword of a property `x`, or a rule over it and `y`."""
+    properties = {
+        **document()["observation"]["properties"],
+        "x": observed or {"type": "number"},
+        "y": {"type": "number"},
+    }
+    rules = [{"id": "the-rule", "rule": rule, "message": "no"}] if rule else []
+    contract = contract_of(
+        document(
+            observation={"type": "object", "properties": properties},
+            rules=rules,
+            mutants=[{**document()["mutants"][0], "violates": ["returned.minimum"]}],
+        )
+    )
+    return contract.rules[0] if rule else [clause for clause in contract.clauses if clause.id.startswith("x")][-1]
+
+
+def of(clause: Clause, **measurements: Any) -> float | None:
+    """The ratio of these measurements."""
+    return ratio(clause, measurements, {"steps": 3}, {"type": "cpu"})
+
+
+@pytest.mark.parametrize(
+    ("keywords", "value", "expected"),
+    [
+        ({"maximum": 1e-4}, 4e-3, 40.0),
+        ({"maximum": 1e-4}, 5e-5, 0.5),
+        ({"maximum": 1e-4}, -1.0, 0.0),
+        ({"exclusiveMaximum": 2.0}, 2.0, 1.0),
+        ({"minimum": 1e-3}, 1e-4, 10.0),
+        ({"minimum": 1e-3}, 0.0, math.inf),
+        ({"minimum": 1e-3}, -1.0, math.inf),
+        ({"maximum": 1.0}, math.nan, math.inf),
+        ({"maximum": 1.0}, 10**400, math.inf),
+        ({"maximum": 0}, 5.0, None),
+        ({"minimum": -1.0}, -5.0, None),
+        ({"multipleOf": 2.0}, 5.0, None),
+    ],
+)
+def test_bounds(keywords: dict[str, Any], value: float, expected: float | None) -> None:
+    """Upper bounds divide the value, lower ones are divided by it; what is not finite is infinitely far beyond."""
+    clause = a_clause({"type": "number", **keywords})
+    assert has_ratio(clause) is (expected is not None)
+    assert of(clause, x=value) == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_worst_item_counts() -> None:
+    """Of a list the one that is farthest beyond; of nothing there is no ratio."""
+    clause = a_clause({"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 2.0}})
+    assert of(clause, x=[1.0, 6.0, 2.0]) == 3.0
+    assert of(clause, x=[]) is None
+    assert of(clause) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("self.x < self.y", 3.0),
+        ("self.x <= 0.5 * self.y", 6.0),
+        ("self.y > self.x", 3.0),
+        ("self.y >= self.x", 3.0),
+        ("self.x > 0.0 && self.x < 1.5 * (self.y + 1.0)", 1.0),
+        ("self.x < parameters.steps", 1.0),
+        ("self.x <= -1.0 * self.y", math.inf),
+    ],
+)
+def test_rules_that_compare(rule: str, expected: float) -> None:
+    """x is 3 and y is 1: the factor by which what should be small exceeds what should be large, the worst of all."""
+    clause = a_clause(rule=rule)
+    assert has_ratio(clause)
+    assert of(clause, x=3.0, y=1.0) == pytest.approx(expected)
+    assert of(clause, x=3.0) is None or "self.y" not in rule
+    assert of(clause, x=math.nan, y=1.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["self.x == self.y", "self.x < self.y || self.y > 2.0", "!(self.x < self.y)", "self.x > 1.0 ? true : false"],
+)
+def test_rules_that_are_no_conjunction_of_comparisons(rule: str) -> None:
+    """They have no threshold to compare with."""
+    assert not has_ratio(a_clause(rule=rule))
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.sampled_from(["minimum", "maximum"]))
+def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, keyword: str) -> None:
+    """The ratio says what the judge says."""
+    properties = {**document()["observation"]["properties"], "x": {"type": "number", keyword: bound}}
+    contract = contract_of(document(observation={"type": "object", "properties": properties}))
+    (result,) = [one for one in judge(contract, observe(healthy(x=value))).clauses if one.id == f"x.{keyword}"]
+    (clause,) = [one for one in contract.clauses if one.id == f"x.{keyword}"]
+    found = of(clause, x=value)
+    assert found is not None
+    assert result.outcome is Outcome.PASS or found >= 1.0
+    assert result.outcome is Outcome.FAIL or found <= 1.0
