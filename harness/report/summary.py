@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from harness.contract.clauses import ClauseResult
 from harness.record import MutantRecord, Record
 from harness.report import figures
+from harness.report.caveats import Caveat, Code, capability, caveats
 from harness.report.escaping import code_block, code_span, markdown
 from harness.verdict import Fate, Outcome, Verdict
 
-__all__ = ["caveats", "render"]
+__all__ = ["render"]
 
 _MOST_SOURCES = 60
 
@@ -22,7 +22,7 @@ def render(record: Record) -> str:
         f"# {record.verdict}{_beside(record)}: {markdown(record.id)}",
         f"**{markdown(record.title)}**",
         markdown(record.reason),
-        "\n".join(f"- {text}" for text in caveats(record)),
+        "\n".join(f"- {_caveat(caveat)}" for caveat in caveats(record)),
         _circumstances(record),
         "## Clauses",
         _clauses(record.clauses),
@@ -40,34 +40,9 @@ def render(record: Record) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def caveats(record: Record) -> Iterator[str]:
-    """What a reader must know before taking the verdict for more than it is; each a sentence of Markdown."""
-    if not record.proven:
-        why = (
-            "the mutants were skipped"
-            if record.mutants_skipped
-            else "not every mutant that ran was killed, or none ran"
-        )
-        yield f"**Unproven**: nothing shows that this falsifier could have failed ({why})."
-    if record.overrides:
-        changed = ", ".join(code_span(f"{name}={figures.value(value)}") for name, value in record.overrides.items())
-        yield f"**Overridden**: {changed}. The run speaks of other parameters than the contract's."
-    idle = [mutant for mutant in record.mutants if mutant.fate is Fate.NOT_RUN]
-    if idle and not record.mutants_skipped:
-        names = ", ".join(f"{code_span(mutant.id)} ({markdown(mutant.reason)})" for mutant in idle)
-        yield f"**{len(idle)} of {len(record.mutants)} mutants not run**: {names}."
-    if record.profile != "full":
-        why = markdown(record.profile_reason)
-        yield f"**{record.profile.capitalize()} profile**: the claim speaks of the full one ({why})."
-    if not _on_target(record):
-        target = [record.target.get("device"), _capability(record.target)]
-        yield f"**Not the claim's hardware**: it speaks of {', '.join(markdown(str(part)) for part in target if part)}."
-    commit = record.commit
-    if commit.get("revision") is None:
-        yield f"**No commit**: {markdown(str(commit.get('reason') or 'it is not known which code ran'))}."
-    elif commit.get("dirty") is not False:
-        state = "had changes that are in no commit" if commit.get("dirty") else "may have had changes"
-        yield f"**Dirty tree**: the checkout {state}; the digests below say which files ran."
+def _caveat(caveat: Caveat) -> str:
+    parts = (code_span(part) if isinstance(part, Code) else markdown(part) for part in caveat.text)
+    return f"**{caveat.head}**{''.join(parts)}."
 
 
 def _beside(record: Record) -> str:
@@ -86,8 +61,8 @@ def _beside(record: Record) -> str:
 def _circumstances(record: Record) -> str:
     device = record.device
     parts = [markdown(str(device.get("name"))), str(device.get("type"))]
-    if capability := _capability(device):
-        parts.append(markdown(capability))
+    if said := capability(device):
+        parts.append(markdown(said))
     if device.get("memory_bytes"):
         parts.append(figures.binary(device["memory_bytes"]) + (" unified" if device.get("unified") else ""))
     commit = record.commit
@@ -103,10 +78,6 @@ def _circumstances(record: Record) -> str:
         ("commit", f"{revision}{state}"),
     ]
     return _table(("", ""), rows)
-
-
-def _capability(of: Mapping[str, Any]) -> str:
-    return f"compute capability {of['compute_capability']}" if of.get("compute_capability") else ""
 
 
 def _clauses(clauses: Sequence[ClauseResult]) -> str:
@@ -181,13 +152,6 @@ def _digests(record: Record) -> str:
     if len(sources) > _MOST_SOURCES:
         rows.append((f"and {len(sources) - _MOST_SOURCES} more source files", "in record.json"))
     return _table(("what", "version or sha256"), rows)
-
-
-def _on_target(record: Record) -> bool:
-    wanted = record.target
-    capability, device = wanted.get("compute_capability"), wanted.get("device")
-    same_capability = capability is None or record.device.get("compute_capability") == capability
-    return same_capability and (device is None or str(device) in str(record.device.get("name")))
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

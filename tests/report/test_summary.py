@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from harness.contract.clauses import ClauseResult
 from harness.report import summary
+from harness.report.caveats import caveats
 from harness.verdict import Outcome, Verdict
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
@@ -69,7 +70,7 @@ def test_nothing_is_held_against_a_full_run_on_the_target(tmp_path: Path) -> Non
     """No sentence of caution without cause."""
     record = claim_result(tmp_path, profile="full", target={"device": "a CPU"}).record
     record = replace(record, mutants=record.mutants[:2])
-    assert list(summary.caveats(record)) == []
+    assert list(caveats(record)) == []
 
 
 def test_clauses_show_value_against_bound_the_failed_first(tmp_path: Path) -> None:

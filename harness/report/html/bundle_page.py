@@ -1,0 +1,231 @@
+"""A bundle as one page that stands alone: what was claimed, what was measured, and why to believe it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from markupsafe import Markup, escape
+
+from harness import strictjson
+from harness.evidence.findings import Verification
+from harness.observation import EndingKind
+from harness.record import Record
+from harness.report import figures
+from harness.report.caveats import Code, capability, caveats
+from harness.report.escaping import printable
+from harness.report.html import charts, plot
+from harness.report.html.clauses import Clauses, Row
+from harness.report.html.contents import Contents
+from harness.report.html.kills import kills
+from harness.report.html.templating import page
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["LOG_IN_BUNDLE", "LOG_ON_SITE", "render", "unreadable"]
+
+LOG_IN_BUNDLE: Final = 8 << 10
+"""Letters of each log on a page that lies beside the whole log."""
+LOG_ON_SITE: Final = 128 << 10
+_ANSI = re.compile(r"\x1b\[[0-9;:]*m")
+_HIGHLIGHTS: Final = 4
+_MOST_SOURCES: Final = 200
+_MOST_JSON: Final = 20_000
+
+
+@dataclass(frozen=True)
+class Log:
+    """A stream of the subject's trial as it is shown."""
+
+    name: str
+    text: Markup
+    lines: int
+    size: int
+    """Bytes that the trial wrote."""
+    cut: bool
+
+
+def render(contents: Contents, verification: Verification | None, *, home: str | None = None, log: int) -> str:
+    """The page.
+
+    Args:
+        verification: what verifying the bundle said; None where it is just being sealed, and cannot vouch for itself.
+        home: a link to the index; None where the page stands alone.
+        log: how many letters of each log are shown.
+    """
+    record = contents.record
+    clauses = Clauses.of(contents.contract)
+    rows = clauses.rows(record.clauses, contents.observation)
+    table = kills(record, clauses, contents.mutants)
+    observation = contents.observation
+    return page(
+        "bundle.html.j2",
+        record=record,
+        contract=contents.contract,
+        sources=contents.contract.document.get("sources", ()) if contents.contract else (),
+        standing=_standing(record, verification),
+        statement=_statement(record, verification),
+        verification=verification,
+        circumstances=_circumstances(record),
+        caveats=[(one.head, _marked(one.text)) for one in caveats(record)],
+        rows=rows,
+        highlights=_highlights(rows),
+        counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
+        kills=table,
+        tally=_tally(record),
+        ending=observation.ending if observation and observation.ending.kind is not EndingKind.COMPLETED else None,
+        traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
+        counterexample=None if contents.counterexample is None else _json(contents.counterexample),
+        training=_figures(charts.training(contents)),
+        machine=_figures(charts.machine(contents.telemetry)),
+        samples=_figures(charts.samples(contents.contract, observation)),
+        thinned=[(name, contents.trial.get(name, {})) for name in ("metrics", "telemetry")],
+        unread=_mapping(contents.trial.get("telemetry")).get("reasons", {}),
+        resolved=_resolved(record),
+        parameters=dict(observation.parameters) if observation else {},
+        device=_device(record),
+        machine_facts=_facts(contents.environment),
+        packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
+        variables=_mapping(contents.environment.get("variables")),
+        logs=[_log("stdout", contents.stdout, record, log), _log("stderr", contents.stderr, record, log)],
+        artifacts=contents.artifacts,
+        digests=list(record.sources.items())[:_MOST_SOURCES],
+        digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
+        problems=contents.problems,
+        home=home,
+    )  # fmt: skip
+
+
+def unreadable(name: str, reason: str, verification: Verification | None, home: str) -> str:
+    """The page of a folder that has no record to show."""
+    return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
+
+
+def _standing(record: Record, verification: Verification | None) -> str:
+    """The word that everything of the page stands under."""
+    return str(record.verdict) if verification is None or verification.sound else "UNSOUND"
+
+
+def _statement(record: Record, verification: Verification | None) -> str:
+    """The verdict as a sentence."""
+    if verification is not None and not verification.sound:
+        found = len(verification.findings)
+        return (
+            f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
+            f"It says {record.verdict}; nothing that it says can be relied on."
+        )
+    match record.verdict:
+        case Verdict.PASS if record.proven:
+            return "No clause was violated, every clause was measured, and every mutant that ran was killed."
+        case Verdict.PASS:
+            return "No clause was violated and every clause was measured, but nothing shows that one could have been."
+        case Verdict.FAIL:
+            failed = sum(clause.outcome is Outcome.FAIL for clause in record.clauses)
+            return f"The claim is refuted: {failed} of {len(record.clauses)} clauses violated."
+        case Verdict.VOID:
+            return "The subject passed, but a mutant lived, so the PASS means nothing."
+        case Verdict.NOT_MEASURED:
+            return "The claim was neither borne out nor refuted: something kept it from being measured."
+
+
+def _circumstances(record: Record) -> list[str]:
+    where = str(record.device.get("name") or record.device.get("type"))
+    return [f"{record.profile} profile", where, figures.duration(record.seconds)]
+
+
+def _highlights(rows: Sequence[Row]) -> list[Row]:
+    """What to show first: what decided the verdict, else the rules, which are what the claim is about."""
+    decisive = [row for row in rows if row.outcome is not Outcome.PASS]
+    if decisive:
+        return decisive[:_HIGHLIGHTS]
+    telling = sorted(
+        (row for row in rows if row.comparisons), key=lambda row: (row.bound.startswith(("≥ 0", "=")), "." in row.id)
+    )
+    return telling[:_HIGHLIGHTS]
+
+
+def _tally(record: Record) -> list[tuple[Fate, int]]:
+    counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
+    return [(fate, count) for fate, count in counts if count]
+
+
+def _figures(figures_: Iterator[plot.Figure]) -> list[tuple[plot.Figure, Markup, list[str]]]:
+    """Each plot with its drawing and what each of its lines says."""
+    return [(one, plot.draw(one), [plot.summary(one, line) for line in one.lines]) for one in figures_]
+
+
+def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:
+    """Name, requested, resolved, and whether they agree."""
+    rows = []
+    for name in dict.fromkeys([*record.requested, *record.resolved]):
+        asked, got = record.requested.get(name), record.resolved.get(name)
+        agree = name not in record.requested or (name in record.resolved and asked == got)
+        shown = figures.value(got) if name in record.resolved else "not read back"
+        rows.append((name, figures.value(asked), shown, agree))
+    return rows
+
+
+def _device(record: Record) -> list[tuple[str, str]]:
+    device = record.device
+    memory = figures.binary(device["memory_bytes"]) if device.get("memory_bytes") else ""
+    facts = [
+        ("device", device.get("name")),
+        ("type", device.get("type")),
+        ("compute capability", device.get("compute_capability")),
+        ("memory", f"{memory}{' unified' if device.get('unified') else ''} ({device.get('memory_source')})"),
+        ("uuid", device.get("uuid")),
+        ("the claim's hardware", ", ".join(filter(None, (record.target.get("device"), capability(record.target))))),
+    ]  # fmt: skip
+    return [(name, str(value)) for name, value in facts if value and (name != "memory" or memory)]
+
+
+def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What of the environment most often explains a difference."""
+    host, software = _mapping(environment.get("host")), _mapping(environment.get("software"))
+    python, packages = _mapping(software.get("python")), _mapping(software.get("distributions"))
+    memory = host.get("memory_bytes")
+    facts = [
+        ("driver", host.get("driver") or software.get("driver_reason")),
+        ("CUDA of the driver", host.get("cuda_driver_version")),
+        *((name, packages.get(name)) for name in ("torch", "triton", "transformers", "numpy")),
+        ("Python", " ".join(str(python.get(key, "")) for key in ("implementation", "version")).strip()),
+        ("platform", software.get("platform") or host.get("kernel")),
+        ("host", host.get("hostname")),
+        ("CPU", f"{host.get('cpu_count')} cores, {host.get('machine')}"),
+        ("host memory", figures.binary(memory) if isinstance(memory, (int, float)) else None),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
+
+
+def _log(name: str, text: str, record: Record, limit: int) -> Log:
+    plain = _ANSI.sub("", text)
+    cut = len(plain) > limit
+    if cut:
+        head, tail = plain[: limit // 4], plain[-(limit - limit // 4) :]
+        plain = f"{head}\n[… {len(plain) - len(head) - len(tail)} letters left out here; {name}.log has them …]\n{tail}"
+    about = _mapping(record.logs.get(name))
+    size = about.get("size")
+    return Log(name, _lines(plain), plain.count("\n") + 1, size if isinstance(size, int) else len(text), cut)
+
+
+def _lines(text: str) -> Markup:
+    """Text of several lines, each made harmless; a carriage return, as progress bars write it, ends one too."""
+    return escape("\n".join(printable(line.expandtabs()) for line in re.split(r"\r\n|\r|\n", text.rstrip())))
+
+
+def _json(value: Any) -> Markup:
+    written = strictjson.dumps(strictjson.tag_nonfinite(value), indent=2)
+    return _lines(written if len(written) <= _MOST_JSON else written[:_MOST_JSON] + "\n[… cut here …]")
+
+
+def _marked(parts: Sequence[str]) -> Markup:
+    """Text in which names and digests stand in a monospaced face."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Code) else escape(printable(part))
+        for part in parts
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

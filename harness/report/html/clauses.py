@@ -1,0 +1,142 @@
+"""The clauses of a judgment as rows: what was measured, what it was held against, how near it came, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from harness.contract import Contract
+from harness.contract.clauses import ClauseResult, SchemaClause
+from harness.contract.rules import Rule
+from harness.observation import Observation
+from harness.report import figures
+from harness.report.html import scale
+from harness.report.html.comparisons import Comparison, of_bound, of_rule
+from harness.verdict import Outcome
+
+__all__ = ["Clauses", "Quantity", "Row", "quantity"]
+
+_ORDER: Final = (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS)
+_SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
+_SIZES: Final = {
+    "minItems": "≥ {} items",
+    "maxItems": "≤ {} items",
+    "minLength": "≥ {} letters",
+    "maxLength": "≤ {} letters",
+}
+_LONGEST: Final = 600
+_MOST_QUANTITIES: Final = 12
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its unit, in two parts so that columns of them align."""
+
+    number: str
+    unit: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One clause."""
+
+    id: str
+    outcome: Outcome
+    quantities: tuple[Quantity, ...]
+    bound: str
+    reason: str
+    source: str
+    about: str
+    comparisons: tuple[Comparison, ...] = field(default=())
+
+    @property
+    def scales(self) -> Sequence[tuple[Markup, str]]:
+        """Each comparison drawn, with its margin in words."""
+        return [(scale.draw(one), one.margin) for one in self.comparisons]
+
+    @property
+    def trivial(self) -> bool:
+        """Whether it only says that a measurement had the right type."""
+        return self.outcome is Outcome.PASS and self.id.endswith((".type", ".closed"))
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """What a contract says of its clauses, for showing the results of any trial held against them."""
+
+    contract: Contract | None
+    schema: Mapping[str, SchemaClause]
+    rules: Mapping[str, Rule]
+
+    @classmethod
+    def of(cls, contract: Contract | None) -> Clauses:
+        """Look them up in a contract; without one, rows have neither sources nor scales."""
+        schema = {clause.id: clause for clause in contract.clauses} if contract else {}
+        return cls(contract, schema, {rule.id: rule for rule in contract.rules} if contract else {})
+
+    def rows(self, results: Sequence[ClauseResult], observation: Observation | None) -> list[Row]:
+        """Those that decided the verdict first; the rest in the contract's order."""
+        ordered = sorted(results, key=lambda result: _ORDER.index(result.outcome))
+        return [self.row(result, observation) for result in ordered]
+
+    def row(self, result: ClauseResult, observation: Observation | None) -> Row:
+        """One of them."""
+        clause, rule = self.schema.get(result.id), self.rules.get(result.id)
+        comparisons: tuple[Comparison, ...] = ()
+        about = ""
+        if clause is not None and (one := of_bound(clause, result)) is not None:
+            comparisons = (one,)
+        if clause is not None and self.contract is not None:
+            about = str(self.contract.observation["properties"][clause.path[0]].get("description", ""))
+        if rule is not None and self.contract is not None and observation is not None:
+            comparisons = of_rule(rule, self.contract, observation)
+        return Row(
+            id=result.id,
+            outcome=result.outcome,
+            quantities=self._quantities(result),
+            bound=_bound(clause, result),
+            reason=_cut(result.reason),
+            source=_cut(clause.source if clause else rule.source if rule else ""),
+            about=_cut(about),
+            comparisons=comparisons if result.outcome is not Outcome.NOT_MEASURED else (),
+        )
+
+    def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
+        value = result.value
+        if not isinstance(value, Mapping):
+            return (quantity(value, result.unit),)
+        properties = self.contract.observation["properties"] if self.contract else {}
+        named = [
+            quantity(one, str(properties.get(name, {}).get("x-unit", "")), str(name))
+            for name, one in list(value.items())[:_MOST_QUANTITIES]
+        ]
+        more = len(value) - _MOST_QUANTITIES
+        return (*named, *((Quantity(f"and {more} more"),) if more > 0 else ()))
+
+
+def quantity(value: Any, unit: str = "", name: str = "") -> Quantity:
+    """A measured value as a number and its unit; text and lists have only the first part."""
+    written = figures.value(value, unit)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and unit == "B":
+        number, _, binary = written.partition(" ")
+        return Quantity(number, binary, name)
+    if is_number and unit:
+        return Quantity(written.removesuffix(f" {unit}"), unit, name)
+    return Quantity(written, "", name)
+
+
+def _bound(clause: SchemaClause | None, result: ClauseResult) -> str:
+    if clause is not None and clause.keyword in _SIGNS:
+        return f"{_SIGNS[clause.keyword]} {figures.value(clause.argument, clause.unit)}"
+    if clause is not None and clause.keyword in _SIZES:
+        return _SIZES[clause.keyword].format(clause.argument)
+    return _cut(result.bound)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,156 @@
+"""What a clause compares: the numbers on both sides, so that a page can show how near one came to the other."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.contract import Contract
+from harness.contract.cel_engine import engine
+from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
+from harness.contract.rules import Rule, Scope, without_strings
+from harness.observation import Observation
+
+__all__ = ["Comparison", "of_bound", "of_rule"]
+
+_KEYWORDS: Final[Mapping[str, str]] = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
+    "const": "==",
+    "minItems": ">=",
+    "maxItems": "<=",
+    "minLength": ">=",
+    "maxLength": "<=",
+}
+_HOLDS: Final = {
+    "<": lambda value, bound: value < bound,
+    "<=": lambda value, bound: value <= bound,
+    ">": lambda value, bound: value > bound,
+    ">=": lambda value, bound: value >= bound,
+    "==": lambda value, bound: value == bound,
+}
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+_OPERATOR = re.compile(r"<=|>=|==|!=|<|>")
+_SIZE = re.compile(r"(\d+) (?:items|entries)")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measured value held against a bound."""
+
+    value: float
+    operator: str
+    """One of <, <=, >, >= and ==, read from left to right: the value, then the bound."""
+    bound: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is true."""
+        return bool(_HOLDS[self.operator](self.value, self.bound))
+
+    @property
+    def margin(self) -> str:
+        """How far the value is from the bound, in words."""
+        if self.value == self.bound:
+            return "equal" if self.operator == "==" else "on the bound"
+        side = "above" if self.value > self.bound else "below"
+        if self.bound == 0:
+            return side
+        ratio = self.value / self.bound
+        if ratio >= 10:
+            return f"{ratio:,.3g} times the bound"
+        return f"{100 * abs(ratio - 1):.2g} % {side}" if 0 <= ratio < 10 else side
+
+
+def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
+    """What a keyword of the observation schema compared; None where that is no number."""
+    operator = _KEYWORDS.get(clause.keyword)
+    value, bound = _measure(clause.keyword, result.value), _plain(clause.argument)
+    if operator is None or value is None or bound is None:
+        return None
+    return Comparison(value, operator, bound)
+
+
+def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:
+    """What a rule compared, where it is one comparison of numbers or several that must all hold; else nothing."""
+    terms = tuple(_terms(rule.bound))
+    if not terms:
+        return ()
+    measurements = observation.measurements
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    scope = Scope((rule,), measurements, observation.parameters, observation.device, finite)
+    if scope.wrong:
+        return ()
+    found = []
+    for left, operator, right in terms:
+        value, bound = _evaluated(left, scope), _evaluated(right, scope)
+        if value is None or bound is None:
+            return ()
+        measured_right = "self." in right and "self." not in left
+        found.append(
+            Comparison(bound, _MIRRORED[operator], value) if measured_right else Comparison(value, operator, bound)
+        )
+    return tuple(found)
+
+
+def _terms(text: str) -> Iterator[tuple[str, str, str]]:
+    """Both sides and the operator of every comparison in a conjunction; nothing where the rule is of another form."""
+    if without_strings(text) != text or any(sign in text for sign in ("||", "?", "!", "{", "//")):
+        return
+    pieces = [_split(piece) for piece in _conjuncts(text)]
+    yield from (piece for piece in pieces if piece is not None) if None not in pieces else ()
+
+
+def _conjuncts(text: str) -> Iterator[str]:
+    start = 0
+    for index in _top_level(text):
+        if text.startswith("&&", index):
+            yield text[start:index]
+            start = index + 2
+    yield text[start:]
+
+
+def _split(text: str) -> tuple[str, str, str] | None:
+    open_places = set(_top_level(text))
+    found = [match for match in _OPERATOR.finditer(text) if match.start() in open_places]
+    if len(found) != 1:
+        return None
+    return text[: found[0].start()].strip(), found[0][0], text[found[0].end() :].strip()
+
+
+def _top_level(text: str) -> Iterator[int]:
+    """The places that stand in no bracket."""
+    depth = 0
+    for index, letter in enumerate(text):
+        depth += (letter in "([") - (letter in ")]")
+        if depth == 0:
+            yield index
+
+
+def _evaluated(text: str, scope: Scope) -> float | None:
+    try:
+        return _plain(engine().compile(text).execute(scope.context))
+    except Exception:  # whatever the engine raises: the clause's own judgment has said what is wrong
+        return None
+
+
+def _measure(keyword: str, value: Any) -> float | None:
+    if keyword in ("minItems", "maxItems"):
+        size = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        if size:
+            return float(size[1])
+        return float(len(value)) if isinstance(value, (list, tuple)) else None
+    if keyword in ("minLength", "maxLength"):
+        return float(len(value)) if isinstance(value, str) and not value.endswith("…") else None
+    return _plain(value)
+
+
+def _plain(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,144 @@
+"""A folder of pages: an index of claims and devices, and a page for each bundle. It opens from the file system.
+
+    site = write(find_bundles([Path("evidence")]), Path("site"))
+
+The same bundles give the same bytes. Each bundle is verified and shown in a process of its own, with bounded time and
+memory; one that cannot be shown has a page that says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.evidence.findings import Verification
+from harness.evidence.isolation import Limits, Stopped, isolated
+from harness.evidence.layout import is_folder_name
+from harness.evidence.verify import verify
+from harness.record import Record
+from harness.report.html import bundle_page, index_page
+from harness.report.html.contents import Contents, ContentsError
+from harness.report.html.index_page import Entry
+from harness.report.html.templating import GENERATOR
+
+__all__ = ["INDEX", "SiteError", "write"]
+
+INDEX = "index.html"
+_MARK = f'<meta name="generator" content="{GENERATOR} '.encode()
+
+
+class SiteError(OSError):
+    """The folder cannot take the pages; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A bundle's page and what the index says of it."""
+
+    page: str
+    entry: dict[str, Any]
+
+
+def write(bundles: Sequence[Path], folder: Path, limits: Limits | None = None) -> list[Entry]:
+    """Write the pages of these bundles, and the index last; what the index says of each, newest first.
+
+    Args:
+        folder: made where it does not exist. Pages of an earlier report in it are replaced, or removed where this one
+            has no such bundle; nothing else in it is touched.
+        limits: what showing one bundle may use.
+
+    Raises:
+        SiteError: the folder holds an index of somebody else's, or cannot be written.
+    """
+    limits = limits or Limits()
+    index = folder / INDEX
+    try:
+        if index.is_symlink() or (index.exists() and not _is_ours(index)):
+            raise SiteError(f"{index} is there already and was not written by `harness report`; name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
+        entries: list[Entry] = []
+        taken: set[str] = set()
+        for bundle in bundles:
+            verification = verify(bundle, limits)
+            shown = _show(bundle, verification, limits)
+            entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
+            _replace(folder / entry.page, shown.page)
+            entries.append(entry)
+        entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
+        _replace(index, index_page.render(entries))
+        for path in sorted(earlier - {folder / entry.page for entry in entries}):
+            path.unlink()
+    except SiteError:
+        raise
+    except OSError as error:
+        raise SiteError(f"{folder} cannot take the pages: {error.strerror or error}; name another folder") from error
+    return entries
+
+
+def _show(bundle: Path, verification: Verification, limits: Limits) -> _Shown:
+    """The page of one bundle, made where nothing that the bundle asks for can hurt."""
+    place = Path(os.path.realpath(bundle))
+
+    def work() -> bytes:
+        contents = Contents.read(place)
+        page = bundle_page.render(contents, verification, home=f"../{INDEX}", log=bundle_page.LOG_ON_SITE)
+        return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
+
+    try:
+        return _Shown(**json.loads(isolated(work, limits)))
+    except Stopped as stopped:
+        reason = str(stopped).removeprefix(f"broke off with {ContentsError.__name__}: ")
+        page = bundle_page.unreadable(bundle.name, reason, verification, f"../{INDEX}")
+        return _Shown(page, {"page": "unreadable/bundle", "id": "", "title": str(bundle.name)})
+
+
+def _entry(record: Record) -> dict[str, Any]:
+    """What the index shows of a record; all of it JSON."""
+    names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
+    return {
+        "page": "/".join(names),
+        "id": record.id,
+        "title": record.title,
+        "issue": record.issue,
+        "spec": record.spec,
+        "verdict": str(record.verdict),
+        "reason": record.reason,
+        "proven": record.proven,
+        "profile": record.profile,
+        "device": str(record.device.get("name") or record.device.get("type")),
+        "started": record.started,
+        "seconds": record.seconds,
+        "killed": sum(mutant.fate == "killed" for mutant in record.mutants),
+        "mutants": len(record.mutants),
+        "overridden": bool(record.overrides),
+    }
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A file name that no other page has: copies of one bundle have a page each."""
+    count, candidate = 1, name
+    while candidate.lower() in taken:
+        count += 1
+        candidate = f"{name}-{count}"
+    taken.add(candidate.lower())
+    return f"{candidate}.html"
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return _MARK in file.read(4096)
+
+
+def _replace(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content.encode("utf-8", errors="backslashreplace"))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""Vector graphics as text: elements whose attributes and texts are escaped, coloured by the page's style alone."""
+
+from __future__ import annotations
+
+from markupsafe import Markup, escape
+
+from harness.report.escaping import printable
+
+__all__ = ["element", "number", "text"]
+
+
+def element(name: str, *children: Markup, **attributes: object) -> Markup:
+    """One element. `class_` stands for class, and an underscore inside a name for a hyphen; None leaves one out."""
+    written = Markup("").join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value))
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = Markup("").join(children)
+    tag = escape(name)
+    return Markup("<{}{}>{}</{}>").format(tag, written, inner, tag) if inner else Markup("<{}{}/>").format(tag, written)
+
+
+def text(content: str, x: float, y: float, **attributes: object) -> Markup:
+    """A text at a place."""
+    return element("text", escape(printable(content)), x=x, y=y, **attributes)
+
+
+def number(value: float) -> str:
+    """A coordinate with at most one decimal: a tenth of a pixel is more than anybody sees."""
+    written = f"{value:.1f}"
+    return written.removesuffix(".0") if written != "-0.0" else "0"
+
+
+def _value(value: object) -> str:
+    return number(value) if isinstance(value, float) else printable(str(value))

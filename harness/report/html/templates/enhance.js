@@ -1,0 +1,42 @@
+"use strict";
+/* Conveniences; every page is whole without them. */
+for (const box of document.querySelectorAll(".find")) {
+  const input = box.querySelector("input"), told = box.querySelector("output");
+  box.hidden = false;
+  if (input.dataset.find === "log") {
+    input.addEventListener("input", () => {
+      const wanted = input.value.toLowerCase();
+      let found = 0;
+      for (const log of document.querySelectorAll("pre.log")) {
+        log.textContent = log.textContent;
+        if (!wanted) continue;
+        const text = log.firstChild, lower = text.data.toLowerCase(), pieces = [];
+        let from = 0;
+        for (let at = lower.indexOf(wanted); at >= 0 && pieces.length < 2000; at = lower.indexOf(wanted, from)) {
+          const mark = document.createElement("mark");
+          mark.textContent = text.data.slice(at, at + wanted.length);
+          pieces.push(text.data.slice(from, at), mark);
+          from = at + wanted.length;
+          found += 1;
+        }
+        pieces.push(text.data.slice(from));
+        log.replaceChildren(...pieces);
+        if (pieces.length > 1) { log.closest("details").open = true; }
+      }
+      const first = document.querySelector("pre.log mark");
+      if (first) first.scrollIntoView({ block: "nearest" });
+      told.textContent = wanted ? (found === 1 ? "1 place" : `${found} places`) : "";
+    });
+  } else {
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const row of document.querySelectorAll(`[data-row="${input.dataset.find}"]`)) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        shown += !row.hidden;
+      }
+      told.textContent = words.length ? `${shown} shown` : "";
+    });
+  }
+}

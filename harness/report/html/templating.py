@@ -1,0 +1,64 @@
+"""The templates, and what holds for every page: escaping, one style, and a policy that lets nothing in from outside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import metadata, resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from harness.report import figures
+from harness.report.escaping import printable
+
+__all__ = ["GENERATOR", "page"]
+
+GENERATOR = "falsifier-harness"
+"""How a page says that it is one of ours."""
+
+
+def page(template: str, **values: Any) -> str:
+    """A whole page from one of the templates."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("harness.report.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+        auto_reload=False,
+    )
+    style, script = _asset("style.css"), _asset("enhance.js")
+    environment.globals.update(
+        generator=f"{GENERATOR} {metadata.version('falsifier-harness')}",
+        style=Markup(style),  # noqa: S704 (our own file)
+        script=Markup(script),  # noqa: S704 (our own file)
+        # Hashes, not 'self': a page from the file system has no origin.
+        policy="default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+    )
+    environment.filters.update(duration=figures.duration, shown=figures.value, binary=figures.binary)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """What every expression of a template goes through: no text steers or reorders what is around it."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value
+
+
+def _asset(name: str) -> str:
+    return (resources.files("harness.report.html") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -1,0 +1,84 @@
+"""`harness report` as a user runs it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.folders import contents
+from tests.cli.harness_command import harness
+from tests.evidence.factory import sealed
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    """A folder with one sound bundle."""
+    return sealed(tmp_path).parents[2]
+
+
+def test_a_site_is_written_for_the_bundles_below_a_path(tmp_path: Path, evidence: Path) -> None:
+    """An index, and a page for each."""
+    run = harness(tmp_path, "report", str(evidence), "--html", "site")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "1 bundle, 0 unsound: site/index.html\n"
+    page = "F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c.html"
+    assert sorted(name for name, content in contents(tmp_path / "site").items() if content) == [page, "index.html"]
+    assert f'href="{page}"' in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_the_same_bundles_give_the_same_bytes(tmp_path: Path, evidence: Path) -> None:
+    """Also when the folder has pages already."""
+    for _ in range(2):
+        assert harness(tmp_path, "report", str(evidence), "--html", "one").returncode == 0
+    shutil.copytree(evidence, tmp_path / "elsewhere")
+    assert harness(tmp_path, "report", "elsewhere", "--html", "two").returncode == 0
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_an_unsound_bundle_is_shown_as_such_and_refused(tmp_path: Path, evidence: Path) -> None:
+    """The page is written all the same, and its first word is not the verdict."""
+    (next(evidence.rglob("observation.json"))).write_text("{}")
+    run = harness(tmp_path, "report", str(evidence), "--html", "site")
+    assert run.returncode == 2
+    assert run.stdout == "1 bundle, 1 unsound: site/index.html\n"
+    page = next((tmp_path / "site").glob("F-*/*.html")).read_text()
+    assert "<title>UNSOUND F-DEMO-SORT-001</title>" in page
+    assert "TAMPERED" in page
+
+
+def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: Path) -> None:
+    """Exit status 3 where a path has no bundle, 2 where it is no folder, and where it is not said what to write."""
+    (tmp_path / "empty").mkdir()
+    empty = harness(tmp_path, "report", "empty", "--html", "site")
+    assert (empty.returncode, "nothing to report" in empty.stderr) == (3, True)
+    missing = harness(tmp_path, "report", "missing", str(evidence), "--html", "site")
+    assert (missing.returncode, "is no folder" in missing.stderr) == (2, True)
+    assert "1 bundle" in missing.stdout
+    idle = harness(tmp_path, "report", str(evidence))
+    assert (idle.returncode, "--html DIR" in idle.stderr) == (2, True)
+
+
+def test_what_others_wrote_is_left_alone(tmp_path: Path, evidence: Path) -> None:
+    """An index that is not ours refuses the report; other files stay; pages of bundles that are gone are removed."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "index.html").write_text("mine")
+    run = harness(tmp_path, "report", str(evidence), "--html", "site")
+    assert (run.returncode, "name another folder" in run.stderr) == (2, True)
+    assert contents(site) == {"index.html": b"mine"}
+    (site / "index.html").unlink()
+    (site / "notes").mkdir()
+    (site / "notes" / "mine.html").write_text("mine")
+    assert harness(tmp_path, "report", str(evidence), "--html", "site").returncode == 0
+    shutil.rmtree(evidence / "DEMO-1")
+    assert harness(tmp_path, "report", str(evidence), "--html", "site").returncode == 3
+    assert sorted(path.name for path in site.rglob("*.html")) == ["index.html", "mine.html"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path) -> None:
+    """With the remedy."""
+    (tmp_path / "site").write_text("a file")
+    run = harness(tmp_path, "report", str(evidence), "--html", "site")
+    assert (run.returncode, "name another folder" in run.stderr) == (2, True)
