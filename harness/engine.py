@@ -7,15 +7,11 @@ verdict, seal the bundle.
 from __future__ import annotations
 
 import secrets
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +129,7 @@ class Engine:
             trial_seconds=round(trials.subject.seconds, 3),
             contract_digest=contract.digest,
             sources=trials.sources,
-            harness=_harness_identity(),
+            harness=provenance.harness_identity(),
             commit=self._commit,
             logs={name: _log_identity(getattr(trials.subject, name)) for name in ("stdout", "stderr")},
             command=f"{self._command} {contract.id}",
@@ -218,19 +214,6 @@ def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | 
 
 def _log_identity(log: Log) -> dict[str, Any]:
     return {"size": log.size, "sha256": log.digest}
-
-
-@cache
-def _harness_identity() -> dict[str, str]:
-    """The version of the harness, and a digest over its own source files, for development trees share a version."""
-    try:
-        number = version("falsifier-harness")
-    except PackageNotFoundError:
-        number = "not installed"
-    digest, folder = sha256(), Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
-    return {"version": number, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
 
 
 def _slug(device: Mapping[str, Any]) -> str:

@@ -84,6 +84,13 @@ class Record:
     command: str
     """What to type to reproduce the run."""
 
+    @property
+    def on_target(self) -> bool:
+        """Whether it was measured on the hardware that the claim names; one that names none holds for any."""
+        capability, device = self.target.get("compute_capability"), self.target.get("device")
+        same = capability is None or self.device.get("compute_capability") == capability
+        return same and (device is None or str(device) in str(self.device.get("name")))
+
     def to_json(self) -> dict[str, Any]:
         """The form that record.json holds."""
         tagged: dict[str, Any] = strictjson.tag_nonfinite({"format": FORMAT, **asdict(self)})

@@ -1,4 +1,4 @@
-"""What can be wrong with a bundle, and what is known of one after it was verified."""
+"""What can be found in a bundle, and what is known of one after it was verified."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from typing import Any
 
 from harness.verdict import Verdict
 
-__all__ = ["Code", "Finding", "Verification"]
+__all__ = ["Code", "Finding", "Severity", "Verification"]
+
+
+class Severity(StrEnum):
+    """What a finding does to a bundle."""
+
+    UNSOUND = "unsound"
+    """It is no evidence: not as it was sealed, or not saying what its own measurements say."""
+    REMARK = "remark"
+    """It is evidence, for less or for other than a reader might take it for. Whether that will do is the reader's."""
 
 
 class Code(StrEnum):
-    """The kinds of what can be wrong."""
+    """What can be found."""
 
     INCOMPLETE = "INCOMPLETE"
     """Something that every bundle has is not there, or the bundle was never finished."""
@@ -24,11 +33,48 @@ class Code(StrEnum):
     """A file is not of its format, or beyond the limits of one."""
     REJUDGED_DIFFERENTLY = "REJUDGED_DIFFERENTLY"
     """The record says what contract and observations do not bear out."""
+    FORGED = "FORGED"
+    """The attestation says what the bundle does not, or a signature in a trusted key's name is not that key's."""
+
+    UNSIGNED = "UNSIGNED"
+    """There is no attestation: nobody vouches that this is what the machine measured."""
+    UNKNOWN_KEY = "UNKNOWN_KEY"
+    """There is an attestation, and no signature of a key that was named as trusted."""
+    STALE_CONTRACT = "STALE_CONTRACT"
+    """The project's contract of this claim is another one now, or gone."""
+    STALE_FALSIFIER = "STALE_FALSIFIER"
+    """A source file that only the falsifier or a mutant uses was changed since, or is gone."""
+    STALE_SUBJECT = "STALE_SUBJECT"
+    """A source file that the subject uses was changed since, or is gone."""
+    COMMIT_NOT_IN_HISTORY = "COMMIT_NOT_IN_HISTORY"
+    """The commit that was measured did not lead to the one that is checked out, or nobody can tell."""
+    DIRTY_TREE = "DIRTY_TREE"
+    """What was measured is not just the commit that the record names."""
+    WRONG_TARGET = "WRONG_TARGET"
+    """It was not measured on the hardware that the claim names."""
+    REDUCED_PROFILE = "REDUCED_PROFILE"
+    """It was not measured in the size that the claim speaks of."""
+    MUTANTS_SKIPPED = "MUTANTS_SKIPPED"
+    """The user asked for no mutants: nothing shows that the falsifier could have failed."""
+    OVERRIDDEN = "OVERRIDDEN"
+    """Parameters were changed on the command line: it speaks of another claim than the contract's."""
+    OTHER_SUBJECT = "OTHER_SUBJECT"
+    """Another subject was measured than the contract names."""
+    OTHER_HARNESS = "OTHER_HARNESS"
+    """Another state of the harness's own sources measured it than the one that judges it now."""
+
+    @property
+    def severity(self) -> Severity:
+        """What a finding of this kind does to a bundle."""
+        return Severity.UNSOUND if self in _UNSOUND else Severity.REMARK
+
+
+_UNSOUND = frozenset({Code.INCOMPLETE, Code.TAMPERED, Code.INVALID, Code.REJUDGED_DIFFERENTLY, Code.FORGED})
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a bundle."""
+    """One thing that is wrong with a bundle, or that its readers should know."""
 
     code: Code
     file: str

@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -16,7 +18,7 @@ from harness.machine import nvml, timebox
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["Commit", "commit", "distributions", "software"]
+__all__ = ["Commit", "commit", "distributions", "harness_identity", "software"]
 
 
 @final
@@ -99,6 +101,21 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",), seconds: float
     if not re.fullmatch(r"[0-9a-f]{40,64}", oid):
         return Commit(None, dirty, "the repository has no commit yet")
     return Commit(oid, dirty)
+
+
+@cache
+def harness_identity() -> dict[str, str]:
+    """The version of the harness, and a digest over its own source files, for development trees share a version."""
+    from importlib.metadata import PackageNotFoundError, version  # a command that only looks around needs none of it
+
+    try:
+        number = version("falsifier-harness")
+    except PackageNotFoundError:
+        number = "not installed"
+    digest, folder = sha256(), Path(__file__).parents[1]
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+    return {"version": number, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
 
 
 def _driver_versions() -> tuple[str | None, str | None, str | None]:

@@ -48,7 +48,7 @@ def caveats(record: Record) -> Iterator[Caveat]:
     if record.profile != "full":
         said = f": the claim speaks of the full one ({record.profile_reason})"
         yield Caveat(f"{record.profile.capitalize()} profile", (said,))
-    if not _on_target(record):
+    if not record.on_target:
         target = [record.target.get("device"), capability(record.target)]
         said = f": it speaks of {', '.join(str(part) for part in target if part)}"
         yield Caveat("Not the claim's hardware", (said,))
@@ -71,10 +71,3 @@ def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:
         if index:
             yield ", "
         yield from parts
-
-
-def _on_target(record: Record) -> bool:
-    wanted = record.target
-    asked, device = wanted.get("compute_capability"), wanted.get("device")
-    same_capability = asked is None or record.device.get("compute_capability") == asked
-    return same_capability and (device is None or str(device) in str(record.device.get("name")))

@@ -1,0 +1,196 @@
+"""What a bundle covers: whether its record speaks of the project as it is now, and of all that the claim says.
+
+    state = ProjectState(Project.find())
+    for finding in (*coverage(record, contract_subject), *staleness(record, state)):
+        print(finding)
+
+Everything follows from digests and from git's history, nothing from dates or names: a file that was touched, or changed
+and changed back, makes nothing stale, and a bundle keeps its age however it is called. All findings are remarks
+(`Severity.REMARK`): a stale bundle is still sound evidence of what was measured then.
+
+Which source files are whose
+----------------------------
+A record lists every source file of the project that its trials imported (`record.sources`), without saying for whom.
+That is read from the project's sources as they are now: the module of an entry point, and what it imports, are what the
+entry point uses.
+
+- What the record's subject uses is the subject's; a change is STALE_SUBJECT.
+- What the falsifier uses is the falsifier's; a change is STALE_FALSIFIER. A file may be both, and then is both.
+- Every other file proves the falsifier, or nobody can say what it is for: one that only mutants use, or that is
+  imported by a name made up at run time. A change is STALE_FALSIFIER too, so no changed file ever goes unmentioned.
+- A record with a verdict on the subject must list files of both; one that leaves them out cannot show to be fresh.
+
+A subject that mutants inherit from is not thereby the falsifier's: whoever changes the subject alone sees STALE_SUBJECT
+alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, final
+
+from harness.contract.imports import imported_files
+from harness.evidence.findings import Code, Finding
+from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
+from harness.machine import ancestry, provenance
+from harness.project import Project
+from harness.record import Record
+from harness.schemas import pointer
+from harness.verdict import Verdict
+
+__all__ = ["STALE", "ProjectState", "coverage", "staleness"]
+
+STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
+"""The codes that make evidence stale: contract, falsifier or subject are not those that it speaks of."""
+
+_CHUNK = 1 << 20
+
+
+@final
+class ProjectState:
+    """What a project is now, looked up once and only where it is asked for; make another to look again."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._sources: dict[str, str | None] = {}
+        self._uses: dict[str, frozenset[str]] = {}
+        self._contracts: dict[str, str | None] = {}
+
+    @cached_property
+    def ancestry(self) -> ancestry.Ancestry:
+        """The commits that led to the one that is checked out."""
+        return ancestry.ancestry(self._project.root)
+
+    @cached_property
+    def harness(self) -> str:
+        """The sha256 over the harness's own source files."""
+        return provenance.harness_identity()["sha256"]
+
+    def contract_digest(self, claim: str) -> str | None:
+        """The sha256 of the contract file of a claim; None where there is none, more than one, or it cannot be read."""
+        if claim not in self._contracts:
+            files = self._contract_files.get(claim, [])
+            self._contracts[claim] = _digest(files[0]) if len(files) == 1 else None
+        return self._contracts[claim]
+
+    def source_digest(self, name: str) -> str | None:
+        """The sha256 of a file below the project's root; None where there is none, or the name leads outside."""
+        if name not in self._sources:
+            plain = not name.startswith("/") and ".." not in PurePosixPath(name).parts
+            self._sources[name] = _digest(self._project.root / name) if plain else None
+        return self._sources[name]
+
+    def uses(self, entry_point: str) -> frozenset[str]:
+        """The files that an entry point uses, by name from the project's root."""
+        if entry_point not in self._uses:
+            root = self._project.root
+            files = imported_files(entry_point, self._project.search)
+            self._uses[entry_point] = frozenset(file.relative_to(root).as_posix() for file in files)
+        return self._uses[entry_point]
+
+    @cached_property
+    def _contract_files(self) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        for path in self._project.files():
+            found.setdefault(path.stem, []).append(path)
+        return found
+
+
+def coverage(record: Record, contract_subject: str) -> tuple[Finding, ...]:
+    """What a record itself says it does not cover; pure.
+
+    Args:
+        contract_subject: the subject's entry point in the bundle's contract; the record has the one that was measured.
+    """
+    return tuple(_coverage(record, contract_subject))
+
+
+def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
+    commit = record.commit
+    if commit["dirty"] is not False:
+        known = f"whether it had is not known: {commit['reason'] or 'git did not say'}"
+        said = "the checkout had changes that are in no commit" if commit["dirty"] else known
+        yield _remark(Code.DIRTY_TREE, said, "commit", "dirty")
+    if not record.on_target:
+        wanted = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in sorted(record.target.items()))
+        had = f"{record.device['name']}, compute capability {record.device.get('compute_capability')}"
+        yield _remark(Code.WRONG_TARGET, f"the claim speaks of {wanted}; this is {had}", "device")
+    if record.profile != "full":
+        said = f"this is the {record.profile} profile ({record.profile_reason}); the claim speaks of the full one"
+        yield _remark(Code.REDUCED_PROFILE, said, "profile")
+    if record.mutants_skipped:
+        yield _remark(Code.MUTANTS_SKIPPED, "nothing shows that this falsifier could have failed", "mutants_skipped")
+    if record.overrides:
+        changed = _some([f"{name}={value}" for name, value in record.overrides.items()])
+        yield _remark(Code.OVERRIDDEN, f"parameters were changed for this run: {changed}", "overrides")
+    if record.subject != contract_subject:
+        yield _remark(Code.OTHER_SUBJECT, f"measured was {record.subject}, not {contract_subject}", "subject")
+
+
+def staleness(record: Record, state: ProjectState) -> tuple[Finding, ...]:
+    """Where a record no longer speaks of the project: of its contract, its sources, its history."""
+    return tuple(_staleness(record, state))
+
+
+def _staleness(record: Record, state: ProjectState) -> Iterator[Finding]:
+    now = state.contract_digest(record.id)
+    if now != record.contract_digest:
+        said = "this project has no contract of this claim" if now is None else "the claim's contract was changed since"
+        yield _remark(Code.STALE_CONTRACT, said, "contract_digest")
+    subject, falsifier = state.uses(record.subject), state.uses(record.falsifier)
+    changed = {name for name, digest in record.sources.items() if state.source_digest(name) != digest}
+    parts = (
+        (Code.STALE_FALSIFIER, falsifier, {name for name in changed if name in falsifier or name not in subject}),
+        (Code.STALE_SUBJECT, subject, changed & subject),
+    )
+    for code, uses, names in parts:
+        if names:
+            gone = [name for name in names if state.source_digest(name) is None]
+            were = "are not there any more" if len(gone) == len(names) else "differ from what was measured"
+            yield _remark(code, f"{_some(sorted(names))} {were}", "sources")
+        elif record.verdict is not Verdict.NOT_MEASURED and uses.isdisjoint(record.sources):
+            yield _remark(code, "the record lists none of the files that it uses", "sources")
+    lacks = state.ancestry.lacks(record.commit["revision"])
+    if lacks:
+        reason = record.commit["reason"] if record.commit["revision"] is None else None
+        yield _remark(Code.COMMIT_NOT_IN_HISTORY, f"{lacks}: {reason}" if reason else lacks, "commit", "revision")
+    if record.harness.get("sha256") != state.harness:
+        said = f"measured by harness {record.harness['version']} in another state of its sources than this one"
+        yield _remark(Code.OTHER_HARNESS, said, "harness")
+
+
+def _remark(code: Code, message: str, *steps: str) -> Finding:
+    return Finding(code, RECORD, message[:600], pointer(*steps))
+
+
+def _some(names: Sequence[Any]) -> str:
+    """The first names of a list, and how many more there are."""
+    shown = ", ".join(str(name)[:120] for name in names[:3])
+    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+
+
+def _digest(path: Path) -> str | None:
+    """The sha256 of a regular file; None where it is none, cannot be read, or is too large to be a source file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_DOCUMENT:
+            return None
+        content = b""
+        while chunk := os.read(descriptor, _CHUNK):
+            content += chunk
+            if len(content) > LARGEST_DOCUMENT:
+                return None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,265 @@
+"""What a bundle covers: digests and history decide, and nothing else does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.evidence.findings import Code, Severity
+from harness.evidence.staleness import STALE, ProjectState, coverage, staleness
+from harness.machine import provenance
+from harness.project import Project
+from harness.record import Record
+from harness.verdict import Verdict
+from tests.evidence.factory import claim_result
+
+CLAIM = "F-DEMO-SORT-001"
+FILES = {
+    "falsifiers/__init__.py": "",
+    "falsifiers/demo/__init__.py": "",
+    "falsifiers/demo/falsify.py": "from falsifiers.demo.checks import held_out\nimport falsifiers.demo.protocol\n",
+    "falsifiers/demo/checks.py": "",
+    "falsifiers/demo/protocol.py": "",
+    "falsifiers/demo/reference/__init__.py": "from .sorter import Sorter\nfrom falsifiers.demo.protocol import Sorts\n",
+    "falsifiers/demo/reference/sorter.py": "def late():\n    from ..reference import kernel\n",
+    "falsifiers/demo/reference/kernel.py": "",
+    "falsifiers/demo/mutants.py": "from falsifiers.demo import reference\nimport falsifiers.demo.defects\n",
+    "falsifiers/demo/defects.py": "",
+    "falsifiers/demo/by_name.py": "",
+}
+ENTRY_POINTS = {
+    "falsifier": "falsifiers.demo.falsify:falsify",
+    "subject": "falsifiers.demo.reference:Sorter",
+}
+
+
+def git(root: Path, *words: str) -> str:
+    """What git prints."""
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", "-C", str(root), *identity, *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project under git, with the sources above."""
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / f"{CLAIM}.json").write_text("{}")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    return tmp_path
+
+
+def record_of(root: Path, **changes: Any) -> Record:
+    """A record of a full run of the project as it is now, on the claim's target."""
+    fresh = {
+        **ENTRY_POINTS,
+        "profile": "full",
+        "contract_digest": digest(root / "contracts" / f"{CLAIM}.json"),
+        "sources": {name: digest(root / name) for name in FILES},
+        "commit": {"revision": git(root, "rev-parse", "HEAD"), "dirty": False, "reason": None},
+        "harness": provenance.harness_identity(),
+        "target": {},
+    }
+    return replace(claim_result(root / "elsewhere").record, **{**fresh, **changes})
+
+
+def digest(path: Path) -> str:
+    """sha256, lower-case hex."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def codes(record: Record, root: Path) -> set[Code]:
+    """The codes of everything found."""
+    found = (*coverage(record, ENTRY_POINTS["subject"]), *staleness(record, ProjectState(Project.find(root))))
+    assert all(finding.code.severity is Severity.REMARK for finding in found)
+    return {finding.code for finding in found}
+
+
+def test_a_run_of_the_project_as_it_is_covers_it(root: Path) -> None:
+    """Also after every file was touched, and after a commit that changed none of its sources."""
+    record = record_of(root)
+    for name in FILES:
+        os.utime(root / name, (1, 1))
+    (root / "NEWS.md").write_text("news\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "second")
+    assert codes(record, root) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("falsifiers/demo/falsify.py", {Code.STALE_FALSIFIER}),
+        ("falsifiers/demo/checks.py", {Code.STALE_FALSIFIER}),
+        ("falsifiers/demo/protocol.py", {Code.STALE_FALSIFIER, Code.STALE_SUBJECT}),
+        ("falsifiers/demo/__init__.py", {Code.STALE_FALSIFIER, Code.STALE_SUBJECT}),
+        ("falsifiers/demo/reference/__init__.py", {Code.STALE_SUBJECT}),
+        ("falsifiers/demo/reference/sorter.py", {Code.STALE_SUBJECT}),
+        ("falsifiers/demo/reference/kernel.py", {Code.STALE_SUBJECT}),
+        ("falsifiers/demo/mutants.py", {Code.STALE_FALSIFIER}),
+        ("falsifiers/demo/defects.py", {Code.STALE_FALSIFIER}),
+        ("falsifiers/demo/by_name.py", {Code.STALE_FALSIFIER}),
+    ],
+)
+def test_a_changed_source_is_stale_for_whoever_uses_it(root: Path, name: str, expected: set[Code]) -> None:
+    """And fresh again once it is changed back."""
+    record = record_of(root)
+    with (root / name).open("a") as file:
+        file.write("# more\n")
+    assert codes(record, root) == expected
+    (root / name).write_text(FILES[name])
+    assert codes(record, root) == set()
+    (root / name).unlink()
+    assert codes(record, root) & STALE
+
+
+def test_a_contract_that_was_changed_moved_or_removed(root: Path) -> None:
+    """Its bytes count; where it lies does not."""
+    record, path = record_of(root), root / "contracts" / f"{CLAIM}.json"
+    path.write_text("{ }")
+    assert codes(record, root) == {Code.STALE_CONTRACT}
+    (root / "contracts" / "demo").mkdir()
+    path.write_text("{}")
+    moved = path.rename(root / "contracts" / "demo" / path.name)
+    assert codes(record, root) == set()
+    path.write_text("{}")
+    assert codes(record, root) == {Code.STALE_CONTRACT}  # two contracts of one claim are none
+    path.unlink()
+    moved.unlink()
+    assert codes(record, root) == {Code.STALE_CONTRACT}
+
+
+def test_a_commit_that_led_nowhere(root: Path) -> None:
+    """One of another branch, one that nobody knows, and none."""
+    git(root, "checkout", "-qb", "other")
+    git(root, "commit", "-qm", "aside", "--allow-empty")
+    record = record_of(root)
+    assert codes(record, root) == set()
+    git(root, "checkout", "-q", "-")
+    assert codes(record, root) == {Code.COMMIT_NOT_IN_HISTORY}
+    git(root, "merge", "-q", "--no-ff", "-m", "merge", "other")
+    assert codes(record, root) == set()
+    for revision, dirty in (("0" * 40, False), (None, None)):
+        commit = {"revision": revision, "dirty": dirty, "reason": "no git"}
+        assert Code.COMMIT_NOT_IN_HISTORY in codes(record_of(root, commit=commit), root)
+
+
+def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is not known is not said to be so; the remedy is."""
+    record = record_of(root)
+    git(root, "commit", "-qm", "second", "--allow-empty")
+    clone = tmp_path_factory.mktemp("clone") / "shallow"
+    git(root, "clone", "-q", "--depth", "1", f"file://{root}", str(clone))
+    (finding,) = staleness(record, ProjectState(Project.find(clone)))
+    assert finding.code is Code.COMMIT_NOT_IN_HISTORY
+    assert "--unshallow" in finding.message
+
+
+def test_a_project_without_git_cannot_tell(root: Path) -> None:
+    """Git's own words are the reason."""
+    record = record_of(root)
+    (root / ".git").rename(root / "git")
+    (finding,) = staleness(record, ProjectState(Project.find(root)))
+    assert finding.code is Code.COMMIT_NOT_IN_HISTORY
+    assert "not a git repository" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"profile": "reduced"}, Code.REDUCED_PROFILE),
+        ({"mutants_skipped": True}, Code.MUTANTS_SKIPPED),
+        ({"overrides": {"steps": 5}}, Code.OVERRIDDEN),
+        ({"subject": "falsifiers.demo.reference.sorter:Sorter"}, Code.OTHER_SUBJECT),
+        ({"target": {"device": "NVIDIA GB10"}}, Code.WRONG_TARGET),
+        ({"target": {"compute_capability": "12.1"}}, Code.WRONG_TARGET),
+        ({"harness": {"version": "0.1.0", "sha256": "b" * 64}}, Code.OTHER_HARNESS),
+        ({"harness": {"version": "0.1.0"}}, Code.OTHER_HARNESS),
+    ],
+)
+def test_every_way_of_covering_less(root: Path, changes: dict[str, Any], expected: Code) -> None:
+    """One at a time."""
+    assert codes(record_of(root, **changes), root) == {expected}
+
+
+@pytest.mark.parametrize("dirty", [True, None])
+def test_a_tree_that_was_not_clean_for_certain_is_dirty(root: Path, dirty: bool | None) -> None:
+    """Not known is not clean."""
+    commit = {"revision": git(root, "rev-parse", "HEAD"), "dirty": dirty, "reason": None}
+    assert codes(record_of(root, commit=commit), root) == {Code.DIRTY_TREE}
+
+
+def test_a_record_that_lists_no_sources_shows_nothing(root: Path) -> None:
+    """Unless nothing was measured either."""
+    record = record_of(root, sources={})
+    assert codes(record, root) == {Code.STALE_FALSIFIER, Code.STALE_SUBJECT}
+    assert codes(replace(record, verdict=Verdict.NOT_MEASURED), root) == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/hostname", "../outside.py", "falsifiers/../../outside.py", "a\0b", "pipe", ".", "\ud800"]
+)
+def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name: str) -> None:
+    """A record may come from anybody; nothing waits for a pipe."""
+    (root.parent / "outside.py").write_text("")
+    os.mkfifo(root / "pipe")
+    assert ProjectState(Project.find(root)).source_digest(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd:x", "..:x", "a/b:x", "\0:x", ":", "falsifiers.demo.gone:x", "a" * 5000, "a." * 10**6]
+)
+def test_an_entry_point_that_leads_nowhere_uses_nothing(root: Path, name: str) -> None:
+    """Whatever it says."""
+    assert ProjectState(Project.find(root)).uses(name) <= {"falsifiers/__init__.py", "falsifiers/demo/__init__.py"}
+
+
+def test_a_source_that_is_no_python_any_more_is_stale_and_nothing_worse(root: Path) -> None:
+    """What it imports cannot be read then."""
+    record = record_of(root)
+    (root / "falsifiers/demo/reference/__init__.py").write_text("def (:\n")
+    assert codes(record, root) == {Code.STALE_SUBJECT}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changed=st.sets(st.sampled_from(sorted(FILES)), min_size=1))
+def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> None:
+    """Whichever they are; a finding names each, or how many more there are."""
+    record = record_of(root)
+    try:
+        for name in changed:
+            (root / name).write_text(FILES[name] + "# more\n")
+        found = [one for one in staleness(record, ProjectState(Project.find(root))) if one.code in STALE]
+        named = {name for name in changed if any(name in one.message for one in found)}
+        assert found
+        assert named == changed or any(" more " in one.message for one in found)
+    finally:
+        for name in changed:
+            (root / name).write_text(FILES[name])
+
+
+def test_findings_can_be_written_as_json(root: Path) -> None:
+    """Their place is a JSON pointer into the record."""
+    record = record_of(root, profile="reduced", overrides={"steps": 5})
+    document = json.loads(json.dumps(record.to_json()))
+    for finding in coverage(record, ENTRY_POINTS["subject"]):
+        value = document
+        for step in finding.pointer.split("/")[1:]:
+            value = value[step]
