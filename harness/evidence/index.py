@@ -1,0 +1,221 @@
+"""The index over evidence: what every record.json says, kept in a cache that mends itself.
+
+    contents = read(project.evidence)
+    for entry in contents.entries:
+        print(entry.verdict, entry.id, entry.device_class, entry.path)
+
+Of each bundle only record.json is looked at, and nothing is verified: `harness verify` does that. A bundle is read
+again where its record.json is another file than it was (inode, size, times); one that vanished is forgotten. The cache
+is a SQLite file that several commands may use at once. Where it is damaged it is made anew, and where it cannot be
+written, the answer is the same and takes longer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, final
+
+from harness import strictjson
+from harness.evidence import reader
+from harness.evidence.index_cache import Cache, Row
+from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
+from harness.machine.device_class import DeviceClass
+from harness.record import Record, RecordError
+from harness.verdict import Verdict
+
+__all__ = ["Contents", "Entry", "Measurement", "Unreadable", "measurements", "read"]
+
+_FIELDS = (
+    "id", "issue", "spec", "title", "run", "reason", "proven", "profile", "overrides", "mutants_skipped", "falsifier",
+    "subject", "target", "device", "seed", "started", "seconds", "trial_seconds", "contract_digest", "harness",
+    "commit", "command",
+)  # fmt: skip
+"""What an entry takes from the record as it is."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One bundle, as its record tells; the fields are the record's."""
+
+    path: Path
+    """The bundle's folder."""
+    id: str
+    issue: str
+    spec: str
+    title: str
+    run: str
+    verdict: Verdict
+    reason: str
+    proven: bool
+    profile: str
+    overrides: Mapping[str, Any]
+    mutants_skipped: bool
+    falsifier: str
+    subject: str
+    target: Mapping[str, Any]
+    device: Mapping[str, Any]
+    seed: int
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    trial_seconds: float
+    contract_digest: str
+    sources: Mapping[str, str]
+    """sha256 of every source file of the project that the trials imported, by path. Shared between entries."""
+    harness: Mapping[str, str]
+    commit: Mapping[str, Any]
+    command: str
+
+    @property
+    def device_class(self) -> DeviceClass:
+        """The class of the device that it ran on."""
+        return DeviceClass.of(self.device)
+
+    @property
+    def when(self) -> datetime:
+        """`started`, as a point in time."""
+        return datetime.fromisoformat(self.started)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A folder that should be a bundle and whose record cannot be read."""
+
+    path: Path
+    reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What lies below a folder of evidence, in the order of the paths."""
+
+    entries: tuple[Entry, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A number that clauses of a record looked at."""
+
+    value: float
+    """NaN and infinities included."""
+    unit: str
+
+
+def read(evidence: Path, claim: str | None = None, cache: Path | None = None) -> Contents:
+    """What the records below a folder say.
+
+    Args:
+        evidence: the project's evidence, or any folder with bundles below it; no link is followed.
+        claim: only bundles of this claim.
+        cache: the folder that keeps what was read before; where it is None, every record is read.
+    """
+    evidence = evidence.absolute()
+    found = dict(_walk(evidence))
+    entries: list[Entry] = []
+    unreadable: list[Unreadable] = []
+    for name, row in Cache(evidence, cache, _row).rows(found, claim).items():
+        path = evidence / os.fsdecode(name)
+        if row.problem:
+            unreadable.append(Unreadable(path, row.problem))
+        else:
+            document = strictjson.untag_nonfinite(row.document)
+            entries.append(Entry(path=path, verdict=Verdict(document.pop("verdict")), sources=row.sources, **document))
+    return Contents(tuple(entries), tuple(unreadable))
+
+
+def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[Path, dict[str, Measurement]]:
+    """Every number that the clauses of a claim's bundles looked at, by bundle and name.
+
+    A measurement is named as the contract names it (`final_loss`); of a list, of which a clause tells only the item
+    nearest to its bound, the clause's own name stands (`losses[].maximum`).
+    """
+    evidence = evidence.absolute()
+    rows = Cache(evidence, cache, _row).rows(dict(_walk(evidence)), claim)
+    return {
+        evidence / os.fsdecode(name): {
+            measured: Measurement(strictjson.untag_nonfinite(value), unit)
+            for measured, (value, unit) in row.measurements.items()
+        }
+        for name, row in rows.items()
+        if not row.problem
+    }
+
+
+def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
+    """Every bundle below a folder by its relative path, with what its record.json is recognized by."""
+    pending: list[tuple[str, int]] = [(".", 0)]
+    while pending:
+        name, depth = pending.pop()
+        folder = os.path.join(root, name)
+        try:
+            status = os.stat(os.path.join(folder, RECORD), follow_symlinks=False)
+            where = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+            yield os.fsencode(name), where if stat.S_ISREG(status.st_mode) else f"{where} no regular file"
+            continue
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            yield os.fsencode(name), f"! {error.strerror}"
+            continue
+        try:
+            with os.scandir(folder) as scanned:
+                inside = list(scanned)
+        except FileNotFoundError:
+            continue  # there is no evidence yet, or it is just being removed
+        except OSError as error:
+            yield os.fsencode(name), f"! {error.strerror}"
+            continue
+        if any(entry.name in (MANIFEST, OBSERVATION) for entry in inside):
+            yield os.fsencode(name), f"! {RECORD} is missing"
+        elif depth < DEEPEST:
+            folders = [entry.name for entry in inside if entry.is_dir(follow_symlinks=False)]
+            pending += [(os.path.join(name, one), depth + 1) for one in folders if not one.startswith(UNFINISHED)]
+
+
+def _row(folder: Path, fingerprint: str) -> Row:
+    """What the cache keeps of one bundle."""
+    if fingerprint.startswith("!"):
+        return Row(problem=fingerprint[2:])
+    try:
+        record = Record.from_json(strictjson.loads(reader.read(folder, RECORD)[0]))
+        datetime.fromisoformat(record.started)
+    except (OSError, reader.TooLarge, strictjson.JsonError, RecordError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return Row(problem=f"{RECORD}: {text}")
+    document = {name: getattr(record, name) for name in _FIELDS} | {"verdict": str(record.verdict)}
+    return Row(
+        claim=record.id,
+        document=strictjson.tag_nonfinite(document),
+        sources=record.sources,
+        measurements=strictjson.tag_nonfinite(dict(_measured(record))),
+    )
+
+
+def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:
+    units: dict[str, str] = {}
+    for clause in record.clauses:
+        if isinstance(clause.value, Mapping):  # a rule, with everything that it reads
+            for name, value in clause.value.items():
+                if _is_number(value) and name not in units:
+                    yield name, (value, "")
+        elif _is_number(clause.value) and not clause.id.startswith("resolved."):
+            place, _, keyword = clause.id.rpartition(".")
+            items = "[]" in place or "{}" in place
+            name = clause.id if items or clause.id.startswith("residency.") else place
+            if name and name not in units and not (items and keyword == "type"):
+                units[name] = clause.unit
+                yield name, (clause.value, clause.unit)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

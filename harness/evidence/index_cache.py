@@ -1,0 +1,155 @@
+"""The cache of the index: a SQLite file for each folder of evidence, which may be deleted at any time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from harness import strictjson
+
+__all__ = ["Cache", "Row"]
+
+_FORMAT = 1
+"""Raised where the tables change, or what `Row` says of a record."""
+_BUSY_SECONDS = 10.0
+_AT_ONCE = 500
+"""Bundles a transaction: who is interrupted while thousands are read keeps most of them."""
+_UNUSABLE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL,
+    }
+)  # fmt: skip
+"""A file that is locked for long, or on a full or read-only disk, is not damaged, and of no use now."""
+_TABLES = """
+CREATE TABLE IF NOT EXISTS sources (key TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS bundles (
+    name BLOB PRIMARY KEY, fingerprint TEXT NOT NULL, problem TEXT NOT NULL, claim TEXT NOT NULL,
+    document TEXT NOT NULL, sources TEXT NOT NULL, measurements TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS bundles_claim ON bundles (claim);
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is kept of one bundle; everything but the problem is empty where there is one."""
+
+    problem: str = ""
+    claim: str = ""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    measurements: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Cache:
+    """The rows of one folder of evidence."""
+
+    def __init__(self, evidence: Path, folder: Path | None, make: Callable[[Path, str], Row]) -> None:
+        """Args:
+        evidence: whose bundles they are, an absolute path.
+        folder: where caches are kept; None for none.
+        make: reads one bundle, given its folder and its fingerprint.
+        """
+        self._evidence, self._make = evidence, make
+        key = hashlib.sha256(os.fsencode(evidence)).hexdigest()[:24]
+        self._file = None if folder is None else folder / "index" / f"{key}.sqlite3"
+
+    def rows(self, found: Mapping[bytes, str], claim: str | None = None) -> dict[bytes, Row]:
+        """The row of every bundle found, by name and sorted; of one claim, where one is given.
+
+        Args:
+            found: the fingerprint of every bundle by its name, the path below the evidence.
+        """
+        if self._file is not None:
+            for _ in range(2):
+                try:
+                    with suppress(FileExistsError):
+                        self._file.parent.mkdir(parents=True)
+                    return self._from(str(self._file), found, claim)
+                except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError) as error:
+                    if isinstance(error, OSError) or _primary_code(error) in _UNUSABLE:
+                        break
+                    with suppress(OSError):  # it is damaged; whoever has it open keeps the old file
+                        self._file.unlink()
+        return self._from(":memory:", found, claim)
+
+    def _from(self, database: str, found: Mapping[bytes, str], claim: str | None) -> dict[bytes, Row]:
+        with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
+            _prepare(connection)
+            self._update(connection, found)
+            return dict(_select(connection, found, claim))
+
+    def _update(self, connection: sqlite3.Connection, found: Mapping[bytes, str]) -> None:
+        known: dict[bytes, str] = dict(connection.execute("SELECT name, fingerprint FROM bundles"))
+        gone = [name for name in known if name not in found]
+        changed = [name for name, fingerprint in found.items() if known.get(name) != fingerprint]
+        for start in range(0, len(changed), _AT_ONCE):
+            # Read first, then locked: others wait for the writing, not for the reading.
+            made = [
+                (name, found[name], self._make(self._evidence / os.fsdecode(name), found[name]))
+                for name in changed[start : start + _AT_ONCE]
+            ]
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                for name, fingerprint, row in made:
+                    _insert(connection, name, fingerprint, row)
+                connection.execute("COMMIT")
+        if gone:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("DELETE FROM bundles WHERE name = ?", [(name,) for name in gone])
+                connection.execute("DELETE FROM sources WHERE key NOT IN (SELECT sources FROM bundles)")
+                connection.execute("COMMIT")
+
+
+def _primary_code(error: Exception) -> int | None:
+    """What kind of error SQLite reports; the bits above eight tell it in more detail."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == _FORMAT:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != _FORMAT:  # nobody else was faster
+        for table in ("bundles", "sources"):
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        for statement in filter(str.strip, _TABLES.split(";")):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_FORMAT}")
+    connection.execute("COMMIT")
+
+
+def _insert(connection: sqlite3.Connection, name: bytes, fingerprint: str, row: Row) -> None:
+    sources = _text(row.sources)
+    key = hashlib.sha256(sources.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    connection.execute("INSERT OR IGNORE INTO sources VALUES (?, ?)", (key, sources))
+    values = (name, fingerprint, row.problem, row.claim, _text(row.document), key, _text(row.measurements))
+    connection.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def _select(
+    connection: sqlite3.Connection, found: Mapping[bytes, str], claim: str | None
+) -> Iterator[tuple[bytes, Row]]:
+    sources = {key: json.loads(text) for key, text in connection.execute("SELECT key, document FROM sources")}
+    query = "SELECT * FROM bundles WHERE ? IS NULL OR claim IN (?, '') ORDER BY name"
+    for name, _, problem, of, document, key, measured in connection.execute(query, (claim, claim)):
+        if name in found:
+            yield name, Row(problem, of, json.loads(document), sources[key], json.loads(measured))
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    # ASCII: half a surrogate pair in a title is no UTF-8, which SQLite asks for.
+    return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,266 @@
+"""The status of every claim on every class of device: what all its evidence comes to. Pure; nothing is read here.
+
+    for claim in statuses(contracts, entries, stale):
+        print(claim.id, claim.status, {str(device): str(cell.status) for device, cell in claim.cells.items()})
+
+Which bundle decides
+--------------------
+A bundle *speaks for* a claim where it ran the contract's own subject with the contract's own parameters. It *covers*
+the project as it is where it is not stale: contract, falsifier and subject are those that it ran, by digest.
+
+On one class of device, of the bundles that speak and cover, these count:
+
+1. Of each profile the newest FAIL or proven PASS. A PASS is passed over where a newer run of its profile was VOID, for
+   the same falsifier then let a mutant live. NOT_MEASURED and unproven runs say nothing, for or against. Of runs that
+   started in the same second the worst counts as the newest.
+2. FALSIFIED where the full profile's is a FAIL; or where the reduced profile's is one, unless a proven PASS in the full
+   profile is newer. So no FAIL is hidden by an older PASS, nor by a PASS of less.
+3. DISCHARGED where the full profile's is a PASS and the device is hardware that the claim speaks of.
+4. PARTIAL where there is a PASS otherwise: of the full profile on other hardware, or of the reduced profile.
+
+Where nothing counts so, the claim is STALE there if a bundle that no longer covers would have counted, else UNRUN; the
+reason then says what kept runs that do exist from counting.
+
+A claim as a whole is FALSIFIED where it is on any device. Else it has the status of its strongest evidence, stale or
+not: full profile on the claim's hardware, full profile elsewhere, reduced profile; where that is equally strong on
+several devices, what covers the project counts before what is stale.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import final
+
+from harness.contract import Contract
+from harness.evidence.index import Entry
+from harness.machine.device_class import DeviceClass
+from harness.verdict import Verdict
+
+__all__ = ["Cell", "ClaimStatus", "Stale", "Status", "Strength", "speaks_for", "statuses"]
+
+Stale = Callable[[Entry], Sequence[str]]
+"""Why a bundle no longer covers the project as it is; empty where it does."""
+
+
+class Status(StrEnum):
+    """What the evidence of a claim comes to."""
+
+    DISCHARGED = "DISCHARGED"
+    """It holds: a proven PASS of the full profile, on hardware that the claim speaks of, with the code as it is."""
+    PARTIAL = "PARTIAL"
+    """A proven PASS with the code as it is, but on other hardware or in the reduced profile."""
+    FALSIFIED = "FALSIFIED"
+    """A FAIL with the code as it is."""
+    STALE = "STALE"
+    """There was evidence, but contract, falsifier or subject changed since."""
+    UNRUN = "UNRUN"
+    """No run says anything about the claim."""
+
+
+class Strength(IntEnum):
+    """How much a run says about a claim, whatever it says."""
+
+    NONE = 0
+    REDUCED = 1
+    FULL = 2
+    """The full profile on other hardware."""
+    TARGET = 3
+    """The full profile on hardware that the claim speaks of."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A claim on one class of device."""
+
+    status: Status
+    reason: str
+    """Why, in words."""
+    strength: Strength
+    decided_by: Entry | None
+    """The bundle that the status follows from; None where there is none."""
+    newest: Entry | None
+    """The claim's newest bundle on this class of device, whatever it says."""
+    bundles: int
+    """How many there are."""
+
+    @property
+    def bundle(self) -> Path | None:
+        """The folder to look into: of the bundle that decides, else of the newest."""
+        entry = self.decided_by or self.newest
+        return None if entry is None else entry.path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClaimStatus:
+    """A claim on every class of device that there is evidence from, of whatever claim."""
+
+    id: str
+    issue: str
+    spec: str
+    title: str
+    target: str
+    """The hardware that the claim speaks of, in words; empty where it names none."""
+    status: Status
+    cells: Mapping[DeviceClass, Cell]
+    newest: Entry | None
+    """The claim's newest bundle."""
+
+    @property
+    def deciding(self) -> Cell | None:
+        """The cell that the claim has its status from; None where there is no evidence at all."""
+        return _strongest(self.cells.values())
+
+
+def statuses(contracts: Iterable[Contract], entries: Iterable[Entry], stale: Stale) -> tuple[ClaimStatus, ...]:
+    """The status of every claim, in the order of the contracts.
+
+    Args:
+        contracts: the project's.
+        entries: all evidence; that of claims without a contract only adds its classes of device.
+        stale: asked only of bundles that speak for their claim.
+    """
+    everything = list(entries)
+    devices = sorted({entry.device_class for entry in everything})
+    grouped: dict[tuple[str, DeviceClass], list[Entry]] = {}
+    for entry in everything:
+        grouped.setdefault((entry.id, entry.device_class), []).append(entry)
+    found = []
+    for contract in contracts:
+        cells = {
+            device: _cell(contract, device, _newest_first(grouped.get((contract.id, device), [])), stale)
+            for device in devices
+        }
+        deciding = _strongest(cells.values())
+        newest = _newest_first([cell.newest for cell in cells.values() if cell.newest is not None])
+        found.append(
+            ClaimStatus(
+                **{name: getattr(contract, name) for name in ("id", "issue", "spec", "title")},
+                target=_target(contract),
+                status=Status.UNRUN if deciding is None else deciding.status,
+                cells=cells,
+                newest=newest[0] if newest else None,
+            )
+        )
+    return tuple(found)
+
+
+def speaks_for(contract: Contract, entry: Entry) -> bool:
+    """Whether a bundle ran the contract's own subject with the contract's own parameters.
+
+    Where the contract was changed since, its subject then is not known, and the command tells whether another was asked
+    for.
+    """
+    if entry.overrides:
+        return False
+    if entry.subject == contract.subject:
+        return True
+    return entry.contract_digest != contract.digest and "--subject" not in _words(entry.command)
+
+
+def _cell(contract: Contract, device: DeviceClass, entries: Sequence[Entry], stale: Stale) -> Cell:
+    """Args:
+    entries: of this claim on this class of device, newest first.
+    """
+
+    def cell(status: Status, reason: str, entry: Entry | None = None) -> Cell:
+        strength = Strength.NONE if entry is None else _strength(contract, device, entry)
+        return Cell(status, reason, strength, entry, entries[0] if entries else None, len(entries))
+
+    if not entries:
+        return cell(Status.UNRUN, "")
+    speaking = [entry for entry in entries if speaks_for(contract, entry)]
+    current = [entry for entry in speaking if not stale(entry)]
+    full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
+    if full is not None and full.verdict is Verdict.FAIL:
+        return cell(Status.FALSIFIED, full.reason, full)
+    if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced)):
+        return cell(Status.FALSIFIED, f"in the reduced profile: {reduced.reason}", reduced)
+    if full is not None and device.meets(contract.target):
+        return cell(Status.DISCHARGED, "", full)
+    if full is not None:
+        speaks_of = _target(contract)
+        why = f"the claim speaks of {speaks_of}" if speaks_of else "the claim names no hardware"
+        return cell(Status.PARTIAL, why, full)
+    if reduced is not None:
+        return cell(Status.PARTIAL, "in the reduced profile", reduced)
+    void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)
+    if void is not None:
+        return cell(Status.UNRUN, f"VOID: {void.reason}")
+    outdated = [entry for entry in speaking if _says_something(entry) and stale(entry)]
+    if outdated:
+        strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))  # the newest of the strongest
+        return cell(Status.STALE, "; ".join(stale(strongest)), strongest)
+    return cell(Status.UNRUN, _why_not(contract, entries[0]))
+
+
+def _counting(entries: Sequence[Entry]) -> Entry | None:
+    """Of the bundles of one profile, newest first, the one that counts (rule 1 above)."""
+    void = False
+    for entry in entries:
+        if entry.verdict is Verdict.FAIL:
+            return entry
+        if entry.verdict is Verdict.PASS and entry.proven and not void:
+            return entry
+        void = void or entry.verdict is Verdict.VOID
+    return None
+
+
+def _says_something(entry: Entry) -> bool:
+    return entry.verdict is Verdict.FAIL or (entry.verdict is Verdict.PASS and entry.proven)
+
+
+def _why_not(contract: Contract, entry: Entry) -> str:
+    """What keeps a bundle from counting."""
+    if entry.overrides:
+        return f"only run with other parameters: {', '.join(entry.overrides)}"
+    if not speaks_for(contract, entry):
+        return f"only run with another subject: {entry.subject}"
+    return entry.reason if entry.verdict is Verdict.PASS else f"{entry.verdict}: {entry.reason}"
+
+
+def _strength(contract: Contract, device: DeviceClass, entry: Entry) -> Strength:
+    if entry.profile != "full":
+        return Strength.REDUCED
+    return Strength.TARGET if device.meets(contract.target) else Strength.FULL
+
+
+def _strongest(cells: Iterable[Cell]) -> Cell | None:
+    """The cell that a claim as a whole has its status from."""
+
+    def weight(cell: Cell) -> tuple[bool, Strength, bool, bool]:
+        covers = cell.status not in (Status.STALE, Status.UNRUN)
+        return cell.status is Status.FALSIFIED, cell.strength, covers, cell.newest is not None
+
+    return max(cells, key=weight, default=None)
+
+
+_WORST_LAST = (Verdict.NOT_MEASURED, Verdict.PASS, Verdict.VOID, Verdict.FAIL)
+
+
+def _newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda one: (one.when, _WORST_LAST.index(one.verdict), one.run), reverse=True)
+
+
+def _is_newer(one: Entry, other: Entry) -> bool:
+    return one.when > other.when
+
+
+def _target(contract: Contract) -> str:
+    target = contract.target
+    parts = [str(target.get("device", ""))]
+    if "compute_capability" in target:
+        parts.append(f"compute capability {target['compute_capability']}")
+    return ", ".join(filter(None, parts))
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()

@@ -1,0 +1,83 @@
+"""Entries of the index as runs of the tiny claim would leave them, and the strategies over them; nothing is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.contract import Contract
+from harness.evidence.index import Entry
+from harness.verdict import Verdict
+from tests.contracts import IDENTIFIER, contract_of, document
+
+__all__ = ["CPU", "GPU", "STALE", "TARGET", "claim", "entries", "entry", "stale"]
+
+CPU = {"type": "cpu", "name": "x86_64"}
+GPU = {"type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0"}
+TARGET = {"type": "cuda", "name": "NVIDIA GB10", "compute_capability": "12.1"}
+STALE = "0" * 64
+"""The contract digest of entries that no longer cover the project."""
+_CURRENT = contract_of(document()).digest
+
+
+def claim(**changes: Any) -> Contract:
+    """The tiny claim, speaking of TARGET."""
+    return contract_of(document(**{"target": {"device": "NVIDIA GB10", "compute_capability": "12.1"}, **changes}))
+
+
+def stale(one: Entry) -> list[str]:
+    """Whether an entry is stale: those are whose contract was another."""
+    return ["the contract was changed since"] if one.contract_digest == STALE else []
+
+
+def entry(second: int = 0, **changes: Any) -> Entry:
+    """A proven PASS of the full profile on TARGET, started at this second; fields as given."""
+    run = changes.get("run", f"2026-11-20T2015{second % 60:02}Z-{second:04}")
+    fields: dict[str, Any] = {
+        "path": Path("evidence", "DEMO-1", IDENTIFIER, run),
+        "id": IDENTIFIER,
+        "issue": "DEMO-1",
+        "spec": "SPEC-DEMO-001",
+        "title": "Sorting keeps every item",
+        "run": run,
+        "verdict": Verdict.PASS,
+        "reason": "",
+        "proven": True,
+        "profile": "full",
+        "overrides": {},
+        "mutants_skipped": False,
+        "falsifier": "falsifiers.demo.sorting:falsify",
+        "subject": "falsifiers.demo.sorting:Sorter",
+        "target": {},
+        "device": TARGET,
+        "seed": 0,
+        "started": f"2026-11-20T20:{second // 60:02}:{second % 60:02}+00:00",
+        "seconds": 4.5,
+        "trial_seconds": 1.25,
+        "contract_digest": _CURRENT,
+        "sources": {"falsifiers/demo/sorting.py": "a" * 64},
+        "harness": {"version": "0.1.0", "sha256": "b" * 64},
+        "commit": {"revision": "c" * 40, "dirty": False, "reason": None},
+        "command": f"harness run {IDENTIFIER}",
+    }
+    return Entry(**{**fields, **changes})
+
+
+entries: st.SearchStrategy[list[Entry]] = st.lists(
+    st.builds(
+        entry,
+        st.integers(0, 20),
+        verdict=st.sampled_from(Verdict),
+        proven=st.booleans(),
+        profile=st.sampled_from(["full", "reduced"]),
+        device=st.sampled_from([CPU, GPU, TARGET]),
+        overrides=st.sampled_from([{}, {}, {}, {"steps": 4}]),
+        subject=st.sampled_from(["falsifiers.demo.sorting:Sorter"] * 3 + ["falsifiers.demo.sorting:Other"]),
+        contract_digest=st.sampled_from([_CURRENT, _CURRENT, STALE]),
+        run=st.uuids().map(str),
+    ),
+    max_size=8,
+)
+"""Runs of the tiny claim of every kind, in any order."""

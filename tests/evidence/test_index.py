@@ -1,0 +1,253 @@
+"""The index: what it tells of records, and that its cache is never believed over the files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from harness.evidence import index
+from harness.evidence.index import Contents, read
+from harness.record import Record
+from harness.verdict import Verdict
+from tests.contracts import healthy
+from tests.evidence.factory import sealed
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    """A folder for caches."""
+    return tmp_path / "cache"
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The records that are read from now on, by folder."""
+    seen: list[Path] = []
+    original = index.reader.read
+
+    def counting(root: Path, name: str) -> tuple[bytes, str]:
+        seen.append(root)
+        return original(root, name)
+
+    monkeypatch.setattr(index.reader, "read", counting)
+    return seen
+
+
+def database(cache: Path) -> Path:
+    """The only cache file."""
+    (path,) = (cache / "index").glob("*.sqlite3")
+    return path
+
+
+def test_an_entry_says_what_the_record_says(tmp_path: Path) -> None:
+    """Field by field, under the same names."""
+    bundle = sealed(tmp_path, run="a-fail", measurements=healthy(returned=2), overrides={"steps": 3})
+    (entry,) = read(tmp_path / "evidence").entries
+    record = Record.from_json(json.loads((bundle / "record.json").read_text()))
+    told = asdict(entry)
+    assert told.pop("path") == bundle
+    assert told == {name: asdict(record)[name] for name in told}
+    assert (entry.verdict, str(entry.device_class)) == (Verdict.FAIL, "CPU a CPU")
+
+
+def test_the_second_time_nothing_is_read_again(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the answer is the same."""
+    for run in ("a", "b", "c"):
+        sealed(tmp_path, run=run)
+    first = read(tmp_path / "evidence", cache=cache)
+    seen = opened(monkeypatch)
+    assert read(tmp_path / "evidence", cache=cache) == first == read(tmp_path / "evidence")
+    assert len(seen) == 3  # by the last, which has no cache
+
+
+def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is seen at the next call, and only that bundle is read."""
+    evidence = tmp_path / "evidence"
+    first, second = sealed(tmp_path, run="a"), sealed(tmp_path, run="b")
+    read(evidence, cache=cache)
+    seen = opened(monkeypatch)
+    third = sealed(tmp_path, run="c")
+    assert [entry.run for entry in read(evidence, cache=cache).entries] == ["a", "b", "c"]
+    assert seen == [third]
+    record = second / "record.json"
+    before = record.stat()
+    record.write_text(record.read_text().replace('"PASS"', '"FAIL"', 1))  # of the same size,
+    os.utime(record, ns=(before.st_atime_ns, before.st_mtime_ns))  # and as if it were as old
+    assert [entry.verdict for entry in read(evidence, cache=cache).entries] == ["PASS", "FAIL", "PASS"]
+    shutil.rmtree(first)
+    assert [entry.run for entry in read(evidence, cache=cache).entries] == ["b", "c"]
+    assert len(seen) == 2
+    shutil.rmtree(evidence)
+    assert read(evidence, cache=cache) == Contents((), ())
+
+
+def test_only_one_claim(tmp_path: Path, cache: Path) -> None:
+    """Of the others nothing is told."""
+    sealed(tmp_path)
+    assert len(read(tmp_path / "evidence", "F-DEMO-SORT-001", cache).entries) == 1
+    assert read(tmp_path / "evidence", "F-DEMO-OTHER-001", cache).entries == ()
+
+
+def test_what_is_no_bundle_yet_or_no_more(tmp_path: Path) -> None:
+    """Folders that are being written are passed over; what lost its record is named, and what is in a bundle is not."""
+    bundle = sealed(tmp_path, run="a")
+    shutil.copytree(bundle, bundle.with_name(".unfinished-b~1-2-abcdef01"))
+    shutil.copytree(bundle, bundle.with_name("c"))
+    (bundle.with_name("c") / "record.json").unlink()
+    contents = read(tmp_path / "evidence")
+    assert [entry.run for entry in contents.entries] == ["a"]
+    assert [(one.path.name, one.reason) for one in contents.unreadable] == [("c", "record.json is missing")]
+
+
+def _invalid(record: Path) -> None:
+    record.write_text(json.dumps({**json.loads(record.read_text()), "verdict": "GREAT"}))
+
+
+def _link(record: Path) -> None:
+    record.rename(record.with_name("elsewhere.json"))
+    record.symlink_to("elsewhere.json")
+
+
+def _pipe(record: Path) -> None:
+    record.unlink()
+    os.mkfifo(record)
+
+
+def _folder(record: Path) -> None:
+    record.unlink()
+    record.mkdir()
+
+
+SPOILERS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda record: record.write_text("{"), "record.json: "),
+    (lambda record: record.write_text(""), "record.json: "),
+    (lambda record: record.write_text('{"format": 1}'), "record.json: "),
+    (lambda record: record.write_bytes(b"\xff\xfe"), "record.json: "),
+    (lambda record: record.write_text("[" * 100_000), "record.json: "),
+    (_invalid, "record.json: /verdict"),
+    (_link, "record.json: "),
+    (_pipe, "record.json: "),
+    (_folder, "record.json: "),
+]
+
+
+@pytest.mark.parametrize(("spoil", "reason"), SPOILERS, ids=range(len(SPOILERS)))
+def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Path], object], reason: str) -> None:
+    """It is told, never raised, and hides no other bundle."""
+    sealed(tmp_path, run="a")
+    spoil(sealed(tmp_path, run="b") / "record.json")
+    for _ in range(2):
+        contents = read(tmp_path / "evidence", cache=cache)
+        assert [entry.run for entry in contents.entries] == ["a"]
+        ((path, why),) = ((one.path.name, one.reason) for one in contents.unreadable)
+        assert (path, why[: len(reason)]) == ("b", reason)
+
+
+def _foreign(path: Path) -> None:
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE bundles (something TEXT)")
+        connection.execute("PRAGMA user_version = 1")
+
+
+def _spoil_documents(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE bundles SET document = '{'")
+
+
+def _future(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"no database " * 1000),
+        lambda path: path.write_bytes(path.read_bytes()[:5000]),
+        lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 8192),
+        _foreign,
+        _spoil_documents,
+        _future,
+    ],
+    ids=["empty", "garbage", "cut", "overwritten", "foreign", "documents", "future"],
+)
+def test_a_damaged_cache_is_made_anew(
+    tmp_path: Path, cache: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is bothered, and the call after that has a cache again."""
+    sealed(tmp_path, run="a")
+    expected = read(tmp_path / "evidence", cache=cache)
+    damage(database(cache))
+    assert read(tmp_path / "evidence", cache=cache) == expected
+    seen = opened(monkeypatch)
+    assert read(tmp_path / "evidence", cache=cache) == expected
+    assert seen == []
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    """The answer is the same without one."""
+    sealed(tmp_path, run="a")
+    (tmp_path / "file").write_text("")
+    assert len(read(tmp_path / "evidence", cache=tmp_path / "file").entries) == 1
+    full = Path("/dev/full")
+    assert len(read(tmp_path / "evidence", cache=full).entries) == 1
+
+
+def test_many_at_once(tmp_path: Path, cache: Path) -> None:
+    """Each gets the whole answer, while bundles come and go."""
+    for number in range(12):
+        sealed(tmp_path, run=f"run-{number:02}")
+    results: list[Contents | BaseException] = []
+
+    def work() -> None:
+        for _ in range(4):
+            try:
+                results.append(read(tmp_path / "evidence", cache=cache))
+            except BaseException as error:
+                results.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [read(tmp_path / "evidence")] * 24
+
+
+def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path, cache: Path) -> None:
+    """By name; of lists the item nearest to the bound; what is no number is left out, what is not finite is not."""
+    bundle = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
+    (found,) = index.measurements(tmp_path / "evidence", "F-DEMO-SORT-001", cache).items()
+    assert found[0] == bundle
+    values = {name: one.value for name, one in found[1].items()}
+    assert math.isnan(values.pop("largest"))
+    assert values == {"given": 3, "returned": 3, "smallest": 1.0}
+    assert index.measurements(tmp_path / "evidence", "F-DEMO-OTHER-001", cache) == {}
+
+
+def test_names_that_are_no_utf8(tmp_path: Path, cache: Path) -> None:
+    """A folder may be called anything."""
+    bundle = sealed(tmp_path, run="a")
+    strange = os.fsencode(bundle.parent) + b"/run-\xff"
+    os.rename(bundle, strange)
+    for _ in range(2):
+        (entry,) = read(tmp_path / "evidence", cache=cache).entries
+        assert os.fsencode(entry.path) == strange
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """Neither to a bundle nor in a circle."""
+    bundle = sealed(tmp_path, run="a")
+    (bundle.parent / "b").symlink_to(bundle)
+    (bundle.parent / "circle").symlink_to(tmp_path / "evidence")
+    assert [entry.run for entry in read(tmp_path / "evidence").entries] == ["a"]

@@ -1,0 +1,202 @@
+"""The status of claims: which bundle decides, and what no bundle can hide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.evidence.index import Entry
+from harness.evidence.status import Cell, ClaimStatus, Status, speaks_for, statuses
+from harness.machine.device_class import DeviceClass
+from harness.verdict import Verdict
+from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
+
+FAIL = {"verdict": Verdict.FAIL, "reason": "nothing-lost: items were lost"}
+VOID = {"verdict": Verdict.VOID, "reason": "mutant forgets-one survived", "proven": False}
+UNMEASURED = {"verdict": Verdict.NOT_MEASURED, "reason": "the GPU is busy", "proven": False}
+UNPROVEN = {"reason": "unproven: the mutants were skipped", "proven": False, "mutants_skipped": True}
+REDUCED = {"profile": "reduced"}
+
+
+def status_of(*found: Entry, **changes: Any) -> ClaimStatus:
+    """The status of the tiny claim, given all its evidence."""
+    (status,) = statuses([claim(**changes)], found, stale)
+    return status
+
+
+def only_cell(*found: Entry, **changes: Any) -> Cell:
+    """Its cell where all evidence is of one class of device."""
+    (cell,) = status_of(*found, **changes).cells.values()
+    return cell
+
+
+CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
+    ("a proven PASS on the claim's hardware", [{}], Status.DISCHARGED),
+    ("a PASS on other hardware", [{"device": GPU}], Status.PARTIAL),
+    ("a PASS of the reduced profile", [REDUCED], Status.PARTIAL),
+    ("a FAIL", [FAIL], Status.FALSIFIED),
+    ("a FAIL whose mutants were skipped", [{**FAIL, "proven": False, "mutants_skipped": True}], Status.FALSIFIED),
+    ("a FAIL after a PASS", [{}, FAIL], Status.FALSIFIED),
+    ("a PASS after a FAIL", [FAIL, {}], Status.DISCHARGED),
+    ("an unproven PASS after a FAIL", [FAIL, UNPROVEN], Status.FALSIFIED),
+    ("a PASS of the reduced profile after a FAIL of the full one", [FAIL, REDUCED], Status.FALSIFIED),
+    ("a FAIL of the reduced profile after a PASS of the full one", [{}, {**FAIL, **REDUCED}], Status.FALSIFIED),
+    ("a PASS of the full profile after a FAIL of the reduced one", [{**FAIL, **REDUCED}, {}], Status.DISCHARGED),
+    ("what could not be measured after a FAIL", [FAIL, UNMEASURED], Status.FALSIFIED),
+    ("what could not be measured after a PASS", [{}, UNMEASURED], Status.DISCHARGED),
+    ("an unproven PASS", [UNPROVEN], Status.UNRUN),
+    ("an unproven PASS after a proven one", [{}, UNPROVEN], Status.DISCHARGED),
+    ("VOID", [VOID], Status.UNRUN),
+    ("VOID after a PASS", [{}, VOID], Status.UNRUN),
+    ("a PASS after VOID", [VOID, {}], Status.DISCHARGED),
+    ("VOID after a PASS after a FAIL", [FAIL, {}, VOID], Status.FALSIFIED),
+    ("VOID of the reduced profile after a PASS of the full one", [{}, {**VOID, **REDUCED}], Status.DISCHARGED),
+    ("what could not be measured", [UNMEASURED], Status.UNRUN),
+    ("a PASS with other parameters", [{"overrides": {"steps": 4}}], Status.UNRUN),
+    ("a FAIL with other parameters after a PASS", [{}, {**FAIL, "overrides": {"steps": 4}}], Status.DISCHARGED),
+    ("a PASS of another subject", [{"subject": "mine:Other"}], Status.UNRUN),
+    ("a FAIL of another subject after a PASS", [{}, {**FAIL, "subject": "mine:Other"}], Status.DISCHARGED),
+    ("a stale PASS", [{"contract_digest": STALE}], Status.STALE),
+    ("a stale FAIL", [{**FAIL, "contract_digest": STALE}], Status.STALE),
+    ("a stale FAIL after a PASS that covers", [{}, {**FAIL, "contract_digest": STALE}], Status.DISCHARGED),
+    ("VOID after a stale PASS", [{"contract_digest": STALE}, VOID], Status.UNRUN),
+    ("a stale PASS, its subject since renamed", [{"contract_digest": STALE, "subject": "m:Old"}], Status.STALE),
+    (
+        "a stale PASS of another subject",
+        [{"contract_digest": STALE, "subject": "m:X", "command": "harness run --subject m:X F-DEMO-SORT-001"}],
+        Status.UNRUN,
+    ),
+]
+
+
+@pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> None:
+    """Runs in the order in which they started."""
+    found = [entry(second, **changes) for second, changes in enumerate(runs)]
+    cell = only_cell(*found)
+    assert cell.status is expected
+    assert cell.newest is found[-1]
+    assert bool(cell.reason) is (expected is not Status.DISCHARGED)
+
+
+def test_runs_of_one_second() -> None:
+    """The worst counts as the newest."""
+    assert only_cell(entry(3, run="a"), entry(3, run="b", **FAIL), entry(3, run="c")).status is Status.FALSIFIED
+
+
+def test_a_claim_without_hardware_is_never_discharged() -> None:
+    """As lint warns."""
+    cell = only_cell(entry(), target=...)
+    assert (cell.status, cell.reason) == (Status.PARTIAL, "the claim names no hardware")
+
+
+def test_classes_of_device_are_kept_apart() -> None:
+    """A PASS here says nothing about there; devices seen with any claim have a column."""
+    status = status_of(entry(device=GPU), entry(id="F-OTHER-001", device=CPU))
+    assert {str(device): cell.status for device, cell in status.cells.items()} == {
+        "CPU x86_64": Status.UNRUN,
+        "NVIDIA H200 (9.0)": Status.PARTIAL,
+    }
+
+
+OVERALL: list[tuple[str, list[dict[str, Any]], Status]] = [
+    ("no evidence", [], Status.UNRUN),
+    ("FALSIFIED on any device", [{}, {**FAIL, "device": GPU}], Status.FALSIFIED),
+    ("discharged, and stale elsewhere", [{}, {"device": GPU, "contract_digest": STALE}], Status.DISCHARGED),
+    ("stale on the target, partial elsewhere", [{"contract_digest": STALE}, {"device": GPU}], Status.STALE),
+    (
+        "stale where it was run in full, reduced elsewhere",
+        [{"device": GPU, "contract_digest": STALE}, {"device": CPU, **REDUCED}],
+        Status.STALE,
+    ),
+    (
+        "equally strong, stale and covering",
+        [{"device": GPU, "contract_digest": STALE}, {"device": {**GPU, "name": "NVIDIA A100"}}],
+        Status.PARTIAL,
+    ),
+]
+
+
+@pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in OVERALL], ids=[case[0] for case in OVERALL])
+def test_a_claim_as_a_whole(runs: list[dict[str, Any]], expected: Status) -> None:
+    """Its strongest evidence, and a FAIL before all."""
+    status = status_of(*(entry(second, **changes) for second, changes in enumerate(runs)))
+    assert status.status is expected
+    deciding = status.deciding
+    assert (deciding.status if deciding else Status.UNRUN) is expected
+
+
+@given(entries)
+def test_a_discharge_has_a_bundle_that_shows_it(found: list[Entry]) -> None:
+    """Proven, in full, on the target, covering, with the contract's subject and parameters."""
+    for cell in status_of(*found).cells.values():
+        one = cell.decided_by
+        if cell.status is Status.DISCHARGED:
+            assert one is not None
+            assert (one.verdict, one.proven, one.profile, one.overrides) == (Verdict.PASS, True, "full", {})
+            assert one.device == TARGET
+            assert speaks_for(claim(), one)
+            assert not stale(one)
+        if cell.status in (Status.DISCHARGED, Status.PARTIAL, Status.FALSIFIED):
+            assert one is not None
+            assert one in found
+
+
+@given(entries)
+def test_no_failure_is_hidden_by_what_is_older_or_less(found: list[Entry]) -> None:
+    """A FAIL that speaks and covers stands until a proven PASS of at least its profile is newer."""
+    for device, cell in status_of(*found).cells.items():
+        here = [one for one in found if one.device_class == device and speaks_for(claim(), one) and not stale(one)]
+        passed = [one for one in here if one.verdict is Verdict.PASS and one.proven]
+        for failed in (one for one in here if one.verdict is Verdict.FAIL):
+            enough = ("full",) if failed.profile == "full" else ("full", "reduced")
+            if not any(one.when > failed.when and one.profile in enough for one in passed):
+                assert cell.status is Status.FALSIFIED
+
+
+@given(entries, st.randoms())
+def test_the_order_of_the_evidence_does_not_matter(found: list[Entry], random: Any) -> None:
+    """Only what it says does."""
+    shuffled = random.sample(found, len(found))
+    assert status_of(*found) == status_of(*shuffled)
+
+
+@given(entries, st.integers(0, 20))
+def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> None:
+    """A run that was not measured, unproven, overridden or of another subject is as if it were not there."""
+    before = {device: (cell.status, cell.decided_by) for device, cell in status_of(*found).cells.items()}
+    for silent in (UNMEASURED, UNPROVEN, {**FAIL, "overrides": {"steps": 9}}, {**FAIL, "subject": "mine:Other"}):
+        for device, (status, decided_by) in before.items():
+            plain = {"type": device.type, "name": device.name, "compute_capability": device.compute_capability}
+            after = status_of(*found, entry(second, device=plain, run="silent", **silent)).cells[device]
+            assert (after.status, after.decided_by) == (status, decided_by)
+
+
+@given(entries)
+def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
+    """Then each cell is STALE or UNRUN, and STALE exactly where something had been said."""
+    for cell in status_of(*(replace(one, contract_digest=STALE) for one in found)).cells.values():
+        assert cell.status in (Status.STALE, Status.UNRUN)
+        assert (cell.status is Status.STALE) is (cell.decided_by is not None)
+
+
+@pytest.mark.parametrize(
+    ("device", "target", "meets"),
+    [
+        (TARGET, {"device": "NVIDIA GB10", "compute_capability": "12.1"}, True),
+        (TARGET, {"compute_capability": "12.1"}, True),
+        (TARGET, {"device": "GB10"}, True),
+        (TARGET, {"compute_capability": "12.0"}, False),
+        (GPU, {"device": "NVIDIA GB10"}, False),
+        ({**TARGET, "compute_capability": None}, {"compute_capability": "12.1"}, False),
+        (CPU, {"device": "x86_64"}, True),
+        (CPU, {}, False),
+    ],
+)
+def test_hardware_that_a_claim_speaks_of(device: dict[str, Any], target: dict[str, Any], meets: bool) -> None:
+    """By name and by compute capability, where the target has them."""
+    assert DeviceClass.of(device).meets(target) is meets
