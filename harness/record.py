@@ -8,6 +8,7 @@ from typing import Any
 
 from harness import schemas, strictjson
 from harness.contract.clauses import ClauseResult
+from harness.machine.device_class import DeviceClass
 from harness.settle import MutantOutcome
 from harness.verdict import Fate, Outcome, Verdict
 
@@ -87,9 +88,7 @@ class Record:
     @property
     def on_target(self) -> bool:
         """Whether it was measured on the hardware that the claim names; one that names none holds for any."""
-        capability, device = self.target.get("compute_capability"), self.target.get("device")
-        same = capability is None or self.device.get("compute_capability") == capability
-        return same and (device is None or str(device) in str(self.device.get("name")))
+        return not self.target or DeviceClass.of(self.device).meets(self.target)
 
     def to_json(self) -> dict[str, Any]:
         """The form that record.json holds."""

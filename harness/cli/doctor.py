@@ -97,14 +97,10 @@ def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
 
 def _on_target(contract: Contract, machine: Host) -> bool:
     """Whether this machine has a GPU such as the claim speaks of; a claim without a target speaks of any machine."""
-    wanted = contract.target
-    capability, device = wanted.get("compute_capability"), wanted.get("device")
-    if not wanted:
-        return True
-    return any(
-        (capability is None or gpu.compute_capability == capability) and (device is None or device in gpu.name)
-        for gpu in machine.gpus
-    )
+    from harness.machine.device_class import DeviceClass
+
+    devices = (DeviceClass("cuda", gpu.name, gpu.compute_capability or "") for gpu in machine.gpus)
+    return not contract.target or any(device.meets(contract.target) for device in devices)
 
 
 def _disks(machine: Host) -> list[dict[str, Any]]:

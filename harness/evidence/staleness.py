@@ -29,10 +29,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from harness.contract.imports import imported_files
 from harness.evidence.findings import Code, Finding
@@ -43,12 +43,29 @@ from harness.record import Record
 from harness.schemas import pointer
 from harness.verdict import Verdict
 
-__all__ = ["STALE", "ProjectState", "coverage", "staleness"]
+__all__ = ["STALE", "ProjectState", "Recorded", "changes", "coverage", "staleness"]
 
 STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 """The codes that make evidence stale: contract, falsifier or subject are not those that it speaks of."""
 
 _CHUNK = 1 << 20
+
+
+class Recorded(Protocol):
+    """The part of a record that tells what a run ran; `Record` has it, and so has an entry of the index."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def contract_digest(self) -> str: ...
+    @property
+    def falsifier(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def sources(self) -> Mapping[str, str]: ...
 
 
 @final
@@ -134,10 +151,15 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
 
 def staleness(record: Record, state: ProjectState) -> tuple[Finding, ...]:
     """Where a record no longer speaks of the project: of its contract, its sources, its history."""
-    return tuple(_staleness(record, state))
+    return (*changes(record, state), *_history(record, state))
 
 
-def _staleness(record: Record, state: ProjectState) -> Iterator[Finding]:
+def changes(recorded: Recorded, state: ProjectState) -> tuple[Finding, ...]:
+    """What makes a record stale: findings with a code of STALE, and no others."""
+    return tuple(_changes(recorded, state))
+
+
+def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     now = state.contract_digest(record.id)
     if now != record.contract_digest:
         said = "this project has no contract of this claim" if now is None else "the claim's contract was changed since"
@@ -155,6 +177,9 @@ def _staleness(record: Record, state: ProjectState) -> Iterator[Finding]:
             yield _remark(code, f"{_some(sorted(names))} {were}", "sources")
         elif record.verdict is not Verdict.NOT_MEASURED and uses.isdisjoint(record.sources):
             yield _remark(code, "the record lists none of the files that it uses", "sources")
+
+
+def _history(record: Record, state: ProjectState) -> Iterator[Finding]:
     lacks = state.ancestry.lacks(record.commit["revision"])
     if lacks:
         reason = record.commit["reason"] if record.commit["revision"] is None else None
