@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from harness.evidence.layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_FILES
 
-__all__ = ["Listing", "TooLarge", "digest", "read", "scan"]
+__all__ = ["Listing", "TooLarge", "chunks", "digest", "read", "scan"]
 
 _CHUNK = 1 << 20
 
@@ -95,15 +96,27 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
 
 
 def digest(root: Path, name: str) -> str:
-    """The sha256 of a file of any size; OSError and TooLarge as for `read`, the limit being layout.LARGEST_BUNDLE."""
-    total, hashed = 0, hashlib.sha256()
+    """The sha256 of a file of any size; OSError and TooLarge as for `chunks`."""
+    hashed = hashlib.sha256()
+    for chunk in chunks(root, name):
+        hashed.update(chunk)
+    return hashed.hexdigest()
+
+
+def chunks(root: Path, name: str) -> Iterator[bytes]:
+    """The content of a file, piece by piece.
+
+    Raises:
+        OSError: as for `read`.
+        TooLarge: it has more than layout.LARGEST_BUNDLE bytes.
+    """
+    total = 0
     with _open(root / name) as file:
         while chunk := file.read(_CHUNK):
-            hashed.update(chunk)
             total += len(chunk)
             if total > LARGEST_BUNDLE:
                 raise TooLarge(f"has more than {LARGEST_BUNDLE} bytes")
-    return hashed.hexdigest()
+            yield chunk
 
 
 def _open(path: Path) -> BinaryIO:

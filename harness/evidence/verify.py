@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness import strictjson
+from harness.evidence.archive import UNPACKING
 from harness.evidence.findings import Code, Finding, Verification
 from harness.evidence.isolation import Limits, Stopped, isolated
 from harness.evidence.layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED
@@ -34,6 +35,9 @@ def verify(path: Path, limits: Limits | None = None) -> Verification:
         limits: what verifying it may use.
     """
     folder = Path(os.path.realpath(path))
+    if folder.name.startswith(UNPACKING):
+        message = "is being unpacked, or was when that was interrupted; the next `harness unpack` there removes it then"
+        return Verification(path, (Finding(Code.INCOMPLETE, "", message),))
     if folder.name.startswith(UNFINISHED):
         message = "was never finished: it is being written, or its writer died; the claim's next run removes it then"
         return Verification(path, (Finding(Code.INCOMPLETE, "", message),))
@@ -63,7 +67,7 @@ def find_bundles(paths: Iterable[Path]) -> list[Path]:
         pending = [start]
         while pending:
             folder = pending.pop()
-            if folder.name.startswith(UNFINISHED):
+            if folder.name.startswith((UNFINISHED, UNPACKING)):
                 found[folder] = None
                 continue
             folders = _look_into(folder)

@@ -1,0 +1,48 @@
+"""`harness pack`: sound bundles as one file, to attach to a pull request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.verdict import ExitStatus
+
+__all__ = ["command"]
+
+
+@click.command("pack")
+@click.argument("paths", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", required=True, metavar="FILE.zip", type=click.Path(path_type=Path), help="The file to write."
+)
+def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
+    """Pack the bundles at or below each BUNDLE into one zip file, which `harness unpack` reads.
+
+    The same bundles give the same bytes, wherever and whenever they are packed. Each is verified first, and an unsound
+    one is refused; the verdict in it may be any. An existing file is not replaced.
+
+    Exit status: 0 packed, 2 refused, 3 there was no bundle to pack.
+    """
+    from harness.evidence.archive import ArchiveError
+    from harness.evidence.pack import NothingToPack, pack
+    from harness.report import figures
+    from harness.report.escaping import printable
+
+    try:
+        packed = pack(paths, output)
+    except NothingToPack as error:
+        click.echo(printable(f"harness: nothing was packed: {error}"), err=True)
+        return ExitStatus.NOT_MEASURED
+    except ArchiveError as error:
+        raise click.ClickException(printable(f"nothing was packed: {error}")) from error
+    except OSError as error:
+        where = error.filename or output
+        raise click.ClickException(printable(f"nothing was packed: {where}: {error.strerror or error}")) from error
+    for one in packed.bundles:
+        click.echo(printable(f"{one.verdict}  {one.issue}/{one.id}/{one.run}"))
+    count = len(packed.bundles)
+    bundles = f"{count} bundle{'' if count == 1 else 's'}"
+    click.echo(printable(f"{bundles}, {packed.files} files, {figures.binary(packed.size)}: {output}"))
+    click.echo(f"sha256 {packed.sha256}")
+    return ExitStatus.PASS

@@ -1,0 +1,49 @@
+"""`harness unpack`: the bundles of an archive that anybody may have made, verified, or nothing at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.verdict import ExitStatus
+
+__all__ = ["command"]
+
+
+@click.command("unpack")
+@click.argument("archive", metavar="FILE.zip", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "-C",
+    "--into",
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder to unpack into, such as evidence; made where it does not exist.",
+)
+def command(archive: Path, into: Path) -> ExitStatus:
+    """Unpack the bundles of FILE.zip to DIR/<issue>/<claim>/<run>, and verify them.
+
+    All of them arrive, or nothing is written: where the file is no plain archive of bundles (it may come from anybody),
+    where one of them is unsound, or where a bundle's place is taken. The verdicts do not change the exit status.
+
+    Exit status: 0 unpacked, 2 refused.
+    """
+    from harness.evidence.archive import ArchiveError
+    from harness.evidence.unpack import unpack
+    from harness.report.escaping import printable
+
+    try:
+        verified = unpack(archive, into)
+    except ArchiveError as error:
+        raise click.ClickException(printable(f"nothing was unpacked: {archive}: {error}")) from error
+    except OSError as error:
+        where = error.filename or into
+        raise click.ClickException(printable(f"nothing was unpacked: {where}: {error.strerror or error}")) from error
+    for one in verified:
+        proven = "proven" if one.proven else "UNPROVEN"
+        click.echo(printable(f"{one.verdict}  {one.id}  {one.profile} profile  {one.device}  {proven}  {one.path}"))
+    count = len(verified)
+    click.echo(f"{count} bundle{'' if count == 1 else 's'} unpacked, {'all' if count > 1 else 'it is'} sound")
+    return ExitStatus.PASS

@@ -1,0 +1,116 @@
+"""Names and sizes in an archive of bundles."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.evidence import archive
+from harness.evidence.archive import ArchiveError, check_sizes, files_by_bundle
+from harness.evidence.layout import LARGEST_BUNDLE, MOST_FILES
+
+PLACE = "DEMO-1/F-DEMO-SORT-001/run"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/passwd",
+        "../../.bashrc",
+        f"{PLACE}/../../../../x",
+        f"{PLACE}/./x",
+        f"{PLACE}//x",
+        f"{PLACE}/",
+        f"{PLACE}",
+        "record.json",
+        "~/.ssh/authorized_keys",
+        "C:/Windows/F-DEMO-SORT-001/run",
+        "C:/a/run/x",
+        "..\\..\\x",
+        f"{PLACE}\\x",
+        f"{PLACE}/a\0b",
+        f"{PLACE}/a\nb",
+        f"{PLACE}/\x1b[2J",
+        f"{PLACE}/a\u2028b",
+        f"{PLACE}/\udcff",
+        ".git/hooks/run/pre-commit",
+        "DEMO-1/.unfinished-x/run/record.json",
+        "DEMO\u00e9/F-DEMO-SORT-001/run/record.json",
+        "",
+    ],
+)
+def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
+    """Or is not spelt plainly, or lies in no bundle."""
+    with pytest.raises(ArchiveError):
+        files_by_bundle([name])
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["a", "a"], "is there twice"),
+        (["README", "readme"], "may be one file"),
+        (["caf\u00e9", "cafe\u0301"], "may be one file"),
+        (["stra\u00dfe", "STRASSE"], "may be one file"),
+        (["\u212a", "k"], "may be one file"),
+        (["\ufb01le", "file"], "may be one file"),
+        (["a/x", "A/y"], "may be one folder"),
+        (["mutants", "mutants/x/trial.json"], "is a file, and"),
+        (["Mutants", "mutants/x/trial.json"], "is a file, and"),
+    ],
+)
+def test_names_that_are_one_on_some_filesystem_are_refused(names: list[str], says: str) -> None:
+    """By case folding, by composition, by being both."""
+    for order in (names, names[::-1]):
+        with pytest.raises(ArchiveError, match=says):
+            files_by_bundle([f"{PLACE}/{name}" for name in order])
+
+
+def test_places_that_are_one_on_some_filesystem_are_refused() -> None:
+    """Two bundles would become one."""
+    with pytest.raises(ArchiveError, match="may be one folder"):
+        files_by_bundle(["DEMO-1/F-X-001/run/a", "demo-1/F-X-001/run/b"])
+
+
+def test_names_beyond_what_filesystems_take_are_refused() -> None:
+    """In bytes, not letters."""
+    files_by_bundle([f"{PLACE}/{'a' * 255}"])
+    for name in ("a" * 256, "\u00e9" * 128, "/".join(["a" * 200] * 6), "/".join("a" * 20)):
+        with pytest.raises(ArchiveError, match=r"is too long|folders deep"):
+            files_by_bundle([f"{PLACE}/{name}"])
+
+
+def test_more_files_than_a_bundle_has_are_refused() -> None:
+    """And more bundles than an archive has."""
+    with pytest.raises(ArchiveError, match="a bundle has at most 4096"):
+        files_by_bundle([f"{PLACE}/{number}" for number in range(MOST_FILES + 1)])
+    with pytest.raises(ArchiveError, match="an archive has at most 1000"):
+        files_by_bundle([f"DEMO-1/F-X-001/run{number}/a" for number in range(1001)])
+
+
+def test_more_bytes_than_a_bundle_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each, and all together."""
+    check_sizes([(f"{PLACE}/a", LARGEST_BUNDLE), (f"{PLACE}2/a", LARGEST_BUNDLE)])
+    with pytest.raises(ArchiveError, match="the most a bundle has"):
+        check_sizes([(f"{PLACE}/a", LARGEST_BUNDLE), (f"{PLACE}/b", 1)])
+    monkeypatch.setattr(archive, "LARGEST_ARCHIVE", 100)
+    with pytest.raises(ArchiveError, match="an archive has at most 100"):
+        check_sizes([(f"{PLACE}/a", 60), (f"{PLACE}2/a", 60)])
+
+
+@given(st.lists(st.lists(st.text("aAbB\u00e9e\u0301\u00df./\\\0 ", max_size=4), min_size=1, max_size=3), max_size=6))
+def test_what_is_accepted_has_a_file_each_whatever_the_filesystem(parts: list[list[str]]) -> None:
+    """Modelled as one that folds case and composes letters; and nothing of it lies outside the bundle's folder."""
+    names = [f"{PLACE}/{'/'.join(some)}" for some in parts]
+    try:
+        bundles = files_by_bundle(names)
+    except ArchiveError:
+        return
+    assert [f"{'/'.join(place)}/{file}" for place, files in bundles.items() for file in files] == names
+    stored = {unicodedata.normalize("NFC", name).casefold() for name in names}
+    assert len(stored) == len(names)
+    assert not any(one.startswith(f"{other}/") for one in stored for other in stored)
+    assert not any(part in ("", ".", "..") for name in names for part in name.split("/"))
