@@ -72,22 +72,26 @@ class Engine:
             self._emit(finished)
         return finished
 
+    def unmeasured(
+        self, contract: Contract, options: Options, reason: str
+    ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
+        """Seal a claim that could not be run, for a reason that this machine knows nothing of; emits nothing."""
+        began = datetime.now(UTC)
+        contract = _of(contract, options)
+        course = replace(plan(contract, self._host, options), obstacle=reason)
+        trials = unmeasured(contract, course, options, reason)
+        record = self._record(contract, course, options, trials, began, 0.0)
+        record, bundle = self._sealed(
+            ClaimResult(record, contract, trials.subject, trials.mutants, self._environment())
+        )
+        return _planned(contract, course, []), events.ClaimFinished(record, bundle)
+
     def _claim(self, contract: Contract, options: Options, interruption: Interruption) -> Record:
         began, clock = datetime.now(UTC), time.monotonic()
-        if options.subject is not None:
-            contract = replace(contract, subject=options.subject)
+        contract = _of(contract, options)
         course = plan(contract, self._host, options)
         runnable = self._runnable(contract, course, options)
-        self._emit(
-            events.ClaimPlanned(
-                contract,
-                course.profile.name,
-                course.reason,
-                course.device,
-                tuple(mutant.id for mutant, obstacle in runnable if not obstacle),
-                course.parallel,
-            )
-        )
+        self._emit(_planned(contract, course, runnable))
         with ExitStack() as resources:  # the executor's scratch folder, artifacts in it, is needed until the seal
             trials = self._trials(contract, course, options, runnable, resources, interruption)
             record = self._record(contract, course, options, trials, began, time.monotonic() - clock)
@@ -197,6 +201,16 @@ class Engine:
             "software": provenance.software(self._host),
             "variables": Redactor().mask_json(allowed_environment()),
         }
+
+
+def _of(contract: Contract, options: Options) -> Contract:
+    """The contract with the subject that the command line asks for."""
+    return contract if options.subject is None else replace(contract, subject=options.subject)
+
+
+def _planned(contract: Contract, course: Plan, runnable: Sequence[tuple[Mutant, str]]) -> events.ClaimPlanned:
+    mutants = tuple(mutant.id for mutant, obstacle in runnable if not obstacle)
+    return events.ClaimPlanned(contract, course.profile.name, course.reason, course.device, mutants, course.parallel)
 
 
 def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | None) -> MutantRecord:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness import strictjson
 from harness.contract import Contract, Profile
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import shortfalls, suitable
@@ -29,6 +30,19 @@ class Options:
     mutants: bool = True
     jobs: int | None = None
     seed: int = 0
+
+    def arguments(self) -> list[str]:
+        """The options of `harness run` that ask for the same again; how many trials run at once is not among them."""
+        words: list[str] = []
+        for name, value in (("--profile", self.profile), ("--device", self.device)):
+            words += [] if value == "auto" else [name, value]
+        if self.subject is not None:
+            words += ["--subject", self.subject]
+        for name, value in self.parameters.items():
+            words += ["-P", f"{name}={_typed(value)}"]
+        if not self.mutants:
+            words.append("--no-mutants")
+        return [*words, "--seed", str(self.seed)] if self.seed else words
 
 
 @dataclass(frozen=True)
@@ -112,3 +126,13 @@ def _plan(
         parallel = options.jobs
     parameters = {**profile.parameters, **options.parameters}
     return Plan(profile, passed_over, gpu, device_record(gpu, host), parameters, max(1, parallel))
+
+
+def _typed(value: Any) -> str:
+    """A parameter as one types it: a text without quotes, unless it would be read as something else."""
+    if isinstance(value, str):
+        try:
+            strictjson.loads(value)
+        except strictjson.JsonError:
+            return value
+    return strictjson.dumps(value)

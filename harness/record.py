@@ -12,7 +12,7 @@ from harness.machine.device_class import DeviceClass
 from harness.settle import MutantOutcome
 from harness.verdict import Fate, Outcome, Verdict
 
-__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError"]
+__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError", "clause_result"]
 
 FORMAT = 1
 
@@ -107,12 +107,13 @@ class Record:
             raise RecordError("; ".join(map(str, found[:5])))
         plain = strictjson.untag_nonfinite(document)
         del plain["format"]
-        clauses = tuple(_clause(clause) for clause in plain.pop("clauses"))
+        clauses = tuple(clause_result(clause) for clause in plain.pop("clauses"))
         mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
         return cls(**{**plain, "verdict": Verdict(plain["verdict"])}, clauses=clauses, mutants=mutants)
 
 
-def _clause(document: dict[str, Any]) -> ClauseResult:
+def clause_result(document: dict[str, Any]) -> ClauseResult:
+    """A line of a judgment, from the form that record.json holds."""
     return ClauseResult(**{**document, "outcome": Outcome(document["outcome"])})
 
 

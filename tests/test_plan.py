@@ -85,3 +85,15 @@ def test_overrides_reach_the_trial() -> None:
     """A parameter of the command line replaces the profile's, also where nothing will run."""
     assert plan(contract(ANY), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
     assert plan(contract(CUDA), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
+
+
+def test_arguments_ask_for_the_same_again() -> None:
+    """What the record's command says: nothing that is the default, and a text that looks like a number in quotes."""
+    assert Options().arguments() == []
+    parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
+    options = Options("full", "cuda:1", "toy:Sorter", parameters, mutants=False, jobs=2, seed=5)
+    assert options.arguments() == [
+        *("--profile", "full", "--device", "cuda:1", "--subject", "toy:Sorter"),
+        *("-P", "model=qwen2-tiny", "-P", "steps=3", "-P", 'revision="7"', "-P", "corpus=null"),
+        *("--no-mutants", "--seed", "5"),
+    ]

@@ -52,6 +52,18 @@ __all__ = ["command"]
 @click.option(
     "--evidence", type=click.Path(path_type=Path), help="Where bundles go, instead of the project's evidence/."
 )
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "slurm"]),
+    default="local",
+    show_default=True,
+    help="slurm runs every claim as a job on a node of the cluster.",
+)
+@click.option("--partition", metavar="NAME", help="With --executor slurm: the partition.")
+@click.option(
+    "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, in one text."
+)
+@click.option("--event-lines", is_flag=True, hidden=True, help="Tell every event as a line of JSON; no other reports.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every step, and tracebacks.")
@@ -68,11 +80,16 @@ def command(
     seed: int,
     jobs: int | None,
     evidence: Path | None,
+    executor: str,
+    partition: str | None,
+    slurm_args: str,
+    event_lines: bool,
     junit: Path | None,
     json_file: str | None,
     verbose: bool,
 ) -> ExitStatus:
     """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/."""
+    extra = _slurm_options(executor, partition, slurm_args)
     project = Project.find()
     contracts = _select(project, ids, everything, issue, spec)
     options = Options(
@@ -90,27 +107,19 @@ def command(
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")  # a locale without "…" ends no run
 
+    from harness import wire
     from harness.engine import Engine
     from harness.evidence.bundle import Sealer, SealError
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
     from harness.report import junit as junit_report
-    from harness.report import progress, records, summary
+    from harness.report import summary
     from harness.report.relay import Relay
+    from harness.slurm.dispatcher import Dispatcher
+    from harness.slurm.submission import Submission
 
-    stream = sys.stderr if json_file == "-" else sys.stdout
-    handlers: list[Handler] = [progress.handler(stream, verbose)]
-    if junit is not None:
-        try:
-            handlers.append(junit_report.handler(junit))
-        except OSError as error:
-            raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
-    if json_file is not None:
-        try:
-            handlers.append(records.handler(json_file))
-        except OSError as error:
-            raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
+    handlers = [wire.handler(sys.stdout)] if event_lines else _handlers(junit, json_file, verbose)
     views = {"junit.xml": junit_report.render, "summary.md": summary.render}
     sealer = Sealer(evidence or project.evidence, views)
     try:
@@ -129,10 +138,14 @@ def command(
         executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
         seal=sealer.seal,
         emit=relay,
-        command=_reproduce(options),
+        command=shlex.join(["harness", "run", *options.arguments()]),
     )
+    runner: Engine | Dispatcher = engine
+    if executor == "slurm":
+        submission = Submission(project.root, evidence or project.evidence, extra)
+        runner = Dispatcher(submission.submit, engine.unmeasured, relay, lambda line: click.echo(line, err=True))
     try:
-        finished = engine.run(contracts, options)
+        finished = runner.run(contracts, options)
     finally:
         missed = _missed(relay.close())
     for output in (sys.stdout, sys.stderr):
@@ -141,6 +154,42 @@ def command(
         return ExitStatus.INTERRUPTED
     verdicts = [record.verdict for record in finished.records]
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
+
+
+def _handlers(junit: Path | None, json_file: str | None, verbose: bool) -> list[Handler]:
+    """Those who show or write what happens, opened before the work so that none is found wanting after it."""
+    from harness.report import junit as junit_report
+    from harness.report import progress, records
+
+    handlers: list[Handler] = [progress.handler(sys.stderr if json_file == "-" else sys.stdout, verbose)]
+    if junit is not None:
+        try:
+            handlers.append(junit_report.handler(junit))
+        except OSError as error:
+            raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
+    if json_file is not None:
+        try:
+            handlers.append(records.handler(json_file))
+        except OSError as error:
+            raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
+    return handlers
+
+
+def _slurm_options(executor: str, partition: str | None, text: str) -> list[str]:
+    """The further options of `srun`; refused where they could have no effect, or no job can be submitted."""
+    if executor != "slurm":
+        if partition is not None or text:
+            raise click.UsageError("--partition and --slurm-args speak to Slurm; add --executor slurm")
+        return []
+    from harness.slurm.submission import obstacle
+
+    if why := obstacle():
+        raise click.UsageError(why)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--slurm-args") from error
+    return [*([] if partition is None else [f"--partition={partition}"]), *words]
 
 
 def _select(
@@ -231,21 +280,3 @@ def _let_go(stream: IO[str]) -> None:
     except OSError:
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
-
-
-def _reproduce(options: Options) -> str:
-    """What to type, before a claim's id, to run it again the same way."""
-    words = ["harness", "run"]
-    if options.profile != "auto":
-        words += ["--profile", options.profile]
-    if options.device != "auto":
-        words += ["--device", options.device]
-    if options.subject is not None:
-        words += ["--subject", options.subject]
-    for name, value in options.parameters.items():
-        words += ["-P", f"{name}={value if isinstance(value, str) else strictjson.dumps(value)}"]
-    if not options.mutants:
-        words.append("--no-mutants")
-    if options.seed:
-        words += ["--seed", str(options.seed)]
-    return shlex.join(words)

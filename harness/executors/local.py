@@ -33,6 +33,10 @@ __all__ = ["LocalExecutor"]
 
 TEARDOWN_SECONDS = 10.0
 """How long a trial that was told to end, or has said its last word, may take before it counts as lost."""
+_ECHO_SECONDS = 1.0
+"""How long after a trial's death by one of _REQUESTS the same request may take to reach us."""
+_REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
+"""What schedulers and terminals send to every process of a job, ours and the trial's alike."""
 _PIPE_BYTES = 1 << 20
 _TICK = 0.1
 _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
@@ -86,7 +90,7 @@ class LocalExecutor:
             telemetry = watch.sampler.stop()
         shutil.rmtree(folder / "workspace", ignore_errors=True)  # checkpoints of twenty trials would fill a disk
         mask = self._redactor.mask_json
-        ending = watch.ending or Ending(EndingKind.LOST, watch.phase, "the trial vanished without a word")
+        ending = watch.ending or watch.vanished()
         observation = Observation(
             subject=request.subject,
             profile=request.profile,
@@ -254,9 +258,19 @@ class _Watch:
         with suppress(BrokenPipeError):
             os.write(leash, FINISH)
 
+    def vanished(self) -> Ending:
+        """The ending of a trial whose supervisor is gone without a word."""
+        if self.interrupted.wait(_ECHO_SECONDS):
+            return Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
+        return Ending(EndingKind.LOST, self.phase, "the trial vanished without a word")
+
     def _exit(self, message: dict[str, Any]) -> None:
         self._exited = True
         if self.ending is not None:
+            return
+        if message.get("signal") in _REQUESTS and self.interrupted.wait(_ECHO_SECONDS):
+            # A job's every process was asked to end; that the trial heeded it first is no defect of the subject.
+            self.ending = Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
             return
         if "signal" in message:
             # Nobody but the kernel or an administrator sends SIGKILL: that is no verdict on the subject.

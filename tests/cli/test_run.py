@@ -143,6 +143,9 @@ def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
         ["run", CLAIM, "--device", "gpu"],
         ["run", CLAIM, "--subject", "os:system"],
         ["run", CLAIM, "--no-such-option"],
+        ["run", CLAIM, "--partition", "gpu"],
+        ["run", CLAIM, "--slurm-args", "--time=1"],
+        ["run", CLAIM, "--executor", "kubernetes"],
         ["no-such-command"],
     ],
     ids=" ".join,
@@ -154,6 +157,14 @@ def test_refusals(folder: Path, arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
     assert done.stderr.strip()
     assert bundles(folder) == []
+
+
+def test_slurm_where_there_is_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is named."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = harness(folder, "run", CLAIM, "--executor", "slurm")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "srun is not on PATH; submit from a login node" in done.stderr
 
 
 def test_outside_a_project(tmp_path: Path) -> None:
@@ -187,6 +198,21 @@ def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.
     assert observation["measurements"] == {"inversions": 0}
     assert processes_in(folder) == set()
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+
+
+def test_a_scheduler_that_ends_every_process_of_a_job(folder: Path) -> None:
+    """SIGTERM goes to the trial as well as to us; that it heeds it is no defect of the subject."""
+    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
+    _wait_for_trial(process)
+    for pid in sorted(processes_in(folder), reverse=True):  # the trial first
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=15)
+    assert process.returncode == ExitStatus.INTERRUPTED, output
+    assert record(folder)["verdict"] == "NOT_MEASURED", output
+    (bundle,) = bundles(folder)
+    assert json.loads((bundle / "observation.json").read_text())["measurements"] == {"inversions": 0}
+    assert processes_in(folder) == set()
 
 
 def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
