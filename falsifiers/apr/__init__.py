@@ -1,0 +1,1 @@
+"""The adversaries of the APR v2 file format."""

@@ -1,0 +1,239 @@
+"""APR v2: header, metadata, index and tensors, each padded to 64 bytes, and a CRC32 at the end.
+
+The layout is that of aprender-core, crates/aprender-core/src/format/v2 (header_impl.rs, writer.rs, reader_impl.rs). The
+reader is stricter than theirs, which never looks at the footer: the CRC32 at the end must be right, and every byte of
+the file must have its place.
+
+Each step is a method, so that a mutant can get one of them wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from falsifiers.apr.subject import AprFile, Rejected, TensorRecord
+from harness import Setting
+
+__all__ = ["ALIGNMENT", "COLUMN_MAJOR", "HEADER", "HEADER_SIZE", "ROW_MAJOR", "Header", "Reference", "padded"]
+
+ALIGNMENT = 64
+HEADER = "<4s2BHIQIQQI20s"
+HEADER_SIZE = 64
+ROW_MAJOR = 1 << 10
+COLUMN_MAJOR = 1 << 11
+_MAGIC = b"APR\0"
+_VERSION = (2, 0)
+_LONGEST_NAME = 256
+_LARGEST_METADATA = 16 << 20
+_MOST_DIMENSIONS = 8
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first 64 bytes, but for the checksum; offsets from the file's start, in bytes."""
+
+    count: int
+    metadata_size: int
+    index: int
+    data: int
+    flags: int = ROW_MAJOR
+    metadata: int = HEADER_SIZE
+    reserved: bytes = bytes(20)
+
+
+def padded(size: int) -> int:
+    """The next multiple of 64."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class Reference:
+    """The writer and the reader."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting: bytes are bytes on every device."""
+
+    def write(self, file: AprFile) -> bytes:
+        """The bytes of a file; ValueError for tensors or metadata that the format has no room for."""
+        tensors = self.ordered(file.tensors)
+        metadata = self.metadata_bytes(file.metadata)
+        if len(metadata) > _LARGEST_METADATA:
+            raise ValueError(f"the metadata takes {len(metadata)} bytes, and the format allows {_LARGEST_METADATA}")
+        places = self.places(tensors)
+        at_index = HEADER_SIZE + padded(len(metadata))
+        at_data = at_index + padded(len(self.index(tensors, places, 0)))
+        header = self.header(len(tensors), len(metadata), at_index, at_data)
+        body = bytearray(self.header_bytes(header))
+        body += self.filled(metadata)
+        body += self.filled(self.index(tensors, places, at_data))
+        for tensor in tensors:
+            body += self.filled(tensor.data)
+        return bytes(body) + struct.pack("<I", self.footer(bytes(body)))
+
+    def read(self, data: bytes) -> AprFile:
+        """What the bytes say, or Rejected."""
+        header = self.parsed(data)
+        self.check_flags(header.flags)
+        self.check_sections(header, len(data))
+        self.check_footer(data)
+        tensors, end = self.tensors(data, header)
+        self.check_end(end, len(data))
+        return AprFile(tensors, self.metadata_of(data, header))
+
+    # What the writer does, step by step.
+
+    def ordered(self, tensors: Sequence[TensorRecord]) -> list[TensorRecord]:
+        """Sorted by the bytes of their names."""
+        if len({tensor.name for tensor in tensors}) < len(tensors):
+            raise ValueError("two tensors have the same name")
+        return sorted(tensors, key=lambda tensor: tensor.name.encode())
+
+    def metadata_bytes(self, metadata: Mapping[str, Any]) -> bytes:
+        """JSON in UTF-8."""
+        return json.dumps(metadata, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+    def places(self, tensors: Sequence[TensorRecord]) -> list[int]:
+        """Where each tensor begins, counted from the beginning of the data."""
+        places, end = [], 0
+        for tensor in tensors:
+            places.append(end)
+            end += padded(len(tensor.data))
+        return places
+
+    def index(self, tensors: Sequence[TensorRecord], places: Sequence[int], at_data: int) -> bytes:
+        """One entry a tensor; `at_data`, where the data begins, has no part in it."""
+        return b"".join(self.entry(tensor, place) for tensor, place in zip(tensors, places, strict=True))
+
+    def entry(self, tensor: TensorRecord, place: int) -> bytes:
+        """Name, dtype, shape, offset and size."""
+        name = tensor.name.encode()
+        if len(name) > _LONGEST_NAME or len(tensor.shape) > _MOST_DIMENSIONS:
+            raise ValueError(f"the format has no room for the name or the shape of {tensor.name!r}")
+        numbers = struct.pack(f"<2B{len(tensor.shape)}Q", tensor.dtype, len(tensor.shape), *tensor.shape)
+        return struct.pack("<H", len(name)) + name + numbers + struct.pack("<2Q", place, len(tensor.data))
+
+    def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
+        """What the header says."""
+        return Header(count, metadata_size, at_index, at_data)
+
+    def header_bytes(self, header: Header) -> bytes:
+        """The header with its checksum."""
+        return self.packed(header, self.header_checksum(self.packed(header, 0)))
+
+    def packed(self, header: Header, checksum: int) -> bytes:
+        """64 bytes, little-endian."""
+        return struct.pack(
+            HEADER,
+            _MAGIC,
+            *_VERSION,
+            header.flags,
+            header.count,
+            header.metadata,
+            header.metadata_size,
+            header.index,
+            header.data,
+            checksum,
+            header.reserved,
+        )
+
+    def header_checksum(self, header: bytes) -> int:
+        """CRC32 of the header without the checksum itself."""
+        return zlib.crc32(header[:40] + header[44:])
+
+    def filled(self, section: bytes) -> bytes:
+        """A section with zeros up to the next multiple of 64."""
+        return section.ljust(padded(len(section)), b"\0")
+
+    def footer(self, body: bytes) -> int:
+        """CRC32 of everything before the footer."""
+        return zlib.crc32(body)
+
+    # What the reader does, step by step.
+
+    def parsed(self, data: bytes) -> Header:
+        """The header, of the right format and version and with the right checksum."""
+        if len(data) < HEADER_SIZE:
+            raise Rejected("shorter than a header")
+        magic, major, minor, flags, count, metadata, size, index, at_data, checksum, reserved = struct.unpack(
+            HEADER, data[:HEADER_SIZE]
+        )
+        if magic != _MAGIC or (major, minor) != _VERSION:
+            raise Rejected("no APR 2.0")
+        self.check_header(data[:HEADER_SIZE], checksum)
+        return Header(count, size, index, at_data, flags, metadata, reserved)
+
+    def check_header(self, header: bytes, checksum: int) -> None:
+        """The header's CRC32."""
+        if self.header_checksum(header) != checksum:
+            raise Rejected("the header's checksum is wrong")
+
+    def check_flags(self, flags: int) -> None:
+        """Column-major tensors are what a bad conversion leaves."""
+        if flags & COLUMN_MAJOR:
+            raise Rejected("the tensors are column-major")
+
+    def check_sections(self, header: Header, size: int) -> None:
+        """Each section begins after the one before, and all of them before the footer."""
+        ends = (
+            HEADER_SIZE,
+            header.metadata,
+            header.metadata + header.metadata_size,
+            header.index,
+            header.data,
+            size - 4,
+        )
+        if list(ends) != sorted(ends):
+            raise Rejected("the sections do not fit the file")
+
+    def check_footer(self, data: bytes) -> None:
+        """The CRC32 of everything before the last four bytes."""
+        if self.footer(data[:-4]) != int.from_bytes(data[-4:], "little"):
+            raise Rejected("the footer's checksum is wrong")
+
+    def check_end(self, end: int, size: int) -> None:
+        """Between the last tensor and the footer there is nothing."""
+        if end + 4 != size:
+            raise Rejected("the file does not end where its tensors do")
+
+    def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
+        """The tensors of the index, and where the last one's padding ends."""
+        found, end = [], header.data
+        for name, dtype, shape, offset, size in self.entries(data[header.index : header.data], header.count):
+            start = self.start(header, offset)
+            if start + size > len(data) - 4:
+                raise Rejected(f"the tensor {name!r} reaches past the end")
+            found.append(TensorRecord(name, dtype, shape, data[start : start + size]))
+            end = max(end, start + padded(size))
+        return found, end
+
+    def start(self, header: Header, offset: int) -> int:
+        """Offsets count from the beginning of the data."""
+        return header.data + offset
+
+    def entries(self, index: bytes, count: int) -> Iterator[tuple[str, int, tuple[int, ...], int, int]]:
+        """Name, dtype, shape, offset and size, one after the other."""
+        position = 0
+        try:
+            for _ in range(count):
+                (length,) = struct.unpack_from("<H", index, position)
+                name = index[position + 2 : position + 2 + length].decode()
+                dtype, dimensions = struct.unpack_from("<2B", index, position + 2 + length)
+                *shape, offset, size = struct.unpack_from(f"<{dimensions + 2}Q", index, position + 4 + length)
+                position += 4 + length + 8 * (dimensions + 2)
+                yield name, dtype, tuple(shape), offset, size
+        except (struct.error, UnicodeDecodeError) as error:
+            raise Rejected(f"the index is malformed: {error}") from error
+
+    def metadata_of(self, data: bytes, header: Header) -> Mapping[str, Any]:
+        """The JSON object."""
+        try:
+            metadata = json.loads(data[header.metadata : header.metadata + header.metadata_size])
+        except (ValueError, RecursionError) as error:
+            raise Rejected(f"the metadata is no JSON: {error}") from error
+        if not isinstance(metadata, dict):
+            raise Rejected("the metadata is no object")
+        return metadata

@@ -1,0 +1,212 @@
+"""`harness inspect FILE`: what a checkpoint really holds, and how it differs from another one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.report import figures
+from harness.report.escaping import printable
+from harness.verdict import ExitStatus
+
+if TYPE_CHECKING:
+    from harness.toolkit.checkpoint import Change, Comparison, Inspection, Refused, Tensor
+
+__all__ = ["command"]
+
+_DIFFERENT = "different"
+# The values of toolkit.checkpoint.Kind, which numpy is needed to import; a test holds them equal.
+_KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "layout")
+_NAMES_SHOWN = 3
+
+
+@click.command("inspect")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--against", metavar="FILE", type=click.Path(path_type=Path), help="Compare with this checkpoint.")
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="KIND",
+    type=click.Choice([*_KINDS, _DIFFERENT]),
+    help=f"Exit with 1 if this is found: {', '.join(_KINDS)}; or `{_DIFFERENT}`, with --against. May be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool) -> ExitStatus:
+    """Look at every tensor of a checkpoint: safetensors, APR v2, PyTorch's zip, or GGUF.
+
+    Nothing in the file is run or trusted. Printed are the tensors with their range and the first digits of their
+    SHA-256, the metadata, and findings: no weights, NaN or infinities, all zero, constant, duplicate or empty tensors,
+    departures from the format.
+
+    Findings are no verdict: the exit status is 0 where the file could be read to its end, 2 where it is refused, and 1
+    only for a KIND that --fail-on names.
+    """
+    if _DIFFERENT in fail_on and against is None:
+        raise click.UsageError(f"--fail-on {_DIFFERENT} needs --against FILE")
+    try:
+        from harness.toolkit.checkpoint import Refused, compare, inspect
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    comparison = None
+    try:
+        if against is None:
+            inspection = inspect(file)
+        else:
+            comparison = compare(file, against)
+            inspection = comparison.this
+    except Refused as refused:
+        if as_json:
+            _print_json(_refusal(refused))
+        click.echo(f"harness: {printable(str(refused))}", err=True)
+        return ExitStatus.REFUSED
+    if as_json:
+        _print_json(inspection.to_json() | ({"comparison": comparison.to_json()} if comparison else {}))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in _page(inspection, comparison, width):
+            click.echo(line)
+    return _status(inspection, comparison, fail_on)
+
+
+def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequence[str]) -> ExitStatus:
+    found: set[str] = {one.kind for one in inspection.findings}
+    if comparison is not None and not comparison.same:
+        found.add(_DIFFERENT)
+    return ExitStatus.FAIL if found & set(fail_on) else ExitStatus.PASS
+
+
+def _page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[str]:
+    dtypes = Counter(one.dtype for one in inspection.tensors.values())
+    yield f"{printable(str(inspection.path))}: {inspection.format}, {inspection.file_bytes:,} bytes"
+    count = f"{len(inspection.tensors):,} tensor{'' if len(inspection.tensors) == 1 else 's'}"
+    of_each = ", ".join(f"{number:,} {name}" for name, number in dtypes.items())
+    yield f"{count}, {inspection.elements:,} elements{': ' if of_each else ''}{of_each}"
+    # A file without weights is told before anything else about it.
+    for line in _findings(inspection):
+        yield from _wrapped(line, width)
+    if inspection.metadata:
+        yield from ["", "metadata"]
+        longest = min(max(len(name) for name in inspection.metadata), 40)
+        for name, value in inspection.metadata.items():
+            yield f"  {printable(name):<{longest}}  {printable(figures.value(value))}"
+    if inspection.tensors:
+        yield ""
+        yield from _table(list(inspection.tensors.values()), width)
+    if comparison is not None:
+        yield ""
+        for line in _comparison(comparison):
+            yield from _wrapped(line, width)
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    """A line of words for a terminal; a name is never broken, so that it can be copied."""
+    if width is None:
+        return [line]
+    return textwrap.wrap(line, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+
+
+def _findings(inspection: Inspection) -> Iterator[str]:
+    """The gravest kind first; what is said of one tensor after the other is said once, of all of them."""
+    for kind in _KINDS:
+        alike: dict[str, list[str]] = defaultdict(list)
+        for finding in inspection.findings:
+            if finding.kind != kind:
+                continue
+            if len(finding.tensors) == 1:
+                alike[finding.text].append(finding.tensors[0])
+            else:
+                yield f"  {kind}: {printable(finding.text)}{_named(finding.tensors)}"
+        for text, names in alike.items():
+            yield f"  {kind}: {printable(text)}{_named(names)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    """Some names behind a text, and how many there are where they are not all shown."""
+    if not names:
+        return ""
+    shown = ", ".join(printable(name) for name in names[:_NAMES_SHOWN])
+    return f": {shown}" + (f", … ({len(names)})" if len(names) > _NAMES_SHOWN else "")
+
+
+def _table(tensors: Sequence[Tensor], width: int | None) -> Iterator[str]:
+    """The tensors, in as many columns as the terminal has room for."""
+    rows = [("tensor", "shape", "dtype", "min", "max", "sha256", "size"), *map(_row, tensors)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    shown = len(widths)
+    while width is not None and shown > 5 and sum(widths[:shown]) + 2 * (shown - 1) > width:
+        shown -= 1
+    values = sum(widths[1:shown]) + 2 * (shown - 1)
+    first = widths[0] if width is None else max(min(widths[0], width - values), len("tensor"))
+    for row in rows:
+        cells = [f"{cell:>{widths[at]}}" for at, cell in enumerate(row[1:shown], start=1)]
+        name = row[0]
+        if len(name) > first:
+            # Too long for its column: on a line of its own, so that it can be copied.
+            yield name
+            name = ""
+        yield "  ".join([f"{name:<{first}}", *cells])
+
+
+def _row(tensor: Tensor) -> tuple[str, ...]:
+    seen = tensor.statistics
+    if seen is None:
+        low = high = "?"
+    elif seen.nan or seen.infinite:
+        low = high = "NaN" if seen.nan else "inf"
+    else:
+        low, high = _short(seen.minimum), _short(seen.maximum)
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    return (printable(tensor.name), shape, tensor.dtype, low, high, tensor.digest[:8], figures.binary(tensor.size))
+
+
+def _short(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3g}"
+
+
+def _comparison(comparison: Comparison) -> Iterator[str]:
+    counts = {name: getattr(comparison, name) for name in ("equal", "changed", "missing", "extra")}
+    said = ", ".join(f"{len(names):,} {name}" for name, names in counts.items())
+    yield f"against {printable(str(comparison.other.path))}: {said}"
+    for name in comparison.missing:
+        yield f"  missing  {printable(name)}"
+    for name in comparison.extra:
+        yield f"  extra  {printable(name)}"
+    for change in comparison.changed:
+        yield f"  changed  {printable(change.name)}: {', '.join(_differences(change))}"
+
+
+def _differences(change: Change) -> Iterator[str]:
+    if change.dtypes[0] != change.dtypes[1]:
+        yield f"{change.dtypes[0]} against {change.dtypes[1]}"
+    if change.shapes[0] != change.shapes[1]:
+        yield f"{list(change.shapes[0])} against {list(change.shapes[1])}"
+    elif change.largest is None:
+        yield "bytes differ"
+    elif change.largest == 0 and not change.not_comparable:
+        yield "the same numbers"
+    else:
+        yield f"largest difference {figures.value(change.largest)}"
+    if change.relative:
+        yield f"relative {figures.value(change.relative)}"
+    if change.not_comparable:
+        yield f"{change.not_comparable:,} places not finite"
+
+
+def _refusal(refused: Refused) -> dict[str, Any]:
+    return {"path": str(refused.path), "refused": refused.reason, "offset": refused.offset}
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import json
+
+    from harness import strictjson
+
+    # Names of files may be no UTF-8, and floats in metadata no numbers.
+    click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))

@@ -1,0 +1,1 @@
+"""What falsifier authors share. Each package here names the extra that brings what it needs beyond the harness."""

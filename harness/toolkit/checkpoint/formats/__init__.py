@@ -1,0 +1,32 @@
+"""One reader a format, chosen by the first bytes of the file. A reader is a function from `Source` to `Contents`."""
+
+from __future__ import annotations
+
+from harness.toolkit.checkpoint.contents import Contents
+from harness.toolkit.checkpoint.formats import apr, gguf, safetensors, torch_zip
+from harness.toolkit.checkpoint.source import Refused, Source
+
+__all__ = ["read"]
+
+_BY_MAGIC = {apr.MAGIC: apr.read, gguf.MAGIC: gguf.read, torch_zip.MAGIC: torch_zip.read}
+_LEGACY_TORCH = b"\x80\x02\x8a\nl\xfc\x9cF"
+"""A pickle that begins with PyTorch's magic number of before 1.6."""
+
+
+def read(source: Source) -> Contents:
+    """The contents of a checkpoint, whichever format it has.
+
+    Raises:
+        Refused: it has none of them, or violates the one that it has.
+    """
+    if source.size < 8:
+        raise Refused(f"{source.size} bytes are no checkpoint", 0)
+    start = source.read(0, min(9, source.size), "the first bytes")
+    if reader := _BY_MAGIC.get(start[:4]):
+        return reader(source)
+    if start[:8] == _LEGACY_TORCH[:8]:
+        raise Refused("is a pickle of PyTorch before 1.6; load and save it again with a newer PyTorch", 0)
+    # safetensors has no magic; its header's length is in front of a JSON object.
+    if start[8:] == b"{":
+        return safetensors.read(source)
+    raise Refused("begins like none of safetensors, APR v2, PyTorch's zip and GGUF", 0)

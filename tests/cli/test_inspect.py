@@ -1,0 +1,173 @@
+"""`harness inspect FILE` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.cli.inspect import _KINDS
+from harness.toolkit.checkpoint import Kind
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import COMMAND, environment, harness
+from tests.toolkit.checkpoint.files import apr, safetensors_bytes, zero_tensors
+
+W = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A file with a NaN in it."""
+    broken = W.copy()
+    broken[1, 1] = np.nan
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(safetensors_bytes({"layers.0.weight": W, "layers.1.weight": broken}))
+    return path
+
+
+def test_a_checkpoint_in_a_pipe(tmp_path: Path, model: Path) -> None:
+    """What it is, findings, metadata, and every tensor on one line."""
+    done = harness(tmp_path, "inspect", model.name)
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"model.safetensors: safetensors, {model.stat().st_size:,} bytes"
+    assert lines[1] == "2 tensors, 12 elements: 2 F32"
+    assert lines[2] == "  not-finite: 1 NaN and 0 infinite of 6: layers.1.weight"
+    assert lines[4:6] == ["metadata", "  format  np"]
+    assert lines[7].split() == ["tensor", "shape", "dtype", "min", "max", "sha256", "size"]
+    assert lines[8].split()[:5] == ["layers.0.weight", "2x3", "F32", "0", "5"]
+    assert lines[9].split()[:5] == ["layers.1.weight", "2x3", "F32", "NaN", "NaN"]
+
+
+def test_the_file_without_weights_is_told_at_once(tmp_path: Path) -> None:
+    """The 200 bytes that every loader opens."""
+    (tmp_path / "model.safetensors").write_bytes(zero_tensors())
+    done = harness(tmp_path, "inspect", "model.safetensors")
+    assert done.returncode == ExitStatus.PASS
+    assert done.stdout.splitlines()[:3] == [
+        "model.safetensors: safetensors, 200 bytes",
+        "0 tensors, 0 elements",
+        "  no-weights: 0 tensors: this file holds no weights",
+    ]
+    assert harness(tmp_path, "inspect", "model.safetensors", "--fail-on", "no-weights").returncode == ExitStatus.FAIL
+
+
+def test_findings_change_the_exit_status_only_where_asked(tmp_path: Path, model: Path) -> None:
+    assert harness(tmp_path, "inspect", model.name, "--fail-on", "not-finite").returncode == ExitStatus.FAIL
+    several = harness(tmp_path, "inspect", model.name, "--fail-on", "zero", "--fail-on", "duplicate")
+    assert several.returncode == ExitStatus.PASS
+    unknown = harness(tmp_path, "inspect", model.name, "--fail-on", "nan")
+    assert unknown.returncode == ExitStatus.REFUSED
+    assert "not-finite" in unknown.stderr
+    alone = harness(tmp_path, "inspect", model.name, "--fail-on", "different")
+    assert alone.returncode == ExitStatus.REFUSED
+    assert "needs --against" in alone.stderr
+
+
+def test_the_kinds_of_the_option_are_those_of_the_toolkit() -> None:
+    assert tuple(kind.value for kind in Kind) == _KINDS
+
+
+def test_against_another_checkpoint(tmp_path: Path, model: Path) -> None:
+    """Of another format; what differs is told tensor by tensor."""
+    (tmp_path / "other.apr").write_bytes(apr({"layers.0.weight": W + 0.5, "extra": W}))
+    done = harness(tmp_path, "inspect", model.name, "--against", "other.apr", "--fail-on", "different")
+    assert done.returncode == ExitStatus.FAIL
+    lines = done.stdout.splitlines()
+    at = lines.index("against other.apr: 0 equal, 1 changed, 1 missing, 1 extra")
+    assert lines[at + 1 : at + 3] == ["  missing  extra", "  extra  layers.1.weight"]
+    assert lines[at + 3].startswith("  changed  layers.0.weight: largest difference 0.5, relative 0.1")
+    same = harness(tmp_path, "inspect", model.name, "--against", model.name, "--fail-on", "different")
+    assert same.returncode == ExitStatus.PASS
+
+
+def test_json(tmp_path: Path, model: Path) -> None:
+    """Everything, with whole digests; strict JSON also where a number is not finite."""
+    shown = json.loads(harness(tmp_path, "inspect", model.name, "--json", "--against", model.name).stdout)
+    assert (shown["format"], shown["elements"]) == ("safetensors", 12)
+    first, second = shown["tensors"]
+    assert (first["name"], first["shape"], first["dtype"], first["size"]) == ("layers.0.weight", [2, 3], "F32", 24)
+    assert len(first["digest"]) == 64
+    assert second["statistics"]["nan"] == 1
+    assert shown["findings"] == [
+        {"kind": "not-finite", "tensors": ["layers.1.weight"], "text": "1 NaN and 0 infinite of 6"}
+    ]
+    assert shown["comparison"]["equal"] == ["layers.0.weight", "layers.1.weight"]
+
+
+def test_a_file_that_is_refused(tmp_path: Path, model: Path) -> None:
+    """The file, the reason and the byte; the same in JSON."""
+    (tmp_path / "cut.safetensors").write_bytes(model.read_bytes()[:-1])
+    done = harness(tmp_path, "inspect", "cut.safetensors", "--json")
+    assert done.returncode == ExitStatus.REFUSED
+    assert done.stderr.startswith("harness: cut.safetensors: the tensors end at byte ")
+    shown = json.loads(done.stdout)
+    assert shown["path"] == "cut.safetensors"
+    assert shown["refused"] in done.stderr
+    assert shown["offset"] == model.stat().st_size - 1
+    assert harness(tmp_path, "inspect", "absent").returncode == ExitStatus.REFUSED
+    against = harness(tmp_path, "inspect", model.name, "--against", "cut.safetensors")
+    assert against.returncode == ExitStatus.REFUSED
+    assert against.stderr.startswith("harness: cut.safetensors: ")
+
+
+def test_a_name_that_steers_the_terminal_is_written_out(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(safetensors_bytes({"a\x1b[2Jb\n": W}))
+    done = harness(tmp_path, "inspect", "model.safetensors")
+    assert "\x1b" not in done.stdout
+    assert "a\\x1b[2Jb\\n" in done.stdout
+
+
+def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    """The table has no longer line; columns that have no room are left out, and a long name has a line of its own."""
+    long = "model.layers.23.self_attn.a_projection_with_a_rather_long_name.weight"
+    (tmp_path / "model.safetensors").write_bytes(safetensors_bytes({long: W, "short": W}))
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [*COMMAND, "inspect", "model.safetensors"],
+        cwd=tmp_path,
+        env={**environment(tmp_path), "COLUMNS": "80"},
+        stdout=follower,
+    )
+    os.close(follower)
+    child.wait(60)
+    shown = os.read(leader, 1 << 16).decode().splitlines()
+    os.close(leader)
+    table = shown[next(at for at, line in enumerate(shown) if line.startswith("tensor ")) :]
+    assert max(map(len, table)) <= 80
+    assert long in table
+    assert any(line.startswith("short ") for line in table)
+
+
+def test_the_command_does_not_need_torch(tmp_path: Path, model: Path) -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['torch'] = None\n"
+        "from harness.cli import main\n"
+        f"sys.argv = ['harness', 'inspect', {str(model)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert "2 tensors" in done.stdout
+
+
+@pytest.mark.parametrize("package", ["numpy", "gguf", "ml_dtypes"])
+def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, model: Path, package: str) -> None:
+    script = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "from harness.cli import main\n"
+        f"sys.argv = ['harness', 'inspect', {str(model)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True)
+    assert done.returncode == ExitStatus.REFUSED
+    assert "pip install 'falsifier-harness[checkpoint]'" in done.stderr
