@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.verdict import ExitStatus
+
+if TYPE_CHECKING:
+    from harness.project import Project
 
 __all__ = ["command"]
 
@@ -45,7 +49,7 @@ def _html(bundles: list[Path], folder: Path) -> bool:
     except ModuleNotFoundError as error:
         raise click.UsageError(f"pages need {error.name}, which is not installed: pip install jinja2") from error
     try:
-        entries = site.write(bundles, folder)
+        entries = site.write(bundles, folder, _project())
     except site.SiteError as error:
         raise click.BadParameter(str(error), param_hint="--html") from error
     unsound = sum(not entry.verification.sound for entry in entries)
@@ -53,6 +57,16 @@ def _html(bundles: list[Path], folder: Path) -> bool:
         f"{len(entries)} bundle{'' if len(entries) == 1 else 's'}, {unsound} unsound: {_plain(folder / site.INDEX)}"
     )
     return not unsound
+
+
+def _project() -> Project | None:
+    """The project that we are in: its contracts say what the evidence comes to. Bundles can be reported anywhere."""
+    from harness.project import Project, ProjectError
+
+    try:
+        return Project.find()
+    except ProjectError:
+        return None
 
 
 def _plain(path: Path) -> str:

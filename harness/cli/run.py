@@ -113,15 +113,18 @@ def command(
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
-    from harness.report import junit as junit_report
-    from harness.report import summary
     from harness.report.relay import Relay
     from harness.slurm.dispatcher import Dispatcher
     from harness.slurm.submission import Submission
 
     handlers = [wire.handler(sys.stdout)] if event_lines else _handlers(junit, json_file, verbose)
-    views = {"junit.xml": junit_report.render, "summary.md": summary.render}
-    sealer = Sealer(evidence or project.evidence, views)
+    try:
+        from harness.report.views import VIEWS
+    except ModuleNotFoundError as error:  # better now than after hours of work
+        raise click.UsageError(
+            f"a bundle's pages need {error.name}, which is not installed: pip install jinja2"
+        ) from error
+    sealer = Sealer(evidence or project.evidence, VIEWS)
     try:
         sealer.prepare()
         cache_folder().mkdir(parents=True, exist_ok=True)

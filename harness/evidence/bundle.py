@@ -1,6 +1,6 @@
 """Sealing: a claim's result becomes a folder that is either whole or not there.
 
-    sealer = Sealer(project.evidence, {"junit.xml": junit.render, "summary.md": summary.render})
+    sealer = Sealer(project.evidence, VIEWS)
     place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
 
 The folder is written beside its place, brought to the disk file by file, and renamed once.
@@ -36,8 +36,8 @@ from harness.result import ClaimResult
 
 __all__ = ["SealError", "Sealer", "View"]
 
-View = Callable[[Record], str]
-"""Writes a record in some format, as the text of a file."""
+View = Callable[[Record, Path], str]
+"""Writes a record in some format, as the text of a file; the folder has the bundle's other files, views aside."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space there, or name another folder with --evidence",
@@ -113,7 +113,7 @@ class Sealer:
         # Digests of what is meant to be written: should the disk lose a byte, verifying tells.
         digests: dict[str, str] = {}
         size = 0
-        for name, content in self._files(result):
+        for name, content in self._files(result, folder):
             size += len(content)
             if len(content) > LARGEST_DOCUMENT or size > LARGEST_BUNDLE:
                 raise ValueError(
@@ -125,7 +125,7 @@ class Sealer:
         write_new(folder / MANIFEST, manifest.render(digests))
         sync_tree(folder)
 
-    def _files(self, result: ClaimResult) -> Iterator[tuple[str, bytes]]:
+    def _files(self, result: ClaimResult, folder: Path) -> Iterator[tuple[str, bytes]]:
         yield RECORD, series.json_bytes(result.record.to_json())
         yield CONTRACT, result.contract.content
         yield ENVIRONMENT, series.json_bytes(dict(result.environment))
@@ -138,7 +138,8 @@ class Sealer:
         if result.subject.artifacts is not None:
             yield from _artifacts(result.subject.artifacts)
         for name, view in self._views.items():
-            yield name, view(result.record).encode("utf-8", errors="backslashreplace")
+            # What was yielded so far has been written by now: a view may read it.
+            yield name, view(result.record, folder).encode("utf-8", errors="backslashreplace")
 
 
 def _explained(place: Path, what: str, error: OSError) -> SealError:

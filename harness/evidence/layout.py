@@ -5,7 +5,7 @@ evidence/<issue>/<claim>/<run>/
   observation.json trial.json metrics.csv telemetry.csv stdout.log stderr.log    the subject's trial
   mutants/<id>/observation.json …                                                the same for each mutant's trial
   artifacts/INDEX.json artifacts/…
-  junit.xml summary.md                                                           views of record.json
+  junit.xml summary.md report.html                                               views of the files above
   MANIFEST.sha256
 
 While it is written, the folder is called .unfinished-<run>~… (see `harness.evidence.unfinished`).
@@ -60,8 +60,8 @@ CLAIM_FILES: Final = (RECORD, CONTRACT, ENVIRONMENT)
 """What every bundle has once."""
 TRIAL_FILES: Final = (OBSERVATION, TRIAL, METRICS, TELEMETRY, STDOUT, STDERR)
 """What every trial has: the subject's at the top, a mutant's in its own folder."""
-VIEWS: Final = ("junit.xml", "summary.md")
-"""What may be made again from record.json, and may therefore be absent."""
+VIEWS: Final = ("junit.xml", "summary.md", "report.html")
+"""What may be made again from the other files, and may therefore be absent."""
 
 UNFINISHED: Final = ".unfinished-"
 """How the name of a folder begins that is being written, or whose writer died."""

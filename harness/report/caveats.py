@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.record import Record
+from harness.record import MutantRecord, Record
 from harness.report import figures
 from harness.verdict import Fate
 
@@ -43,7 +43,12 @@ def caveats(record: Record) -> Iterator[Caveat]:
         yield Caveat("Overridden", (": ", *changed, said))
     idle = [mutant for mutant in record.mutants if mutant.fate is Fate.NOT_RUN]
     if idle and not record.mutants_skipped:
-        names = _listed((Code(mutant.id), f" ({mutant.reason})") for mutant in idle)
+        reasons: dict[str, list[MutantRecord]] = {}
+        for mutant in idle:
+            reasons.setdefault(mutant.reason, []).append(mutant)
+        names = _listed(
+            (*_listed((Code(mutant.id),) for mutant in alike), f" ({reason})") for reason, alike in reasons.items()
+        )
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", (": ", *names))
     if record.profile != "full":
         said = f": the claim speaks of the full one ({record.profile_reason})"

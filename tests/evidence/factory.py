@@ -21,7 +21,7 @@ from harness.logs import Log
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.observation import Observation
 from harness.record import MutantRecord, Record
-from harness.report import junit, summary
+from harness.report.views import VIEWS
 from harness.result import ClaimResult
 from harness.settle import fate_of, not_run, settle
 from tests.contracts import document, healthy, observe
@@ -42,8 +42,6 @@ __all__ = [
     "set_at",
     "trial",
 ]
-
-VIEWS = {"junit.xml": junit.render, "summary.md": summary.render}
 
 MUTANTS: list[dict[str, Any]] = [
     {

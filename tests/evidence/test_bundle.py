@@ -41,7 +41,7 @@ def test_a_bundle_lies_at_its_place_with_all_its_files(tmp_path: Path) -> None:
     assert [path.name for path in bundle.parent.iterdir()] == [bundle.name]
     files = {name for name in everything_below(bundle) if (bundle / name).is_file()}
     assert files == {
-        "record.json", "contract.json", "environment.json", "junit.xml", "summary.md", "MANIFEST.sha256",
+        "record.json", "contract.json", "environment.json", "junit.xml", "summary.md", "report.html", "MANIFEST.sha256",
         *TRIAL, *(f"mutants/{mutant}/{name}" for mutant in ("forgets-one", "stops-early") for name in TRIAL),
     }  # fmt: skip
     assert verify(bundle).findings == ()
@@ -223,7 +223,7 @@ def test_what_nobody_could_verify_is_not_sealed(tmp_path: Path, monkeypatch: pyt
 def test_a_view_that_breaks_is_an_oserror_too(tmp_path: Path) -> None:
     """The engine has one kind of failure to deal with."""
 
-    def broken(record: Record) -> str:
+    def broken(record: Record, folder: Path) -> str:
         raise KeyError("no such figure")
 
     with pytest.raises(SealError, match="no such figure"):
@@ -234,7 +234,7 @@ def test_a_view_that_breaks_is_an_oserror_too(tmp_path: Path) -> None:
 def test_views_have_fixed_names(tmp_path: Path) -> None:
     """What verifying does not know is not written."""
     with pytest.raises(ValueError, match=r"report\.pdf is no file of a bundle"):
-        Sealer(tmp_path, {"report.pdf": lambda record: ""})
+        Sealer(tmp_path, {"report.pdf": lambda record, folder: ""})
 
 
 # Disks that are full, read-only, or in the way

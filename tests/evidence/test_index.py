@@ -73,8 +73,8 @@ def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypa
     evidence = tmp_path / "evidence"
     first, second = sealed(tmp_path, run="a"), sealed(tmp_path, run="b")
     read(evidence, cache=cache)
-    seen = opened(monkeypatch)
     third = sealed(tmp_path, run="c")
+    seen = opened(monkeypatch)
     assert [entry.run for entry in read(evidence, cache=cache).entries] == ["a", "b", "c"]
     assert seen == [third]
     record = second / "record.json"

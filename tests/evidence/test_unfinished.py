@@ -26,7 +26,7 @@ from harness.evidence.bundle import Sealer
 from tests.evidence.factory import VIEWS, claim_result
 folder = Path(sys.argv[1])
 
-def slowly(record):
+def slowly(record, folder):
     print("sealing", flush=True)
     time.sleep(60)
     return ""

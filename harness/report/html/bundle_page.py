@@ -10,28 +10,43 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from harness import strictjson
-from harness.evidence.findings import Verification
+from harness.evidence.findings import Finding, Severity, Verification
 from harness.observation import EndingKind
 from harness.record import Record
 from harness.report import figures
-from harness.report.caveats import Code, capability, caveats
+from harness.report.caveats import Caveat, Code, capability, caveats
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
-from harness.report.html.clauses import Clauses, Row
+from harness.report.html.clauses import Clauses, Kind, Row
 from harness.report.html.contents import Contents
 from harness.report.html.kills import kills
 from harness.report.html.templating import page
 from harness.verdict import Fate, Outcome, Verdict
 
-__all__ = ["LOG_IN_BUNDLE", "LOG_ON_SITE", "render", "unreadable"]
+__all__ = ["ALONE", "BESIDE", "Extent", "render", "unreadable"]
 
-LOG_IN_BUNDLE: Final = 8 << 10
-"""Letters of each log on a page that lies beside the whole log."""
-LOG_ON_SITE: Final = 128 << 10
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
-_HIGHLIGHTS: Final = 4
+_HIGHLIGHTS: Final = 3
 _MOST_SOURCES: Final = 200
 _MOST_JSON: Final = 20_000
+_LINKED: Final = ("https://", "http://")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a bundle its page carries itself."""
+
+    log: int
+    """Letters of each log."""
+    listings: bool
+    """Whether packages, variables and the digests of source files are listed."""
+    script: bool
+
+
+BESIDE: Final = Extent(log=6 << 10, listings=False, script=False)
+"""Of a page that lies beside the bundle's files, which are to stay small together."""
+ALONE: Final = Extent(log=128 << 10, listings=True, script=True)
+"""Of a page on a site, where nothing else of the bundle is at hand."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +61,13 @@ class Log:
     cut: bool
 
 
-def render(contents: Contents, verification: Verification | None, *, home: str | None = None, log: int) -> str:
+def render(contents: Contents, verification: Verification | None, extent: Extent, home: str | None = None) -> str:
     """The page.
 
     Args:
         verification: what verifying the bundle said; None where it is just being sealed, and cannot vouch for itself.
-        home: a link to the index; None where the page stands alone.
-        log: how many letters of each log are shown.
+        extent: how much of the bundle the page carries itself.
+        home: a link to the index; None where there is none.
     """
     record = contents.record
     clauses = Clauses.of(contents.contract)
@@ -63,14 +78,17 @@ def render(contents: Contents, verification: Verification | None, *, home: str |
         "bundle.html.j2",
         record=record,
         contract=contents.contract,
-        sources=contents.contract.document.get("sources", ()) if contents.contract else (),
+        sources=_sources(contents),
         standing=_standing(record, verification),
         statement=_statement(record, verification),
         verification=verification,
+        wrong=_findings(verification, Severity.UNSOUND),
+        remarks=_findings(verification, Severity.REMARK),
         circumstances=_circumstances(record),
-        caveats=[(one.head, _marked(one.text)) for one in caveats(record)],
+        caveats=[(one.head, _marked(one.text)) for one in _caveats(contents)],
         rows=rows,
         highlights=_highlights(rows),
+        groups=[(kind, [row for row in rows if row.kind is kind]) for kind in Kind],
         counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
         kills=table,
         tally=_tally(record),
@@ -79,7 +97,7 @@ def render(contents: Contents, verification: Verification | None, *, home: str |
         counterexample=None if contents.counterexample is None else _json(contents.counterexample),
         training=_figures(charts.training(contents)),
         machine=_figures(charts.machine(contents.telemetry)),
-        samples=_figures(charts.samples(contents.contract, observation)),
+        samples=_figures(charts.samples(contents)),
         thinned=[(name, contents.trial.get(name, {})) for name in ("metrics", "telemetry")],
         unread=_mapping(contents.trial.get("telemetry")).get("reasons", {}),
         resolved=_resolved(record),
@@ -88,11 +106,12 @@ def render(contents: Contents, verification: Verification | None, *, home: str |
         machine_facts=_facts(contents.environment),
         packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
         variables=_mapping(contents.environment.get("variables")),
-        logs=[_log("stdout", contents.stdout, record, log), _log("stderr", contents.stderr, record, log)],
+        logs=[_log("stdout", contents.stdout, record, extent.log), _log("stderr", contents.stderr, record, extent.log)],
         artifacts=contents.artifacts,
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         problems=contents.problems,
+        extent=extent,
         home=home,
     )  # fmt: skip
 
@@ -100,6 +119,10 @@ def render(contents: Contents, verification: Verification | None, *, home: str |
 def unreadable(name: str, reason: str, verification: Verification | None, home: str) -> str:
     """The page of a folder that has no record to show."""
     return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
+
+
+def _findings(verification: Verification | None, severity: Severity) -> list[Finding]:
+    return [one for one in verification.findings if one.code.severity is severity] if verification else []
 
 
 def _standing(record: Record, verification: Verification | None) -> str:
@@ -110,7 +133,7 @@ def _standing(record: Record, verification: Verification | None) -> str:
 def _statement(record: Record, verification: Verification | None) -> str:
     """The verdict as a sentence."""
     if verification is not None and not verification.sound:
-        found = len(verification.findings)
+        found = len(_findings(verification, Severity.UNSOUND))
         return (
             f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
             f"It says {record.verdict}; nothing that it says can be relied on."
@@ -129,6 +152,27 @@ def _statement(record: Record, verification: Verification | None) -> str:
             return "The claim was neither borne out nor refuted: something kept it from being measured."
 
 
+def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
+    """Where the claim was made: the address, whether it can be a link, the place there, and what it says."""
+    listed = contents.contract.document.get("sources", ()) if contents.contract else ()
+    return [
+        (
+            one["uri"],
+            one["uri"] if one["uri"].startswith(_LINKED) else None,
+            one.get("locator", ""),
+            one.get("quote", ""),
+        )
+        for one in listed
+    ]
+
+
+def _caveats(contents: Contents) -> Iterator[Caveat]:
+    record, contract = contents.record, contents.contract
+    if contract is not None and record.subject != contract.subject:
+        yield Caveat("Another subject", (": ", Code(record.subject), " was held against the claim, not the contract's"))
+    yield from caveats(record)
+
+
 def _circumstances(record: Record) -> list[str]:
     where = str(record.device.get("name") or record.device.get("type"))
     return [f"{record.profile} profile", where, figures.duration(record.seconds)]
@@ -136,11 +180,12 @@ def _circumstances(record: Record) -> list[str]:
 
 def _highlights(rows: Sequence[Row]) -> list[Row]:
     """What to show first: what decided the verdict, else the rules, which are what the claim is about."""
-    decisive = [row for row in rows if row.outcome is not Outcome.PASS]
+    decisive = {row.reason or row.id: row for row in reversed(rows) if row.outcome is not Outcome.PASS}
     if decisive:
-        return decisive[:_HIGHLIGHTS]
+        return list(reversed(decisive.values()))[:_HIGHLIGHTS]
     telling = sorted(
-        (row for row in rows if row.comparisons), key=lambda row: (row.bound.startswith(("≥ 0", "=")), "." in row.id)
+        (row for row in rows if row.comparisons and row.kind in (Kind.RULE, Kind.BOUND)),
+        key=lambda row: (row.bound.startswith("="), row.kind is Kind.BOUND, len(row.comparisons)),
     )
     return telling[:_HIGHLIGHTS]
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.contract import Contract
-from harness.observation import Observation
 from harness.report.html.contents import Contents, Series
 from harness.report.html.plot import Figure, Line
 
@@ -80,14 +79,16 @@ def machine(series: Series) -> Iterator[Figure]:
             if any(value is not None for value in series.columns.get(name, ()))
         ]
         if lines:
-            yield _figure(title, unit, "s since the trial's start", lines)
+            yield _figure(title, unit, "seconds since the trial's start", lines)
 
 
-def samples(contract: Contract | None, observation: Observation | None) -> Iterator[Figure]:
-    """Every measurement that is a list of numbers, in the order in which they were taken."""
+def samples(contents: Contents) -> Iterator[Figure]:
+    """Every measurement that is a list of numbers, in the order they were taken, unless a column already is it."""
+    contract, observation = contents.contract, contents.observation
+    known = [list(column) for column in contents.metrics.columns.values()]
     shown = 0
     for name, values in (observation.measurements if observation else {}).items():
-        if shown < _MOST_SAMPLES and _is_samples(values):
+        if shown < _MOST_SAMPLES and _is_samples(values) and values not in known:
             shown += 1
             unit = _unit(name, contract)
             line = Line(_words(name), range(1, len(values) + 1), [float(value) for value in values])
@@ -125,7 +126,7 @@ def _named(name: str, contract: Contract | None) -> tuple[str, str]:
     for suffix, unit in _SUFFIXES:
         if name.endswith(suffix) and name != suffix:
             base = name.removesuffix(suffix)
-            return (_words(base), f"{base}/s") if unit == "/s" else (_words(base), unit)
+            return (f"{_words(base)} per second", f"{base}/s") if unit == "/s" else (_words(base), unit)
     return _words(name), _unit(name, contract)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -17,7 +18,7 @@ from harness.report.html import scale
 from harness.report.html.comparisons import Comparison, of_bound, of_rule
 from harness.verdict import Outcome
 
-__all__ = ["Clauses", "Quantity", "Row", "quantity"]
+__all__ = ["Clauses", "Kind", "Quantity", "Row", "quantity"]
 
 _ORDER: Final = (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS)
 _SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
@@ -29,6 +30,18 @@ _SIZES: Final = {
 }
 _LONGEST: Final = 600
 _MOST_QUANTITIES: Final = 12
+
+
+class Kind(StrEnum):
+    """Where a clause belongs on a page, in this order."""
+
+    DECISIVE = "Violated"
+    UNMEASURED = "Not measured"
+    RULE = "Rules of the claim"
+    BOUND = "Bounds on measurements"
+    BUILT_IN = "What holds for every claim"
+    FORM = "Types and signs"
+    """A measurement of the right type, or not below zero: what nobody would call a result."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +64,16 @@ class Row:
     reason: str
     source: str
     about: str
-    comparisons: tuple[Comparison, ...] = field(default=())
+    kind: Kind
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def scales(self) -> Sequence[tuple[Markup, str]]:
         """Each comparison drawn, with its margin in words."""
         return [(scale.draw(one), one.margin) for one in self.comparisons]
 
-    @property
-    def trivial(self) -> bool:
-        """Whether it only says that a measurement had the right type."""
-        return self.outcome is Outcome.PASS and self.id.endswith((".type", ".closed"))
+
+_KINDS: Final = tuple(Kind)
 
 
 @dataclass(frozen=True)
@@ -79,9 +91,9 @@ class Clauses:
         return cls(contract, schema, {rule.id: rule for rule in contract.rules} if contract else {})
 
     def rows(self, results: Sequence[ClauseResult], observation: Observation | None) -> list[Row]:
-        """Those that decided the verdict first; the rest in the contract's order."""
-        ordered = sorted(results, key=lambda result: _ORDER.index(result.outcome))
-        return [self.row(result, observation) for result in ordered]
+        """By kind; those that failed before those that were not measured; else in the contract's order."""
+        rows = [self.row(result, observation) for result in results]
+        return sorted(rows, key=lambda row: (_KINDS.index(row.kind), _ORDER.index(row.outcome)))
 
     def row(self, result: ClauseResult, observation: Observation | None) -> Row:
         """One of them."""
@@ -99,14 +111,17 @@ class Clauses:
             outcome=result.outcome,
             quantities=self._quantities(result),
             bound=_bound(clause, result),
-            reason=_cut(result.reason),
+            reason=_reason(clause, result, observation),
             source=_cut(clause.source if clause else rule.source if rule else ""),
             about=_cut(about),
-            comparisons=comparisons if result.outcome is not Outcome.NOT_MEASURED else (),
+            kind=_kind(clause, rule, result),
+            comparisons=comparisons if _tells(comparisons, result.outcome) else (),
         )
 
     def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
         value = result.value
+        if result.id.endswith((".minItems", ".maxItems")) and isinstance(value, list):
+            return (Quantity(f"{len(value)} items"),)
         if not isinstance(value, Mapping):
             return (quantity(value, result.unit),)
         properties = self.contract.observation["properties"] if self.contract else {}
@@ -128,6 +143,34 @@ def quantity(value: Any, unit: str = "", name: str = "") -> Quantity:
     if is_number and unit:
         return Quantity(written.removesuffix(f" {unit}"), unit, name)
     return Quantity(written, "", name)
+
+
+def _kind(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) -> Kind:
+    if result.outcome is Outcome.FAIL:
+        return Kind.DECISIVE
+    if result.outcome is Outcome.NOT_MEASURED:
+        return Kind.UNMEASURED
+    if rule is not None:
+        return Kind.RULE
+    if clause is None:
+        return Kind.FORM if result.id.endswith((".type", ".closed")) else Kind.BUILT_IN
+    floor = clause.keyword == "minimum" and clause.argument == 0
+    return Kind.FORM if floor or clause.keyword in ("type", "closed") else Kind.BOUND
+
+
+def _tells(comparisons: Sequence[Comparison], outcome: Outcome) -> bool:
+    """Whether what was compared is why the clause came out so; a list with NaN in it fails whatever its length."""
+    return all(one.holds for one in comparisons) == (outcome is Outcome.PASS) and outcome is not Outcome.NOT_MEASURED
+
+
+def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Observation | None) -> str:
+    """Why, unless that only repeats value and bound; of a list that should be shorter, what is in it."""
+    if clause is None or not clause.path or result.reason != f"{clause.path[0]} violates {result.bound}":
+        return _cut(result.reason)
+    values = observation.measurements.get(clause.path[0]) if observation is not None else None
+    if clause.keyword == "maxItems" and isinstance(values, list):
+        return _cut(f"among them {', '.join(figures.value(value) for value in values[:3])}")
+    return ""
 
 
 def _bound(clause: SchemaClause | None, result: ClauseResult) -> str:

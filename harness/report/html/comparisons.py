@@ -62,9 +62,12 @@ class Comparison:
         if self.bound == 0:
             return side
         ratio = self.value / self.bound
-        if ratio >= 10:
-            return f"{ratio:,.3g} times the bound"
-        return f"{100 * abs(ratio - 1):.2g} % {side}" if 0 <= ratio < 10 else side
+        if not math.isfinite(ratio) or ratio < 0:
+            return side
+        if ratio >= 2:
+            return f"{float(f'{ratio:.3g}'):,g} times the bound" if ratio < 1e6 else f"{ratio:.2g} times the bound"
+        percent = 100 * abs(ratio - 1)
+        return f"{percent:.0f} % {side}" if percent >= 10 else f"{percent:.2g} % {side}"
 
 
 def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:

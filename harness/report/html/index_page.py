@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.evidence.findings import Verification
+from harness.report.html.matrix import Matrix
 from harness.report.html.templating import page
 from harness.verdict import Verdict
 
@@ -34,6 +35,8 @@ class Entry:
     seconds: float = 0.0
     killed: int = 0
     mutants: int = 0
+    skipped: bool = False
+    """Whether the mutants were."""
     overridden: bool = False
 
     @property
@@ -42,21 +45,12 @@ class Entry:
         return self.verdict if self.verification.sound else UNSOUND
 
 
-def render(entries: Sequence[Entry]) -> str:
+def render(entries: Sequence[Entry], matrix: Matrix) -> str:
     """The page, for bundles in the order in which they are to be listed."""
-    claims = sorted({entry.id for entry in entries if entry.id})
-    devices = sorted({entry.device for entry in entries if entry.device})
-    newest: dict[tuple[str, str], Entry] = {}
-    for entry in entries:
-        if entry.verification.sound:
-            newest.setdefault((entry.id, entry.device), entry)
     words = [*map(str, Verdict), UNSOUND]
     return page(
         "index.html.j2",
         entries=entries,
-        titles={entry.id: entry.title for entry in reversed(entries)},
-        claims=claims,
-        devices=devices,
-        cells=newest,
+        matrix=matrix,
         counts=[(word, sum(entry.standing == word for entry in entries)) for word in words],
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.judge import judge
 from harness.observation import Observation
 from harness.record import MutantRecord, Record
-from harness.report.html.clauses import Clauses, Row
+from harness.report.html.clauses import Clauses, Kind, Row
 from harness.verdict import Fate, Outcome
 
 __all__ = ["Kill", "kills"]
@@ -41,5 +41,5 @@ def _kill(mutant: MutantRecord, clauses: Clauses, observation: Observation | Non
         named = tuple(clauses.row(results[name], observation) for name in mutant.violates if name in results)
     else:
         outcome = Outcome.FAIL if mutant.fate is Fate.KILLED else Outcome.NOT_MEASURED
-        named = tuple(Row(name, outcome, (), "", "", "", "") for name in mutant.violates)
+        named = tuple(Row(name, outcome, (), "", "", "", "", Kind.DECISIVE) for name in mutant.violates)
     return Kill(mutant, named, tuple(name for name in mutant.failed if name not in mutant.violates))

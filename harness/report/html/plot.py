@@ -15,7 +15,7 @@ __all__ = ["Figure", "Line", "draw", "summary"]
 
 _WIDTH, _HEIGHT = 360.0, 200.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 350.0, 10.0, 166.0
-_MOST_POINTS = 160
+_MOST_POINTS = 120
 """Of a line; where there are more, each stretch is shown by its lowest and its highest."""
 
 _LARGEST = 1e150
@@ -59,10 +59,10 @@ def summary(figure: Figure, line: Line) -> str:
     ys = [y for _, y in points]
 
     def shown(y: float) -> str:
-        return figures.value(float(f"{y / figure.divisor:.4g}"), figure.unit)
+        return figures.value(float(f"{y / figure.divisor:.4g}"))
 
     broken = len(line.broken())
-    told = f"{shown(ys[0])} at first, {shown(ys[-1])} at last, between {shown(min(ys))} and {shown(max(ys))}"
+    told = f"{shown(ys[0])} at first, {shown(ys[-1])} at last; lowest {shown(min(ys))}, highest {shown(max(ys))}"
     if min(ys) == max(ys):
         told = f"{shown(ys[0])} throughout"
     return f"{told}; {broken} of {len(line.y)} not finite" if broken else told
@@ -82,15 +82,17 @@ def draw(figure: Figure) -> Markup:
         return across, _BOTTOM - (y - low) / (high - low) * (_BOTTOM - _TOP)
 
     parts: list[Markup] = []
+    grid, axis = [], [f"M{_LEFT:g} {_BOTTOM:g}H{_RIGHT:g}"]
     for tick in _ticks(low, high, 4):
         y = place(first, tick)[1]
-        parts.append(element("line", x1=_LEFT, y1=y, x2=_RIGHT, y2=y, class_="grid"))
+        grid.append(f"M{_LEFT:g} {number(y)}H{_RIGHT:g}")
         parts.append(text(f"{tick:.6g}", _LEFT - 6, y + 3.5, class_="tick end"))
     for tick in _ticks(first, last, 5):
         x = place(tick, low)[0]
-        parts.append(element("line", x1=x, y1=_BOTTOM, x2=x, y2=_BOTTOM + 4, class_="axis"))
+        axis.append(f"M{number(x)} {_BOTTOM:g}v4")
         parts.append(text(f"{tick:.6g}", x, _BOTTOM + 15, class_="tick middle"))
-    parts.append(element("line", x1=_LEFT, y1=_BOTTOM, x2=_RIGHT, y2=_BOTTOM, class_="axis"))
+    parts.append(element("path", d="".join(grid), class_="grid"))
+    parts.append(element("path", d="".join(axis), class_="axis"))
     parts.append(text(figure.x_label, (_LEFT + _RIGHT) / 2, _HEIGHT - 4, class_="tick middle"))
     for index, line in enumerate(figure.lines):
         for stretch in _stretches(line):
@@ -101,14 +103,15 @@ def draw(figure: Figure) -> Markup:
         ]
     return element(
         "svg", *parts, viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}", class_="plot", role="img",
-        aria_label=f"{figure.title}: " + "; ".join(f"{line.label} {summary(figure, line)}" for line in figure.lines),
+        aria_label=f"{figure.title}{f' in {figure.unit}' if figure.unit else ''}, by {figure.x_label}; in words below",
     )  # fmt: skip
 
 
 def _stroke(places: Sequence[tuple[float, float]], style: str) -> Markup:
     if len(places) == 1:
         return element("circle", cx=places[0][0], cy=places[0][1], r=2.5, class_=style)
-    return element("polyline", points=" ".join(f"{number(x)},{number(y)}" for x, y in places), class_=style)
+    path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in places)
+    return element("path", d=path, class_=style)
 
 
 def _stretches(line: Line) -> Iterator[list[tuple[float, float]]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from markupsafe import Markup
 
 from harness.report.html.comparisons import Comparison
-from harness.report.html.svg import element
+from harness.report.html.svg import element, number
 
 __all__ = ["draw"]
 
@@ -25,28 +25,26 @@ def draw(comparison: Comparison) -> Markup:
     allowed = {"<": (_LEFT, bound), ">": (bound, _RIGHT), "=": (bound - 3, bound + 3)}[comparison.operator[0]]
     return element(
         "svg",
-        element("rect", x=_LEFT, y=_MIDDLE - 1, width=_RIGHT - _LEFT, height=2.0, class_="track"),
-        element(
-            "rect", x=allowed[0], y=_MIDDLE - 3, width=max(allowed[1] - allowed[0], 1.0), height=6.0, class_="zone"
-        ),
-        element("rect", x=bound - 1, y=1.0, width=2.0, height=_HEIGHT - 2, class_="bound"),
+        _line(f"M{_LEFT:g} {_MIDDLE:g}H{_RIGHT:g}", "track"),
+        _line(f"M{number(allowed[0])} {_MIDDLE:g}H{number(max(allowed[1], allowed[0] + 1))}", "zone"),
+        _line(f"M{number(bound)} 1V{_HEIGHT - 1:g}", "bound"),
         _mark(value, comparison.holds),
         viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
-        width=_WIDTH,
-        height=_HEIGHT,
         class_="scale",
         aria_hidden="true",
     )
+
+
+def _line(path: str, style: str) -> Markup:
+    return element("path", d=path, class_=style)
 
 
 def _mark(x: float, holds: bool) -> Markup:
     """A dot where the comparison holds, a cross where not: nobody has to tell green from red."""
     if holds:
         return element("circle", cx=x, cy=_MIDDLE, r=4.5, class_="dot")
-    arms = Markup("").join(
-        element("line", x1=x - 4, y1=_MIDDLE - 4 * turn, x2=x + 4, y2=_MIDDLE + 4 * turn) for turn in (1.0, -1.0)
-    )
-    return element("g", arms, class_="cross")
+    left, right, top, bottom = number(x - 4), number(x + 4), number(_MIDDLE - 4), number(_MIDDLE + 4)
+    return _line(f"M{left} {top}L{right} {bottom}M{right} {top}L{left} {bottom}", "cross")
 
 
 def _place(value: float, bound: float) -> Callable[[float], float]:
@@ -54,13 +52,13 @@ def _place(value: float, bound: float) -> Callable[[float], float]:
     low, high = sorted((value, bound))
     if low > 0 and high / low > _DECADES:
         start, end = math.log(low) - 1, math.log(high) + 1
-        return lambda number: _between((math.log(number) - start) / (end - start))
+        return lambda one: _between((math.log(one) - start) / (end - start))
     start, end = min(low, 0.0), max(high, 0.0)
     room = (end - start) * 0.2 or 1.0
     if not math.isfinite(room):
-        return lambda number: _between(0.25 if number == low else 0.75)
+        return lambda one: _between(0.25 if one == low else 0.75)
     start, end = start - (room if start < 0 else 0), end + (room if end > 0 or start == 0 else 0)
-    return lambda number: _between((number - start) / (end - start))
+    return lambda one: _between((one - start) / (end - start))
 
 
 def _between(share: float) -> float:

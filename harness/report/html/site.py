@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.evidence.findings import Verification
+from harness.evidence.index import read
 from harness.evidence.isolation import Limits, Stopped, isolated
 from harness.evidence.layout import is_folder_name
 from harness.evidence.verify import verify
+from harness.machine.device_class import DeviceClass
+from harness.project import Project
 from harness.record import Record
-from harness.report.html import bundle_page, index_page
+from harness.report.html import bundle_page, index_page, matrix
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR
@@ -43,12 +46,15 @@ class _Shown:
     entry: dict[str, Any]
 
 
-def write(bundles: Sequence[Path], folder: Path, limits: Limits | None = None) -> list[Entry]:
+def write(
+    bundles: Sequence[Path], folder: Path, project: Project | None = None, limits: Limits | None = None
+) -> list[Entry]:
     """Write the pages of these bundles, and the index last; what the index says of each, newest first.
 
     Args:
         folder: made where it does not exist. Pages of an earlier report in it are replaced, or removed where this one
             has no such bundle; nothing else in it is touched.
+        project: whose contracts say what the evidence comes to; without one, the index shows verdicts.
         limits: what showing one bundle may use.
 
     Raises:
@@ -62,6 +68,7 @@ def write(bundles: Sequence[Path], folder: Path, limits: Limits | None = None) -
         folder.mkdir(parents=True, exist_ok=True)
         earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
         entries: list[Entry] = []
+        pages: dict[Path, str] = {}
         taken: set[str] = set()
         for bundle in bundles:
             verification = verify(bundle, limits)
@@ -69,8 +76,12 @@ def write(bundles: Sequence[Path], folder: Path, limits: Limits | None = None) -
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             _replace(folder / entry.page, shown.page)
             entries.append(entry)
+            if verification.sound:
+                pages[bundle.absolute()] = entry.page
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
-        _replace(index, index_page.render(entries))
+        sound = [one for bundle in pages for one in read(bundle).entries]
+        table = matrix.of_project(project, sound, pages) if project else matrix.of_verdicts(sound, pages)
+        _replace(index, index_page.render(entries, table))
         for path in sorted(earlier - {folder / entry.page for entry in entries}):
             path.unlink()
     except SiteError:
@@ -86,7 +97,7 @@ def _show(bundle: Path, verification: Verification, limits: Limits) -> _Shown:
 
     def work() -> bytes:
         contents = Contents.read(place)
-        page = bundle_page.render(contents, verification, home=f"../{INDEX}", log=bundle_page.LOG_ON_SITE)
+        page = bundle_page.render(contents, verification, bundle_page.ALONE, f"../{INDEX}")
         return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
 
     try:
@@ -110,11 +121,12 @@ def _entry(record: Record) -> dict[str, Any]:
         "reason": record.reason,
         "proven": record.proven,
         "profile": record.profile,
-        "device": str(record.device.get("name") or record.device.get("type")),
+        "device": str(DeviceClass.of(record.device)),
         "started": record.started,
         "seconds": record.seconds,
         "killed": sum(mutant.fate == "killed" for mutant in record.mutants),
         "mutants": len(record.mutants),
+        "skipped": record.mutants_skipped,
         "overridden": bool(record.overrides),
     }
 

@@ -36,9 +36,13 @@ def _environment() -> Environment:
         finalize=_shown,
         auto_reload=False,
     )
+    try:
+        version = metadata.version("falsifier-harness")
+    except metadata.PackageNotFoundError:  # it runs from a checkout that nobody installed
+        version = "not installed"
     style, script = _asset("style.css"), _asset("enhance.js")
     environment.globals.update(
-        generator=f"{GENERATOR} {metadata.version('falsifier-harness')}",
+        generator=f"{GENERATOR} {version}",
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
         # Hashes, not 'self': a page from the file system has no origin.

@@ -2,7 +2,7 @@
 /* Conveniences; every page is whole without them. */
 for (const box of document.querySelectorAll(".find")) {
   const input = box.querySelector("input"), told = box.querySelector("output");
-  box.hidden = false;
+  box.hidden = box.dataset.needs !== undefined && !document.querySelector(box.dataset.needs);
   if (input.dataset.find === "log") {
     input.addEventListener("input", () => {
       const wanted = input.value.toLowerCase();

@@ -1,0 +1,115 @@
+"""Claims against classes of device: what all evidence comes to, for the index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.evidence.index import Entry
+from harness.evidence.status import Cell, Status, statuses
+from harness.evidence.survey import Staleness
+from harness.project import Project
+
+__all__ = ["Field", "Matrix", "Row", "of_project", "of_verdicts"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A claim on a class of device."""
+
+    word: str
+    """A status, or the verdict of the newest bundle where no project says what the evidence covers."""
+    note: str
+    page: str | None
+    """The page of the bundle that decides; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A claim."""
+
+    id: str
+    title: str
+    issue: str
+    target: str
+    status: str
+    """Over all devices; empty where it is not known."""
+    fields: tuple[Field | None, ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The whole."""
+
+    devices: tuple[str, ...]
+    rows: tuple[Row, ...]
+    legend: str
+    """What the words mean here."""
+
+    def counts(self) -> list[tuple[str, int]]:
+        """How many claims have each status; nothing where none is known."""
+        words = [row.status for row in self.rows if row.status]
+        return [(str(status), words.count(status)) for status in Status] if words else []
+
+
+def of_project(project: Project, evidence: Sequence[Entry], pages: Mapping[Path, str]) -> Matrix:
+    """The status of every claim of a project, by sound bundles.
+
+    Args:
+        pages: the page of each bundle, by its folder.
+    """
+    contracts, _ = project.load_all()
+    claims = statuses(contracts, evidence, Staleness(project))
+    devices = sorted({entry.device_class for entry in evidence})
+    rows = [
+        Row(
+            id=claim.id,
+            title=claim.title,
+            issue=claim.issue,
+            target=claim.target,
+            status=str(claim.status),
+            fields=tuple(_field(claim.cells[device], pages) if device in claim.cells else None for device in devices),
+        )
+        for claim in claims
+    ]
+    known = {claim.id for claim in claims}
+    strangers = of_verdicts(
+        [entry for entry in evidence if entry.id not in known], pages, [str(one) for one in devices]
+    )
+    legend = (
+        "DISCHARGED: a proven PASS of the full profile on the claim's hardware, with the code as it is. "
+        "PARTIAL: a proven PASS elsewhere, or of the reduced profile. FALSIFIED: a FAIL. "
+        "STALE: contract, falsifier or subject changed since. UNRUN: no run says anything."
+    )
+    return Matrix(tuple(str(device) for device in devices), (*rows, *strangers.rows), legend)
+
+
+def of_verdicts(evidence: Sequence[Entry], pages: Mapping[Path, str], devices: Sequence[str] | None = None) -> Matrix:
+    """The verdict of the newest sound bundle of each claim, where there is no project to say what it covers."""
+    newest: dict[tuple[str, str], Entry] = {}
+    for entry in sorted(evidence, key=lambda entry: (entry.when, entry.run), reverse=True):
+        newest.setdefault((entry.id, str(entry.device_class)), entry)
+    columns = tuple(devices) if devices is not None else tuple(sorted({device for _, device in newest}))
+    rows = []
+    for claim in sorted({claim for claim, _ in newest}):
+        found = [newest.get((claim, device)) for device in columns]
+        first = next(entry for entry in found if entry is not None)
+        fields = tuple(
+            None if one is None else Field(str(one.verdict), _about(one), pages.get(one.path)) for one in found
+        )
+        rows.append(Row(claim, first.title, first.issue, "", "", fields))
+    legend = "The verdict of the newest sound bundle; made where the contracts are, the report says what they come to."
+    return Matrix(columns, tuple(rows), legend)
+
+
+def _field(cell: Cell, pages: Mapping[Path, str]) -> Field:
+    entry = cell.decided_by or cell.newest
+    note = _about(entry) if entry else ""
+    if cell.reason:
+        note = f"{cell.reason} · {note}" if note else cell.reason
+    return Field(str(cell.status), note, pages.get(entry.path) if entry else None)
+
+
+def _about(entry: Entry) -> str:
+    return f"{entry.profile} profile, {entry.started[:10]}"
