@@ -11,17 +11,16 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import click
 
-from harness import strictjson
+from harness.cli.parameters import overrides
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
 from harness.events import Handler
 from harness.plan import Options
 from harness.project import Project, ProjectError
-from harness.redaction import Redactor
 from harness.verdict import ExitStatus, Verdict, exit_status
 
 __all__ = ["command"]
@@ -96,7 +95,7 @@ def command(
         profile=profile,
         device=_device(device),
         subject=_subject(subject, project),
-        parameters=_parameters(parameters, contracts),
+        parameters=overrides(parameters, contracts),
         mutants=not no_mutants,
         jobs=jobs,
         seed=seed,
@@ -233,38 +232,6 @@ def _subject(text: str | None, project: Project) -> str | None:
         except EntryPointError as error:
             raise click.BadParameter(str(error), param_hint="--subject") from error
     return text
-
-
-def _parameters(texts: tuple[str, ...], contracts: Iterable[Contract]) -> dict[str, Any]:
-    """Overrides by name; each must be a parameter of every claim, and of the type that it has there."""
-    overrides: dict[str, Any] = {}
-    redactor = Redactor()
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="-P")
-        try:
-            overrides[name] = strictjson.loads(value)
-        except strictjson.JsonError:
-            overrides[name] = value
-        if redactor.mask(value) != value:
-            raise click.BadParameter(f"{name} looks like a secret, and parameters are evidence", param_hint="-P")
-        for contract in contracts:
-            for profile in contract.profiles.values():
-                if name not in profile.parameters:
-                    known = ", ".join(profile.parameters) or "none"
-                    raise click.BadParameter(
-                        f"{contract.id} has no parameter {name!r}; it has {known}", param_hint="-P"
-                    )
-                _same_type(name, overrides[name], profile.parameters[name])
-    return overrides
-
-
-def _same_type(name: str, given: Any, declared: Any) -> None:
-    number = isinstance(declared, float) and isinstance(given, int) and not isinstance(given, bool)
-    if not number and declared is not None and type(given) is not type(declared):
-        wanted, got = type(declared).__name__, type(given).__name__
-        raise click.BadParameter(f"{name} is of type {wanted} in the contract, not {got}", param_hint="-P")
 
 
 def _missed(failures: Iterable[Exception]) -> bool:

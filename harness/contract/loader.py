@@ -14,16 +14,15 @@ from typing import Any
 
 from harness import schemas, strictjson
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
+from harness.contract.consistency import DEVICE_FIELDS, contradictions
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
-from harness.contract.ratio import has_ratio
+from harness.contract.parameters import Parameters
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
 from harness.schemas import Problem, pointer
 
 __all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile", "load", "parse"]
-
-DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
 
 
 class ContractError(ValueError):
@@ -85,6 +84,8 @@ class Contract:
     exclusive: bool
     """Whether a trial needs the device to itself, because it measures time."""
     target: Mapping[str, Any]
+    parameters: Parameters | None
+    """What profiles and users may set; None where the contract does not say."""
     profiles: Mapping[str, Profile]
     observation: Mapping[str, Any]
     """The observation schema with its local references put in place."""
@@ -145,12 +146,11 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         raise ContractError(path, [Problem("", "nested too deeply", "write a flatter observation")]) from error
     if found:
         raise ContractError(path, found)
-    observation, found = inline(document["observation"])
-    if found:
-        raise ContractError(path, found)
-    clauses, rules, found = _compile(document, observation)
-    if found:
-        raise ContractError(path, found)
+    observation, clauses, found = _described(document, "observation")
+    rules, wrong = _rules(document)
+    parameters, unfit = _parameters(document)
+    if found or wrong or unfit:
+        raise ContractError(path, [*found, *wrong, *unfit])
     contract = Contract(
         path=path,
         digest=hashlib.sha256(content).hexdigest(),
@@ -159,13 +159,14 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
         **{key: document[key] for key in ("id", "issue", "spec", "title", "claim", "falsifier", "subject")},
         exclusive=document.get("lease") == "exclusive",
         target=document.get("target", {}),
+        parameters=parameters,
         profiles={name: _profile(name, profile) for name, profile in document["profiles"].items()},
         observation=observation,
         clauses=clauses,
         rules=rules,
         mutants=tuple(_mutant(mutant) for mutant in document["mutants"]),
     )
-    found = [*_repeated_ids(contract), *_rule_problems(contract), *_mutant_problems(contract)]
+    found = list(contradictions(contract))
     if found:
         raise ContractError(path, found)
     return contract
@@ -190,19 +191,36 @@ def _mutant(document: Mapping[str, Any]) -> Mutant:
     )
 
 
-def _compile(
-    document: Mapping[str, Any], observation: Mapping[str, Any]
-) -> tuple[tuple[SchemaClause, ...], tuple[Rule, ...], list[Problem]]:
-    problems: list[Problem] = []
+def _described(
+    document: Mapping[str, Any], key: str
+) -> tuple[Mapping[str, Any], tuple[SchemaClause, ...], list[Problem]]:
+    """The schema that stands at a key of the contract, its references put in place, and taken apart into clauses."""
+    schema, problems = inline(document[key], key)
+    if problems:
+        return schema, (), problems
     clauses: tuple[SchemaClause, ...] = ()
     try:
-        clauses = tuple(clauses_of(observation))
+        clauses = tuple(clauses_of(schema))
     except PatternError as error:
-        where = pointer_of(document["observation"], error.path, "pattern")
+        where = pointer_of(document[key], key, error.path, "pattern")
         problems.append(Problem(where, str(error), "use RE2's syntax: no look-around, no back-references"))
-    for path in _untyped(observation):
-        where = pointer_of(document["observation"], path)
+    for path in _untyped(schema):
+        where = pointer_of(document[key], key, path)
         problems.append(Problem(where, "would accept a value of any type", "add 'type' (or 'const' or 'enum')"))
+    return schema, clauses, problems
+
+
+def _parameters(document: Mapping[str, Any]) -> tuple[Parameters | None, list[Problem]]:
+    if "parameters" not in document:
+        return None, []
+    schema, clauses, problems = _described(document, "parameters")
+    chosen = [profile["parameters"].items() for profile in document["profiles"].values()]
+    optional = frozenset(name for items in chosen for name, value in items if value is None)
+    return Parameters(schema, clauses, optional), problems
+
+
+def _rules(document: Mapping[str, Any]) -> tuple[tuple[Rule, ...], list[Problem]]:
+    problems: list[Problem] = []
     rules: list[Rule] = []
     for index, rule in enumerate(document.get("rules", [])):
         try:
@@ -211,7 +229,7 @@ def _compile(
             problems.append(
                 Problem(pointer("rules", index, "rule"), str(error), "see https://cel.dev for the language")
             )
-    return clauses, tuple(rules), problems
+    return tuple(rules), problems
 
 
 def _untyped(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -222,77 +240,6 @@ def _untyped(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[
     for keyword, step in (("items", ITEM), ("additionalProperties", VALUE)):
         if keyword in schema:
             yield from _untyped(schema[keyword], (*path, step))
-
-
-def _repeated_ids(contract: Contract) -> Iterator[Problem]:
-    for kind, ids in (
-        ("rules", [rule.id for rule in contract.rules]),
-        ("mutants", [mutant.id for mutant in contract.mutants]),
-    ):
-        for index, name in enumerate(ids):
-            if name in ids[:index]:
-                yield Problem(pointer(kind, index, "id"), f"the id {name!r} occurs twice", "give each its own")
-
-
-def _rule_problems(contract: Contract) -> Iterator[Problem]:
-    for index, rule in enumerate(contract.rules):
-        where = pointer("rules", index, "rule")
-        for path in rule.names["self"]:
-            node: Any = contract.observation
-            for step in path:
-                properties = node.get("properties", {})
-                if step not in properties:
-                    known = ", ".join(sorted(properties)) or "nothing"
-                    yield Problem(where, f"self.{'.'.join(path)} is not in the observation", f"declared there: {known}")
-                    break
-                node = properties[step]
-        for path in rule.names["parameters"]:
-            lacking = [name for name, profile in contract.profiles.items() if path[0] not in profile.parameters]
-            if lacking:
-                yield Problem(where, f"parameters.{path[0]} is not in profile {lacking[0]}", "add it to every profile")
-        for path in rule.names["device"]:
-            if path[0] not in DEVICE_FIELDS:
-                yield Problem(where, f"device.{path[0]} does not exist", f"known: {', '.join(DEVICE_FIELDS)}")
-
-
-def _mutant_problems(contract: Contract) -> Iterator[Problem]:
-    known = contract.clause_ids
-    parameters = {name for profile in contract.profiles.values() for name in profile.parameters}
-    for index, mutant in enumerate(contract.mutants):
-        for position, clause in enumerate(mutant.violates):
-            if clause not in known:
-                yield Problem(
-                    pointer("mutants", index, "violates", position),
-                    f"{clause!r} is no clause of this contract",
-                    f"clauses: {', '.join(sorted(known))}",
-                )
-        for name in mutant.parameters:
-            if name not in parameters:
-                yield Problem(
-                    pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
-                )
-        yield from _ratio_problems(contract, mutant, pointer("mutants", index, "ratios"))
-        if mutant.subject == contract.subject and not mutant.parameters:
-            yield Problem(
-                pointer("mutants", index, "subject"),
-                "is the subject itself, unchanged",
-                "name a subject with the defect",
-            )
-
-
-def _ratio_problems(contract: Contract, mutant: Mutant, place: str) -> Iterator[Problem]:
-    comparable = {clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause)}
-    for profile, ratios in mutant.ratios.items():
-        if profile not in contract.profiles:
-            yield Problem(place + pointer(profile), f"there is no profile {profile}", "remove it")
-        for clause in ratios:
-            where = place + pointer(profile, clause)
-            if clause not in mutant.violates:
-                remedy = f"it violates {', '.join(mutant.violates)}"
-                yield Problem(where, f"{clause!r} is no clause that this mutant must violate", remedy)
-            elif clause not in comparable:
-                remedy = "give ratios for bounds above 0, and for rules that compare"
-                yield Problem(where, f"{clause!r} has no threshold to which a ratio could be taken", remedy)
 
 
 def _entry_point_problems(document: Mapping[str, Any], search: tuple[Path, ...]) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
-"""The `$ref`s of an observation schema: put in place when a contract is loaded, so that nothing else knows of them.
+"""The `$ref`s of an observation schema, or of declared parameters: put in place when a contract is loaded.
 
-Only `#/$defs/<name>` of the observation itself is possible (the contract's schema sees to that). What refers to itself,
-or grows beyond measure when written out, is refused.
+Nothing else knows of them. Only `#/$defs/<name>` of the schema itself is possible (the contract's schema sees to that).
+What refers to itself, or grows beyond measure when written out, is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ _LARGEST = 2000  # schemas after writing out; definitions that use one another t
 _ANNOTATIONS = ("title", "description", "examples", "x-unit", "x-source")
 
 
-def inline(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """The schema with every reference written out, and the problems that kept it from being complete."""
+def inline(schema: Mapping[str, Any], key: str) -> tuple[dict[str, Any], list[Problem]]:
+    """The schema with every reference written out, and the problems that kept it from being complete.
+
+    `key` is where the schema stands in the contract: "observation" or "parameters".
+    """
     problems: list[Problem] = []
     definitions = schema.get("$defs", {})
     size = 0
@@ -37,9 +40,9 @@ def inline(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
                 problems.append(Problem(place, f"{node['$ref']} refers to itself", "write it out; nothing may recur"))
                 return {}
             if name not in definitions:
-                problems.append(Problem(place, f"{node['$ref']} does not exist", "define it in observation.$defs"))
+                problems.append(Problem(place, f"{node['$ref']} does not exist", f"define it in {key}.$defs"))
                 return {}
-            referred = resolve(definitions[name], pointer("observation", "$defs", name), (*opened, name))
+            referred = resolve(definitions[name], pointer(key, "$defs", name), (*opened, name))
             twice = sorted(key for key in resolved if key in referred and key not in _ANNOTATIONS)
             if twice:
                 remedy = "keep one of them; a clause is stated once"
@@ -55,17 +58,17 @@ def inline(schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
                 resolved[keyword] = resolve(node[keyword], f"{where}/{keyword}", opened)
         return resolved
 
-    whole = resolve(schema, "/observation", ())
+    whole = resolve(schema, pointer(key), ())
     if size > _LARGEST:
         problems.append(
-            Problem("/observation/$defs", f"writing the references out gives over {_LARGEST} schemas", "use fewer")
+            Problem(pointer(key, "$defs"), f"writing the references out gives over {_LARGEST} schemas", "use fewer")
         )
     return whole, list(dict.fromkeys(problems))
 
 
-def pointer_of(schema: Mapping[str, Any], path: tuple[str, ...], keyword: str = "") -> str:
+def pointer_of(schema: Mapping[str, Any], key: str, path: tuple[str, ...], keyword: str = "") -> str:
     """Where a clause stands in the contract as it was written: behind a reference, that is in `$defs`."""
-    steps: list[str] = ["observation"]
+    steps: list[str] = [key]
     node: Mapping[str, Any] = schema
     definitions = schema.get("$defs", {})
 
@@ -73,7 +76,7 @@ def pointer_of(schema: Mapping[str, Any], path: tuple[str, ...], keyword: str = 
         nonlocal node, steps
         while wanted not in node and "$ref" in node:
             name = node["$ref"].removeprefix("#/$defs/")
-            node, steps = definitions[name], ["observation", "$defs", name]
+            node, steps = definitions[name], [key, "$defs", name]
 
     for step in path:
         inner = {ITEM: "items", VALUE: "additionalProperties"}.get(step, "properties")

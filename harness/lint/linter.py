@@ -103,7 +103,7 @@ def _about_source(source: str, place: str, message: str, key: str) -> Iterator[F
 
 def _about_emptiness(contract: Contract) -> Iterator[Finding]:
     for path, schema in _nodes(contract.observation):
-        place = pointer_of(contract.document["observation"], path)
+        place = pointer_of(contract.document["observation"], "observation", path)
         if schema.get("type") == "array" and not schema.get("minItems") and "maxItems" not in schema:
             message = f"{_named(path)} may be an empty list, of which everything is true"
             yield _error(
@@ -234,7 +234,7 @@ def _about_broken(contract: Contract, rule: Rule, reason: str, example: Mapping[
 
 def _place(contract: Contract, clause: Clause) -> str:
     if isinstance(clause, SchemaClause):
-        return pointer_of(contract.document["observation"], clause.path, clause.keyword)
+        return pointer_of(contract.document["observation"], "observation", clause.path, clause.keyword)
     return pointer("rules", [rule.id for rule in contract.rules].index(clause.id), "rule")
 
 

@@ -1,0 +1,76 @@
+"""`-P KEY=VALUE`: overrides of parameters, refused before anything runs where they are not what the contracts allow."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from harness import strictjson
+from harness.contract import Contract
+from harness.redaction import Redactor
+from harness.report import wording
+
+__all__ = ["allowed", "overrides"]
+
+
+def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, Any]:
+    """Overrides by name; each must be a parameter of every claim, and what that claim allows.
+
+    Raises:
+        click.BadParameter: with what is allowed.
+    """
+    found: dict[str, Any] = {}
+    redactor = Redactor()
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise _refused(f"{text!r} is not KEY=VALUE")
+        try:
+            found[name] = strictjson.loads(value)
+        except strictjson.JsonError:
+            found[name] = value
+        if redactor.mask(value) != value:
+            raise _refused(f"{name} looks like a secret, and parameters are evidence")
+        for contract in contracts:
+            _check(contract, name, found[name])
+    return found
+
+
+def allowed(contract: Contract, name: str) -> str:
+    """What a contract declares of a parameter, in words; empty where it declares nothing."""
+    if contract.parameters is None:
+        return ""
+    said = [
+        wording.bound_of(clause.keyword, clause.argument, clause.unit) for clause in contract.parameters.bounds(name)
+    ]
+    return ", ".join(said) + (", or null" if name in contract.parameters.optional else "")
+
+
+def _check(contract: Contract, name: str, given: Any) -> None:
+    for profile in contract.profiles.values():
+        if name not in profile.parameters:
+            near = difflib.get_close_matches(name, profile.parameters, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profile.parameters) or 'none'}"
+            raise _refused(f"{contract.id} has no parameter {name!r}; {hint}")
+    if contract.parameters is not None:
+        said = given if isinstance(given, str) else strictjson.dumps(given)
+        if any(clause.path[0] == name for clause in contract.parameters.violations({name: given})):
+            raise _refused(f"{name} cannot be {said}; {contract.id} allows: {allowed(contract, name)}")
+        if given is None:
+            return
+    for profile in contract.profiles.values():
+        _same_type(name, given, profile.parameters[name])
+
+
+def _same_type(name: str, given: Any, declared: Any) -> None:
+    number = isinstance(declared, float) and isinstance(given, int) and not isinstance(given, bool)
+    if not number and declared is not None and type(given) is not type(declared):
+        wanted, got = type(declared).__name__, type(given).__name__
+        raise _refused(f"{name} is of type {wanted} in the contract, not {got}")
+
+
+def _refused(why: str) -> click.BadParameter:
+    return click.BadParameter(why, param_hint="-P")

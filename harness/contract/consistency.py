@@ -1,0 +1,117 @@
+"""What the parts of a contract say of one another: ids, the parameters that profiles set, the names that rules read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from harness import strictjson
+from harness.contract.ratio import has_ratio
+from harness.schemas import Problem, pointer
+
+if TYPE_CHECKING:
+    from harness.contract.loader import Contract, Mutant
+
+__all__ = ["DEVICE_FIELDS", "contradictions"]
+
+DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
+"""What rules may read of the device."""
+
+
+def contradictions(contract: Contract) -> Iterator[Problem]:
+    """Everything in a contract that is well formed by itself, and does not fit the rest of it."""
+    yield from _repeated_ids(contract)
+    yield from _parameter_problems(contract)
+    yield from _rule_problems(contract)
+    yield from _mutant_problems(contract)
+
+
+def _repeated_ids(contract: Contract) -> Iterator[Problem]:
+    for kind, ids in (
+        ("rules", [rule.id for rule in contract.rules]),
+        ("mutants", [mutant.id for mutant in contract.mutants]),
+    ):
+        for index, name in enumerate(ids):
+            if name in ids[:index]:
+                yield Problem(pointer(kind, index, "id"), f"the id {name!r} occurs twice", "give each its own")
+
+
+def _parameter_problems(contract: Contract) -> Iterator[Problem]:
+    """What the profiles set otherwise than the contract declares. Mutants may: out of bounds can be their defect."""
+    declared = contract.parameters
+    if declared is None:
+        return
+    for profile in contract.profiles.values():
+        where = pointer("profiles", profile.name, "parameters")
+        for name in profile.parameters:
+            if name not in declared.names:
+                remedy = "declare it in parameters.properties, or remove it"
+                yield Problem(where + pointer(name), f"{name!r} is not declared", remedy)
+        for name in declared.names:
+            if name not in profile.parameters:
+                yield Problem(where, f"lacks {name!r}, which the contract declares", "set it in every profile")
+        for clause in declared.violations(profile.parameters):
+            name = clause.path[0]
+            given = strictjson.dumps(profile.parameters[name])
+            yield Problem(where + pointer(name), f"{given} violates {clause.bound}", "see parameters of the contract")
+
+
+def _rule_problems(contract: Contract) -> Iterator[Problem]:
+    for index, rule in enumerate(contract.rules):
+        where = pointer("rules", index, "rule")
+        for path in rule.names["self"]:
+            node: Any = contract.observation
+            for step in path:
+                properties = node.get("properties", {})
+                if step not in properties:
+                    known = ", ".join(sorted(properties)) or "nothing"
+                    yield Problem(where, f"self.{'.'.join(path)} is not in the observation", f"declared there: {known}")
+                    break
+                node = properties[step]
+        for path in rule.names["parameters"]:
+            lacking = [name for name, profile in contract.profiles.items() if path[0] not in profile.parameters]
+            if lacking:
+                yield Problem(where, f"parameters.{path[0]} is not in profile {lacking[0]}", "add it to every profile")
+        for path in rule.names["device"]:
+            if path[0] not in DEVICE_FIELDS:
+                yield Problem(where, f"device.{path[0]} does not exist", f"known: {', '.join(DEVICE_FIELDS)}")
+
+
+def _mutant_problems(contract: Contract) -> Iterator[Problem]:
+    known = contract.clause_ids
+    parameters = {name for profile in contract.profiles.values() for name in profile.parameters}
+    for index, mutant in enumerate(contract.mutants):
+        for position, clause in enumerate(mutant.violates):
+            if clause not in known:
+                yield Problem(
+                    pointer("mutants", index, "violates", position),
+                    f"{clause!r} is no clause of this contract",
+                    f"clauses: {', '.join(sorted(known))}",
+                )
+        for name in mutant.parameters:
+            if name not in parameters:
+                yield Problem(
+                    pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
+                )
+        yield from _ratio_problems(contract, mutant, pointer("mutants", index, "ratios"))
+        if mutant.subject == contract.subject and not mutant.parameters:
+            yield Problem(
+                pointer("mutants", index, "subject"),
+                "is the subject itself, unchanged",
+                "name a subject with the defect",
+            )
+
+
+def _ratio_problems(contract: Contract, mutant: Mutant, place: str) -> Iterator[Problem]:
+    comparable = {clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause)}
+    for profile, ratios in mutant.ratios.items():
+        if profile not in contract.profiles:
+            yield Problem(place + pointer(profile), f"there is no profile {profile}", "remove it")
+        for clause in ratios:
+            where = place + pointer(profile, clause)
+            if clause not in mutant.violates:
+                remedy = f"it violates {', '.join(mutant.violates)}"
+                yield Problem(where, f"{clause!r} is no clause that this mutant must violate", remedy)
+            elif clause not in comparable:
+                remedy = "give ratios for bounds above 0, and for rules that compare"
+                yield Problem(where, f"{clause!r} has no threshold to which a ratio could be taken", remedy)

@@ -1,0 +1,85 @@
+"""Bounds in words: "at least 0.001 nats" for the clause whose bound is "minimum 0.001"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from harness import strictjson
+from harness.report import figures
+
+__all__ = ["bound", "bound_of"]
+
+
+def bound(text: str, unit: str = "") -> str:
+    """A clause's bound, "<keyword> <JSON>", in words; what is no keyword's bound, such as a rule, stays as it is."""
+    keyword, _, argument = text.partition(" ")
+    if keyword not in _WORDS:
+        return text
+    try:
+        return bound_of(keyword, strictjson.loads(argument), unit)
+    except strictjson.JsonError:
+        return text
+
+
+def bound_of(keyword: str, argument: Any, unit: str = "") -> str:
+    """What a keyword of the observation schema asks for, in words."""
+    write = _WORDS.get(keyword)
+    return write(argument, unit) if write is not None else f"{keyword} {strictjson.dumps(argument)}"
+
+
+def _number(words: str) -> Callable[[Any, str], str]:
+    return lambda argument, unit: f"{words} {figures.value(argument, unit)}"
+
+
+def _count(thing: str, things: str) -> tuple[Callable[[Any, str], str], Callable[[Any, str], str]]:
+    def counted(number: int) -> str:
+        return f"{number:,} {thing if number == 1 else things}"
+
+    def most(number: int, _: str) -> str:
+        return f"at most {counted(number)}" if number else f"no {things}"
+
+    return (lambda number, _: f"at least {counted(number)}"), most
+
+
+def _typed(argument: Any, _: str) -> str:
+    return f"{'an' if argument[0] in 'aeiou' else 'a'} {argument}" if argument != "null" else "null"
+
+
+def _one_of(argument: Any, unit: str) -> str:
+    *others, last = [_quoted(item, "") for item in argument]
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _quoted(argument: Any, unit: str) -> str:
+    return argument if isinstance(argument, str) and argument else _exact(argument, unit)
+
+
+def _exact(argument: Any, unit: str) -> str:
+    if isinstance(argument, (int, float)) and not isinstance(argument, bool):
+        return figures.value(argument, unit)
+    return strictjson.dumps(argument)
+
+
+_LEAST_ITEMS, _MOST_ITEMS = _count("item", "items")
+_LEAST_LETTERS, _MOST_LETTERS = _count("character", "characters")
+_LEAST_ENTRIES, _MOST_ENTRIES = _count("entry", "entries")
+
+_WORDS: dict[str, Callable[[Any, str], str]] = {
+    "type": _typed,
+    "const": _quoted,
+    "enum": _one_of,
+    "minimum": _number("at least"),
+    "maximum": _number("at most"),
+    "exclusiveMinimum": _number("above"),
+    "exclusiveMaximum": _number("below"),
+    "multipleOf": _number("a multiple of"),
+    "minLength": _LEAST_LETTERS,
+    "maxLength": _MOST_LETTERS,
+    "pattern": lambda argument, _: f"of the form {argument}",
+    "minItems": _LEAST_ITEMS,
+    "maxItems": _MOST_ITEMS,
+    "uniqueItems": lambda *_: "no item twice",
+    "minProperties": _LEAST_ENTRIES,
+    "maxProperties": _MOST_ENTRIES,
+}

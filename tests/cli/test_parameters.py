@@ -1,0 +1,61 @@
+"""`harness run -P`: what a contract does not allow is refused with what it does, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import harness
+from tests.executors.projects import write_project
+
+CLAIM = "F-TOY-SORT-001"
+DECLARED = {
+    "type": "object",
+    "properties": {
+        "items": {"type": "integer", "minimum": 1, "maximum": 50, "x-unit": "numbers"},
+        "how": {"enum": ["well", "not at all", "slowly"]},
+        "order": {"type": "string", "pattern": "^(up|down)$"},
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project whose claim declares its parameters; one of them was not chosen in its profile."""
+    write_project(tmp_path)
+    path = tmp_path / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["profiles"]["reduced"]["parameters"]["order"] = None
+    path.write_text(json.dumps({**contract, "parameters": DECLARED}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("items=-1", "items cannot be -1; F-TOY-SORT-001 allows: an integer, at least 1 numbers, at most 50 numbers"),
+        ("items=2.5", "items cannot be 2.5"),
+        ("items=2.0", "items is of type int in the contract, not float"),
+        ("how=badly", "allows: well, not at all or slowly"),
+        ("itemz=3", "no parameter 'itemz'; did you mean items?"),
+        ("colour=red", "no parameter 'colour'; it has items, how, order"),
+        ("order=sideways", "allows: a string, of the form ^(up|down)$, or null"),
+        ("items=null", "items cannot be null"),
+    ],
+)
+def test_refused(folder: Path, given: str, said: str) -> None:
+    """Exit 2, and no evidence of a run that never was."""
+    done = harness(folder, "run", CLAIM, "-P", given)
+    assert done.returncode == ExitStatus.REFUSED
+    assert said in " ".join(done.stderr.split())
+    assert not (folder / "evidence").exists()
+
+
+@pytest.mark.parametrize("given", ["items=50", "how=slowly", "order=up", "order=null"])
+def test_allowed(folder: Path, given: str) -> None:
+    """Within the bounds it runs, and a mutant may still be set to what no user may."""
+    done = harness(folder, "run", CLAIM, "-P", given)
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr

@@ -1,0 +1,70 @@
+"""Contracts that declare their parameters: what loading them refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.contract import Contract, ContractError
+from tests.contracts import contract_of, document
+
+STEPS = {"type": "integer", "minimum": 1, "maximum": 100}
+
+
+def declaring(properties: dict[str, Any], **profile: Any) -> Contract:
+    """A contract with these declarations, whose only profile sets steps to 3 and what is given."""
+    whole = document(parameters={"type": "object", "properties": properties})
+    whole["profiles"]["reduced"]["parameters"] = {"steps": 3, **profile}
+    whole["profiles"] = {"reduced": whole["profiles"]["reduced"]}
+    return contract_of(whole)
+
+
+def test_a_contract_may_leave_them_out(contract: Contract) -> None:
+    """Then its parameters are of the types that the profiles give them."""
+    assert contract.parameters is None
+
+
+def test_values_are_held_against_them() -> None:
+    """Every bound that a value violates is told, and a name that was not asked about is none."""
+    declared = declaring({"steps": STEPS}).parameters
+    assert declared is not None
+    assert [clause.id for clause in declared.violations({"steps": "3"})] == [
+        "steps.type",
+        "steps.minimum",
+        "steps.maximum",
+    ]
+    assert [clause.id for clause in declared.violations({"steps": float("nan")})][:1] == ["steps.type"]
+    assert list(declared.violations({"steps": 100})) == list(declared.violations({})) == []
+
+
+def test_null_is_allowed_where_a_profile_has_it() -> None:
+    """It says that nothing was chosen; elsewhere it is a value of the wrong type."""
+    declared = declaring({"steps": STEPS, "corpus": {"type": "string"}}, corpus=None).parameters
+    assert declared is not None
+    assert list(declared.violations({"corpus": None})) == []
+    assert [clause.id for clause in declared.violations({"corpus": 7, "steps": None})] == [
+        "steps.type",
+        "steps.minimum",
+        "steps.maximum",
+        "corpus.type",
+    ]
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"steps": STEPS}, {"steps": 0}, "/profiles/reduced/parameters/steps: 0 violates minimum 1"),
+    ({"steps": STEPS}, {"batch": 2}, "/profiles/reduced/parameters/batch: 'batch' is not declared"),
+    ({"steps": STEPS, "batch": STEPS}, {}, "/profiles/reduced/parameters: lacks 'batch'"),
+    ({"steps": {"minimum": 1}}, {}, "/parameters/properties/steps: would accept a value of any type"),
+    ({"steps": {"type": "integer", "minimun": 1}}, {}, "/parameters/properties/steps/minimun: unknown key"),
+    ({"steps": {"$ref": "#/$defs/count"}}, {}, "/parameters/properties/steps/$ref: #/$defs/count does not exist"),
+    ({"steps": STEPS, "model": {"type": "string", "pattern": "(?=a)"}}, {"model": "a"}, "/parameters/properties/model"),
+]
+
+
+@pytest.mark.parametrize(("properties", "profile", "said"), REFUSED)
+def test_refusals(properties: dict[str, Any], profile: dict[str, Any], said: str) -> None:
+    """With the place in the contract."""
+    with pytest.raises(ContractError) as refused:
+        declaring(properties, **profile)
+    assert said in str(refused.value)
