@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,11 +12,21 @@ from typing import Any
 from harness.contract import Contract, ContractError, load
 from harness.schemas import Problem
 
-__all__ = ["Project", "ProjectError"]
+__all__ = ["Mentions", "Project", "ProjectError"]
 
 
 class ProjectError(ValueError):
     """There is no project here, it is misconfigured, or it has no such claim."""
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Where a project's sources name claims, so that those without a contract are seen."""
+
+    pattern: str = r"F-[A-Z0-9]+(?:-[A-Z0-9]+)*-[0-9]{3}"
+    """What the id of a claim looks like, a regular expression for whole words."""
+    exclude: tuple[str, ...] = ()
+    """What is not looked at: files and folders, with `*` for any text, and ids that are mere examples."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,7 @@ class Project:
     contracts: Path
     evidence: Path
     search: tuple[Path, ...]
+    mentions: Mentions = Mentions()
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
@@ -43,6 +55,7 @@ class Project:
                     contracts=_inside(folder, settings.get("contracts", "contracts"), "contracts"),
                     evidence=_inside(folder, settings.get("evidence", "evidence"), "evidence"),
                     search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
+                    mentions=_mentions(folder, settings.get("mentions", {})),
                 )
         raise ProjectError(f"no pyproject.toml with [tool.harness] in {here} or above it; `harness init` makes one")
 
@@ -104,6 +117,20 @@ def _settings(path: Path) -> dict[str, Any] | None:
     if settings is not None and not isinstance(settings, dict):
         raise ProjectError(f"{path}: tool.harness must be a table")
     return settings
+
+
+def _mentions(root: Path, settings: object) -> Mentions:
+    where = f"{root / 'pyproject.toml'}: tool.harness.mentions"
+    if not isinstance(settings, dict) or not set(settings) <= {"pattern", "exclude"}:
+        raise ProjectError(f"{where} must be a table with 'pattern' and 'exclude', or one of them")
+    pattern, exclude = settings.get("pattern", Mentions.pattern), settings.get("exclude", [])
+    if not isinstance(exclude, list) or not all(isinstance(entry, str) for entry in exclude):
+        raise ProjectError(f"{where}.exclude must be a list of files, folders and ids")
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ProjectError(f"{where}.pattern is no regular expression: {error}") from error
+    return Mentions(pattern, tuple(exclude))
 
 
 def _inside(root: Path, entry: object, key: str) -> Path:

@@ -12,7 +12,21 @@ from harness.verdict import ExitStatus
 
 __all__ = ["main"]
 
-_COMMANDS = ("run", "list", "show", "lint", "doctor", "verify", "inspect", "report", "pack", "unpack", "new", "init")
+_COMMANDS = (
+    "run",
+    "list",
+    "show",
+    "lint",
+    "doctor",
+    "status",
+    "verify",
+    "inspect",
+    "report",
+    "pack",
+    "unpack",
+    "new",
+    "init",
+)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
     "3 nothing failed but something was NOT_MEASURED or nothing ran, 4 VOID, 130 interrupted."

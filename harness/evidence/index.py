@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import stat
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,7 +27,7 @@ from harness.evidence.index_cache import Cache, Row
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.machine.device_class import DeviceClass
 from harness.record import Record, RecordError
-from harness.verdict import Verdict
+from harness.verdict import Fate, Verdict
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "measurements", "read"]
 
@@ -71,6 +72,8 @@ class Entry:
     harness: Mapping[str, str]
     commit: Mapping[str, Any]
     command: str
+    killed: tuple[str, ...]
+    """The mutants that were."""
 
     @property
     def device_class(self) -> DeviceClass:
@@ -111,6 +114,10 @@ class Measurement:
     unit: str
 
 
+_VERSION = zlib.crc32(repr((2, Entry.__slots__)).encode()) >> 1
+"""Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
+
+
 def read(evidence: Path, claim: str | None = None, cache: Path | None = None) -> Contents:
     """What the records below a folder say.
 
@@ -123,13 +130,14 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None) ->
     found = dict(_walk(evidence))
     entries: list[Entry] = []
     unreadable: list[Unreadable] = []
-    for name, row in Cache(evidence, cache, _row).rows(found, claim).items():
+    for name, row in Cache(evidence, cache, _VERSION, _row).rows(found, claim).items():
         path = evidence / os.fsdecode(name)
         if row.problem:
             unreadable.append(Unreadable(path, row.problem))
         else:
             document = strictjson.untag_nonfinite(row.document)
-            entries.append(Entry(path=path, verdict=Verdict(document.pop("verdict")), sources=row.sources, **document))
+            told = {**document, "verdict": Verdict(document["verdict"]), "killed": tuple(document["killed"])}
+            entries.append(Entry(path=path, sources=row.sources, **told))
     return Contents(tuple(entries), tuple(unreadable))
 
 
@@ -140,7 +148,7 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
     nearest to its bound, the clause's own name stands (`losses[].maximum`).
     """
     evidence = evidence.absolute()
-    rows = Cache(evidence, cache, _row).rows(dict(_walk(evidence)), claim)
+    rows = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim)
     return {
         evidence / os.fsdecode(name): {
             measured: Measurement(strictjson.untag_nonfinite(value), unit)
@@ -192,7 +200,9 @@ def _row(folder: Path, fingerprint: str) -> Row:
     except (OSError, reader.TooLarge, strictjson.JsonError, RecordError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return Row(problem=f"{RECORD}: {text}")
-    document = {name: getattr(record, name) for name in _FIELDS} | {"verdict": str(record.verdict)}
+    document = {name: getattr(record, name) for name in _FIELDS}
+    document["verdict"] = str(record.verdict)
+    document["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     return Row(
         claim=record.id,
         document=strictjson.tag_nonfinite(document),

@@ -16,8 +16,6 @@ from harness import strictjson
 
 __all__ = ["Cache", "Row"]
 
-_FORMAT = 1
-"""Raised where the tables change, or what `Row` says of a record."""
 _BUSY_SECONDS = 10.0
 _AT_ONCE = 500
 """Bundles a transaction: who is interrupted while thousands are read keeps most of them."""
@@ -53,13 +51,14 @@ class Row:
 class Cache:
     """The rows of one folder of evidence."""
 
-    def __init__(self, evidence: Path, folder: Path | None, make: Callable[[Path, str], Row]) -> None:
+    def __init__(self, evidence: Path, folder: Path | None, version: int, make: Callable[[Path, str], Row]) -> None:
         """Args:
         evidence: whose bundles they are, an absolute path.
         folder: where caches are kept; None for none.
+        version: of what `make` says of a bundle; a cache of another version is made anew.
         make: reads one bundle, given its folder and its fingerprint.
         """
-        self._evidence, self._make = evidence, make
+        self._evidence, self._version, self._make = evidence, version, make
         key = hashlib.sha256(os.fsencode(evidence)).hexdigest()[:24]
         self._file = None if folder is None else folder / "index" / f"{key}.sqlite3"
 
@@ -84,7 +83,7 @@ class Cache:
 
     def _from(self, database: str, found: Mapping[bytes, str], claim: str | None) -> dict[bytes, Row]:
         with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
-            _prepare(connection)
+            _prepare(connection, self._version)
             self._update(connection, found)
             return dict(_select(connection, found, claim))
 
@@ -117,18 +116,18 @@ def _primary_code(error: Exception) -> int | None:
     return None if code is None else code & 0xFF
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, wanted: int) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == _FORMAT:
+    if version == wanted:
         return
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != _FORMAT:  # nobody else was faster
+    if version != wanted:  # nobody else was faster
         for table in ("bundles", "sources"):
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         for statement in filter(str.strip, _TABLES.split(";")):
             connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        connection.execute(f"PRAGMA user_version = {wanted}")
     connection.execute("COMMIT")
 
 

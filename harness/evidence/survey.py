@@ -7,7 +7,7 @@ for claim in survey.claims:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -53,14 +53,18 @@ class Survey:
     stale: Staleness
 
     @classmethod
-    def of(cls, project: Project, evidence: Path | None = None) -> Survey:
+    def of(cls, project: Project, evidence: Path | None = None, device: str = "") -> Survey:
         """Look at a project.
 
         Args:
             evidence: where the bundles are, if not in the project's own evidence folder.
+            device: leaves only evidence from classes of device whose name contains this.
         """
         contracts, refused = project.load_all()
         contents = read(evidence or project.evidence, cache=cache_folder())
+        if device:
+            here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
+            contents = replace(contents, entries=here)
         stale = Staleness(project)
         claims = statuses(contracts, contents.entries, stale)
         return cls(tuple(contracts), tuple(refused), contents, claims, stale)

@@ -61,6 +61,7 @@ def entry(second: int = 0, **changes: Any) -> Entry:
         "harness": {"version": "0.1.0", "sha256": "b" * 64},
         "commit": {"revision": "c" * 40, "dirty": False, "reason": None},
         "command": f"harness run {IDENTIFIER}",
+        "killed": ("forgets-one",),
     }
     return Entry(**{**fields, **changes})
 

@@ -1,0 +1,138 @@
+"""`harness status`: what the evidence of every claim comes to, on every class of device."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.verdict import ExitStatus
+
+if TYPE_CHECKING:
+    from harness.evidence.gaps import Gaps
+    from harness.evidence.status import ClaimStatus
+
+__all__ = ["command"]
+
+_STATUSES = ("discharged", "partial", "falsified", "stale", "unrun")
+_GAPS = ("unclaimed", "never-full", "never-killed", "orphaned")
+
+
+class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of click 8.4
+    """Words of a list, separated by commas."""
+
+    name = "words"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> frozenset[str] | object:
+        if not isinstance(value, str):
+            return value
+        words = frozenset(filter(None, (word.strip().lower() for word in value.split(","))))
+        for word in sorted(words - {*_STATUSES, *_GAPS}):
+            self.fail(f"{word!r} is none of {', '.join((*_STATUSES, *_GAPS))}", param, ctx)
+        return words
+
+
+@click.command("status")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.option("--issue", metavar="ISSUE", help="Only claims of an issue, such as PMAT-697.")
+@click.option("--spec", metavar="SPEC", help="Only claims of a spec, such as SPEC-DISTILL-001.")
+@click.option("--device", metavar="TEXT", help="Only evidence from devices whose name contains this, such as H200.")
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="Where bundles are, instead of the project's evidence/."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
+@click.option(
+    "--fail-on", type=_Words(), default="", metavar="WORDS", help="Fail on any of these, such as stale,unrun,falsified."
+)
+def command(
+    ids: tuple[str, ...],
+    issue: str | None,
+    spec: str | None,
+    device: str | None,
+    evidence: Path | None,
+    as_json: bool,
+    as_markdown: bool,
+    fail_on: frozenset[str],
+) -> ExitStatus:
+    """Show the status of claims: of each as a whole, and on every class of device that there is evidence from.
+
+    \b
+    DISCHARGED  a proven PASS, full profile, on the claim's hardware, code unchanged
+    PARTIAL     a proven PASS, but elsewhere or in the reduced profile
+    FALSIFIED   a FAIL
+    STALE       contract, falsifier or subject changed since the evidence
+    UNRUN       nothing that counts
+
+    Records are taken at their word; `harness verify` checks them.
+
+    The statuses do not change the exit status, unless --fail-on names them: then it is 1 where a claim is FALSIFIED and
+    that was named, else 3 where anything else that was named is found. It also knows unclaimed (ids named in sources
+    without a contract), never-full (falsifiers), never-killed (mutants) and orphaned (evidence). It is 2 where a
+    contract or a bundle cannot be read, and 3 where there is no claim at all.
+    """
+    from harness.evidence.gaps import gaps
+    from harness.evidence.survey import Survey
+    from harness.mentions import mentions
+    from harness.project import Project
+    from harness.report import status as report
+
+    if as_json and as_markdown:
+        raise click.UsageError("choose one of --json and --markdown")
+    project = Project.find()
+    for name in ids:
+        project.contract(name)
+    survey = Survey.of(project, evidence, device or "")
+    if device and not survey.contents.entries:
+        click.echo(f"harness: there is no evidence from a device whose name contains {device!r}", err=True)
+    chosen = [
+        claim
+        for claim in survey.claims
+        if (not ids or claim.id in ids) and issue in (None, claim.issue) and spec in (None, claim.spec)
+    ]
+    if ids or issue or spec:  # then only of these, and what they are not responsible for is left out
+        names = {claim.id for claim in chosen}
+        contracts = [contract for contract in survey.contracts if contract.id in names]
+        found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {})
+    else:
+        found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project))
+    if as_json:
+        click.echo(json.dumps(report.document(chosen, found, survey.contents.unreadable, project.root), indent=2))
+    elif as_markdown:
+        click.echo(report.page(chosen, found, project.root), nl=False)
+    else:
+        _show(chosen, found)
+    for one in survey.contents.unreadable:
+        click.echo(report.unreadable_line(one), err=True)
+    if survey.refused or survey.contents.unreadable:
+        return ExitStatus.REFUSED
+    return _exit_status(chosen, found, fail_on)
+
+
+def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
+    from harness.report import status as report
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    colourful = width is not None and "NO_COLOR" not in os.environ
+    for line, status in report.lines(claims, found, width):
+        if status is not None and colourful:
+            line = line.replace(status, click.style(status, fg=report.COLOURS[status], bold=True), 1)
+        click.echo(line)
+    click.echo(report.totals(claims))
+
+
+def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[str]) -> ExitStatus:
+    tripped = {claim.status.lower() for claim in claims} | {
+        name for name in _GAPS if getattr(found, name.replace("-", "_"))
+    }
+    if "falsified" in fail_on & tripped:
+        return ExitStatus.FAIL
+    return ExitStatus.NOT_MEASURED if fail_on & tripped or not claims else ExitStatus.PASS

@@ -1,0 +1,176 @@
+"""The status of claims as text, as Markdown, and as JSON."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.evidence.gaps import Gaps
+from harness.evidence.index import Entry, Unreadable
+from harness.evidence.status import Cell, ClaimStatus, Status
+from harness.report.escaping import code_span, markdown, printable
+
+__all__ = ["COLOURS", "document", "lines", "page", "totals", "unreadable_line"]
+
+COLOURS = {
+    Status.DISCHARGED: "green",
+    Status.PARTIAL: "cyan",
+    Status.FALSIFIED: "red",
+    Status.STALE: "yellow",
+    Status.UNRUN: "magenta",
+}
+_MOST_PLACES = 3
+
+
+def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Iterator[tuple[str, Status | None]]:
+    """Plain lines, each with the status that it is about, if about one.
+
+    Args:
+        width: of the terminal, in columns; None for lines as long as they come.
+    """
+    for claim in claims:
+        speaks_of = f" [{claim.target}]" if claim.target else ""
+        yield _line(f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", width, 12), claim.status
+        seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
+        margin = max((len(name) for name in seen), default=0)
+        for name, cell in seen.items():
+            reason = f"  {cell.reason}" if cell.reason else ""
+            text = f"    {name:<{margin}}  {cell.status}{reason}"
+            yield _line(text, width, margin + 6), cell.status
+            yield f"      {_shortest(cell.bundle)}", None
+        unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
+        if unrun:
+            yield _line(f"    not run on {', '.join(unrun)}", width, 6), None
+    for head, items in _gap_lists(gaps):
+        yield "", None
+        yield _line(f"{head}:", width, 2), None
+        for item in items:
+            yield _line(f"  {item}", width, 6), None
+
+
+def unreadable_line(one: Unreadable) -> str:
+    """What to say of a bundle whose record cannot be read."""
+    return f"{_shortest(one.path)}: cannot be read: {printable(one.reason)}"
+
+
+def totals(claims: Iterable[ClaimStatus]) -> str:
+    """The line that ends the text: how many claims, and how many of each status."""
+    count = Counter(claim.status for claim in claims)
+    total = sum(count.values())
+    return f"{total} claim{'' if total == 1 else 's'}: " + ", ".join(f"{count[one]} {one}" for one in Status)
+
+
+def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
+    """A page of Markdown; it ends in a newline. Bundles are linked relative to the project's root."""
+    devices = sorted({device for claim in claims for device in claim.cells})
+    head = ["claim", "status", *(markdown(str(device)) for device in devices)]
+    rows = [
+        [
+            f"{code_span(claim.id)} {markdown(claim.title)}",
+            f"**{claim.status}**",
+            *(_linked(claim.cells[device], root) for device in devices),
+        ]
+        for claim in claims
+    ]
+    table = [head, ["---"] * len(head), *rows]
+    parts = ["# Status of the claims", totals(claims) + ".", "\n".join(f"| {' | '.join(row)} |" for row in table)]
+    reasons = [
+        f"- {code_span(claim.id)} on {markdown(str(device))}: {cell.status}, {markdown(cell.reason)}"
+        for claim in claims
+        for device, cell in claim.cells.items()
+        if cell.reason
+    ]
+    parts += ["## Why", "\n".join(reasons)] if reasons else []
+    for title, items in _gap_lists(gaps):
+        parts += [f"## {title[0].upper()}{title[1:]}", "\n".join(f"- {markdown(item)}" for item in items)]
+    return "\n\n".join(parts) + "\n"
+
+
+def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unreadable], root: Path) -> dict[str, Any]:
+    """Everything as JSON values; paths are relative to the project's root where they are below it."""
+    count = Counter(claim.status for claim in claims)
+    return {
+        "claims": [
+            {
+                **{name: getattr(claim, name) for name in ("id", "issue", "spec", "title", "target", "status")},
+                "newest": _told(claim.newest, root),
+                "devices": {str(device): _cell(cell, root) for device, cell in claim.cells.items()},
+            }
+            for claim in claims
+        ],
+        "total": {"claims": len(claims), "statuses": {status: count[status] for status in Status}},
+        "gaps": {
+            "unclaimed": gaps.unclaimed,
+            "refused": gaps.refused,
+            "never_full": list(gaps.never_full),
+            "never_killed": gaps.never_killed,
+            "orphaned": gaps.orphaned,
+        },
+        "unreadable": [{"bundle": _relative(one.path, root), "reason": one.reason} for one in unreadable],
+    }
+
+
+def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
+    """Each gap that there is: what it is, and its items."""
+    lists = [
+        ("contracts that cannot be run", [f"{name}: {'; '.join(why)}" for name, why in gaps.refused.items()]),
+        ("named in sources without a contract", [f"{name}: {_places(at)}" for name, at in gaps.unclaimed.items()]),
+        ("falsifiers never run in full", list(gaps.never_full)),
+        ("mutants that no run has killed", [f"{name}: {', '.join(ids)}" for name, ids in gaps.never_killed.items()]),
+        (
+            "evidence of claims without a contract",
+            [f"{name}: {count} bundle{'' if count == 1 else 's'}" for name, count in gaps.orphaned.items()],
+        ),
+    ]
+    return (one for one in lists if one[1])
+
+
+def _places(at: Sequence[str]) -> str:
+    more = len(at) - _MOST_PLACES
+    return ", ".join(at[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _cell(cell: Cell, root: Path) -> dict[str, Any]:
+    return {
+        "status": cell.status,
+        "reason": cell.reason,
+        "strength": cell.strength.name.lower(),
+        "decided_by": _told(cell.decided_by, root),
+        "newest": _told(cell.newest, root),
+        "bundles": cell.bundles,
+    }
+
+
+def _told(entry: Entry | None, root: Path) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    named = {name: getattr(entry, name) for name in ("verdict", "proven", "profile", "started")}
+    return {"bundle": _relative(entry.path, root), **named}
+
+
+def _linked(cell: Cell, root: Path) -> str:
+    if cell.bundle is None:
+        return str(cell.status)
+    return f"[{cell.status}](<{_relative(cell.bundle, root).replace('>', '%3E')}>)"
+
+
+def _line(text: str, width: int | None, margin: int) -> str:
+    shown = printable(text)
+    if width is None or len(shown) <= width:
+        return shown
+    return textwrap.fill(
+        shown, max(40, width), subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False,
+        drop_whitespace=True, replace_whitespace=False,
+    )  # fmt: skip
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def _shortest(path: Path | None) -> str:
+    return printable(os.path.relpath(path)) if path is not None else ""
