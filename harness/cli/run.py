@@ -29,6 +29,7 @@ __all__ = ["command"]
 @click.command("run")
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--all", "everything", is_flag=True, help="Run every claim of the project.")
+@click.option("--stale", is_flag=True, help="Of these, or of all, run only claims whose evidence covers too little.")
 @click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697.")
 @click.option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001.")
 @click.option(
@@ -69,6 +70,7 @@ __all__ = ["command"]
 def command(
     ids: tuple[str, ...],
     everything: bool,
+    stale: bool,
     issue: str | None,
     spec: str | None,
     profile: str,
@@ -87,10 +89,15 @@ def command(
     json_file: str | None,
     verbose: bool,
 ) -> ExitStatus:
-    """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/."""
+    """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/.
+
+    --stale leaves out claims whose evidence still covers contract, falsifier and subject on this class of device, in
+    the profile that would run. The exit status is 0 where none is left to run, and 1 where one of those left out is
+    FALSIFIED.
+    """
     extra = _slurm_options(executor, partition, slurm_args)
     project = Project.find()
-    contracts = _select(project, ids, everything, issue, spec)
+    contracts = _select(project, ids, everything or (stale and not (ids or issue or spec)), issue, spec)
     options = Options(
         profile=profile,
         device=_device(device),
@@ -100,6 +107,11 @@ def command(
         jobs=jobs,
         seed=seed,
     )
+    if stale and (subject or parameters or no_mutants or executor != "local"):
+        raise click.UsageError(
+            "--stale looks for evidence of the contracts as they are, on this machine; leave out --subject, -P, "
+            "--no-mutants and --executor, or --stale"
+        )
     # Schedulers end jobs with SIGTERM; the engine keeps what was measured then, and until it runs nothing is lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):
@@ -109,9 +121,13 @@ def command(
     from harness import wire
     from harness.engine import Engine
     from harness.evidence.bundle import Sealer, SealError
+    from harness.evidence.due import Due, due
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
+    from harness.report import junit as junit_report
+    from harness.report import summary
+    from harness.report.escaping import printable
     from harness.report.relay import Relay
     from harness.slurm.dispatcher import Dispatcher
     from harness.slurm.submission import Submission
@@ -133,10 +149,17 @@ def command(
         raise click.UsageError(
             f"the cache {cache_folder()} cannot be used: {error.strerror}; set HARNESS_CACHE_DIR"
         ) from error
+    machine = probe(project.root)
+    selection: Due | None = None
+    if stale:
+        selection = due(project, contracts, machine, options, evidence or project.evidence)
+        contracts = [contract for contract, _ in selection.due]
+        for line in selection.lines():
+            click.echo(printable(line), err=json_file == "-" or event_lines)
     relay = Relay(handlers)
     engine = Engine(
         project,
-        probe(project.root),
+        machine,
         executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
         seal=sealer.seal,
         emit=relay,
@@ -155,6 +178,8 @@ def command(
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
     verdicts = [record.verdict for record in finished.records]
+    if selection is not None:
+        verdicts += selection.standing
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
 
 

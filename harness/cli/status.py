@@ -133,6 +133,8 @@ def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[
     tripped = {claim.status.lower() for claim in claims} | {
         name for name in _GAPS if getattr(found, name.replace("-", "_"))
     }
+    if fail_on & tripped:
+        click.echo(f"harness: --fail-on found {', '.join(sorted(fail_on & tripped))}", err=True)
     if "falsified" in fail_on & tripped:
         return ExitStatus.FAIL
     return ExitStatus.NOT_MEASURED if fail_on & tripped or not claims else ExitStatus.PASS

@@ -1,4 +1,4 @@
-"""Which claims are due on this machine: those whose evidence does not cover the project as it is, on its class of device.
+"""Which claims are due on this machine: those that no evidence from its class of device covers as the project is now.
 
 A claim is covered here where a bundle decides its status on the class of device that it would run on (see
 `harness.evidence.status`), of at least the profile that it would run in. A FAIL covers as well: the claim is FALSIFIED,
@@ -7,6 +7,7 @@ which running it again would not change, and which nobody may take for success.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from harness.machine.device_class import DeviceClass
 from harness.machine.host import Host
 from harness.plan import Options, plan
 from harness.project import Project
+from harness.verdict import Verdict
 
 __all__ = ["Due", "due", "why_due"]
 
@@ -36,12 +38,18 @@ class Due:
     elsewhere: tuple[tuple[Contract, str], ...]
     """Those that cannot be run here, with why."""
 
+    @property
+    def standing(self) -> list[Verdict]:
+        """The verdicts that stand without a run."""
+        return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
+
     def lines(self) -> Iterator[str]:
         """What is run and why, what is not, and what stands FALSIFIED."""
         for contract, why in self.due:
             yield f"due: {contract.id}: {why}"
         for contract, cell in self.falsified:
-            yield f"not due: {contract.id} is FALSIFIED by {cell.bundle}: {cell.reason}"
+            bundle = "" if cell.bundle is None else os.path.relpath(cell.bundle)
+            yield f"not due: {contract.id} is FALSIFIED by {bundle}: {cell.reason}"
         for contract, why in self.elsewhere:
             yield f"not for this machine: {contract.id}: {why}"
         total = len(self.due) + len(self.covered) + len(self.falsified) + len(self.elsewhere)
@@ -58,7 +66,10 @@ def due(project: Project, contracts: Sequence[Contract], host: Host, options: Op
         evidence: where the bundles are.
     """
     claims = {claim.id: claim for claim in Survey.of(project, evidence).claims}
-    pending, covered, falsified, elsewhere = [], [], [], []
+    pending: list[tuple[Contract, str]] = []
+    elsewhere: list[tuple[Contract, str]] = []
+    covered: list[tuple[Contract, Cell]] = []
+    falsified: list[tuple[Contract, Cell]] = []
     for contract in contracts:
         course = plan(contract, host, options)
         if course.obstacle:

@@ -1,0 +1,234 @@
+"""`harness status` and `harness run --stale` as a user types them, on evidence of real runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import harness
+from tests.contracts import document, write_contract, write_project
+
+CLAIM = "F-DEMO-SORT-001"
+MACHINE = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with one claim, which speaks of this machine's processor."""
+    root = write_project(tmp_path, document(target={"device": MACHINE}))
+    for package in ("falsifiers", "falsifiers/demo"):  # or Python would find those of this repository first
+        (root / package / "__init__.py").touch()
+    return root
+
+
+def status(project: Path, *arguments: str) -> dict[str, Any]:
+    """What `harness status --json` prints."""
+    told: dict[str, Any] = json.loads(harness(project, "status", "--json", *arguments).stdout)
+    return told
+
+
+def edit(project: Path, old: str, new: str, file: str = "falsifiers/demo/sorting.py") -> None:
+    """Change a source file of the project."""
+    path = project / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_from_unrun_to_discharged_to_stale(project: Path) -> None:
+    """A claim's course, seen in text, with the newest bundle named."""
+    shown = harness(project, "status")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith(f"UNRUN       {CLAIM}  Sorting keeps every item")
+    assert "falsifiers never run in full:" in shown.stdout
+
+    assert harness(project, "run", CLAIM).returncode == 0
+    lines = harness(project, "status").stdout.splitlines()
+    (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
+    assert lines == [
+        f"DISCHARGED  {CLAIM}  Sorting keeps every item [{MACHINE}]",
+        f"    CPU {MACHINE}  DISCHARGED",
+        f"      {bundle.relative_to(project)}",
+        "1 claim: 1 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 0 STALE, 0 UNRUN",
+    ]
+
+    edit(project, "return sorted(items)", "return list(sorted(items))")
+    lines = harness(project, "status").stdout.splitlines()
+    assert lines[0].startswith(f"STALE       {CLAIM}")
+    assert re.search(r"STALE  falsifiers/demo/sorting.py differ", lines[1])
+    edit(project, "return list(sorted(items))", "return sorted(items)")
+    assert status(project)["claims"][0]["status"] == "DISCHARGED"
+
+
+@pytest.mark.parametrize(
+    ("words", "unrun", "passed", "failed"),
+    [
+        ("falsified", 0, 0, 1),
+        ("stale,unrun", 3, 0, 0),
+        ("falsified,unrun", 3, 0, 1),
+        ("partial", 0, 0, 0),
+        ("discharged", 0, 3, 0),
+        ("never-full,never-killed", 3, 0, 0),
+    ],
+)
+def test_gates(project: Path, words: str, unrun: int, passed: int, failed: int) -> None:
+    """The exit status is 1 for what is FALSIFIED, and 3 for anything else that was named."""
+    assert harness(project, "status", "--fail-on", words).returncode == unrun
+    harness(project, "run", CLAIM)
+    assert harness(project, "status", "--fail-on", words).returncode == passed
+    edit(project, "        return sorted(items)\n\n\nclass", "        return sorted(items)[:2]\n\n\nclass")
+    assert harness(project, "run", CLAIM).returncode == ExitStatus.FAIL
+    assert harness(project, "status").returncode == 0
+    assert harness(project, "status", "--fail-on", words).returncode == failed
+
+
+def test_a_gate_says_what_it_found(project: Path) -> None:
+    """And what it does not know, it refuses."""
+    done = harness(project, "status", "--fail-on", "stale, UNRUN")
+    assert (done.returncode, done.stderr) == (3, "harness: --fail-on found unrun\n")
+    done = harness(project, "status", "--fail-on", "broken")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "'broken' is none of" in done.stderr
+
+
+def test_what_no_contract_covers(project: Path) -> None:
+    """Ids in documents and sources, contracts that cannot be run, evidence that lost its contract."""
+    harness(project, "run", CLAIM, "--no-mutants", "--profile", "reduced")
+    shutil.copytree(project / "evidence", project / "old")
+    (project / "SPEC.md").write_text(f"{CLAIM} and F-DEMO-LOST-002 hold.\nF-DEMO-LOST-002, not XF-DEMO-LOST-003.\n")
+    (project / "old.bin").write_bytes(b"F-DEMO-BINARY-001\0")
+    write_contract(project, document(id="F-DEMO-NOMUTANT-001", mutants=[]))
+    write_contract(project, document(id="F-DEMO-NOCODE-001", falsifier="falsifiers.demo.gone:falsify"))
+    done = harness(project, "status", "--json")
+    assert done.returncode == ExitStatus.REFUSED
+    gaps = json.loads(done.stdout)["gaps"]
+    assert gaps["unclaimed"] == {"F-DEMO-LOST-002": ["SPEC.md:1", "SPEC.md:2"]}
+    assert list(gaps["refused"]) == ["F-DEMO-NOCODE-001", "F-DEMO-NOMUTANT-001"]
+    assert "no module falsifiers.demo.gone" in gaps["refused"]["F-DEMO-NOCODE-001"][0]
+    assert (gaps["never_full"], gaps["never_killed"]) == ([CLAIM], {CLAIM: ["forgets-one"]})
+    for path in (project / "contracts" / "demo").iterdir():
+        path.unlink()
+    write_contract(project, document(id="F-DEMO-OTHER-001"))
+    assert status(project)["gaps"]["orphaned"] == {CLAIM: 1}
+    (project / "pyproject.toml").write_text(
+        "[tool.harness.mentions]\npattern = 'DEMO-[A-Z]+'\nexclude = ['*.py', 'contracts', 'DEMO-LOST', 'old']\n"
+    )
+    assert status(project)["gaps"]["unclaimed"] == {}  # an id is a whole word
+    (project / "SPEC.md").write_text("DEMO-LOST and DEMO-FOUND")
+    assert list(status(project)["gaps"]["unclaimed"]) == ["DEMO-FOUND"]
+
+
+def test_only_some_claims(project: Path) -> None:
+    """By id, by issue, by spec, and by device."""
+    write_contract(project, document(id="F-DEMO-OTHER-001", issue="DEMO-2"))
+    harness(project, "run", CLAIM)
+    for arguments in ((CLAIM,), ("--issue", "DEMO-1")):
+        assert [claim["id"] for claim in status(project, *arguments)["claims"]] == [CLAIM]
+    assert len(status(project, "--spec", "SPEC-DEMO-001")["claims"]) == 2
+    assert status(project, CLAIM, "--device", MACHINE)["claims"][0]["status"] == "DISCHARGED"
+    assert status(project, CLAIM, "--device", "GB10")["claims"][0]["status"] == "UNRUN"
+    done = harness(project, "status", "F-DEMO-OTHR-001")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "did you mean F-DEMO-OTHER-001?" in done.stderr
+
+
+def test_markdown_links_the_bundles(project: Path) -> None:
+    """A matrix of claims and devices."""
+    harness(project, "run", CLAIM)
+    page = harness(project, "status", "--markdown").stdout
+    (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
+    assert f"| claim | status | CPU {MACHINE.replace('_', chr(92) + '_')} |" in page
+    assert f"| **DISCHARGED** | [DISCHARGED](<{bundle.relative_to(project)}>) |" in page
+    assert harness(project, "status", "--markdown", "--json").returncode == ExitStatus.REFUSED
+
+
+def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
+    """It is named, and the exit status tells."""
+    harness(project, "run", CLAIM)
+    (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
+    (bundle / "record.json").write_text("{}")
+    done = harness(project, "status")
+    assert done.returncode == ExitStatus.REFUSED
+    assert done.stderr.startswith(f"{bundle.relative_to(project)}: cannot be read: record.json: ")
+    assert done.stdout.startswith("UNRUN")
+
+
+def test_a_project_without_claims(tmp_path: Path) -> None:
+    """Nothing is no success."""
+    (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
+    done = harness(tmp_path, "status")
+    assert (done.returncode, done.stdout) == (
+        ExitStatus.NOT_MEASURED,
+        "0 claims: 0 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 0 STALE, 0 UNRUN\n",
+    )
+
+
+def test_running_what_is_stale(project: Path) -> None:
+    """Once for what is new, not again while it covers, again after a change, and only what changed."""
+    write_contract(project, document(id="F-DEMO-OTHER-001"))
+    first = harness(project, "run", "--stale")
+    assert first.returncode == 0
+    assert f"due: {CLAIM}: never run on CPU {MACHINE}" in first.stdout
+    assert "2 claims: 2 due, 0 covered" in first.stdout
+    second = harness(project, "run", "--stale", "--json", "records.json")
+    assert second.returncode == 0
+    assert second.stdout.startswith("nothing is stale: 2 claims: 0 due, 2 covered")
+    assert json.loads((project / "records.json").read_text())["records"] == []
+    contract = project / "contracts" / "demo" / f"{CLAIM}.json"
+    contract.write_text(contract.read_text().replace("Sorting keeps", "Sorting will keep"))
+    third = harness(project, "run", "--stale")
+    assert third.returncode == 0
+    assert f"due: {CLAIM}: STALE: the claim's contract was changed since" in third.stdout
+    assert "2 claims: 1 due, 1 covered" in third.stdout
+    assert "F-DEMO-OTHER-001" not in third.stdout
+    assert len(list((project / "evidence").glob("*/*/*/record.json"))) == 3
+
+
+def test_a_falsified_claim_is_not_run_again_and_not_forgotten(project: Path) -> None:
+    """Its FAIL stands: exit 1."""
+    edit(project, "        return sorted(items)\n\n\nclass", "        return sorted(items)[:2]\n\n\nclass")
+    assert harness(project, "run", "--stale").returncode == ExitStatus.FAIL
+    again = harness(project, "run", "--stale")
+    assert again.returncode == ExitStatus.FAIL
+    assert f"not due: {CLAIM} is FALSIFIED by evidence/DEMO-1/{CLAIM}/" in again.stdout
+    assert len(list((project / "evidence").glob("*/*/*/record.json"))) == 1
+
+
+def test_evidence_that_does_not_count_leaves_a_claim_due(project: Path) -> None:
+    """An unproven PASS, a reduced one where full runs, and overridden parameters."""
+    harness(project, "run", CLAIM, "--no-mutants")
+    harness(project, "run", CLAIM, "--profile", "reduced")
+    harness(project, "run", CLAIM, "-P", "steps=3", "--subject", "falsifiers.demo.sorting:Sorter")
+    shown = harness(project, "run", "--stale", "--profile", "reduced")
+    assert shown.stdout.startswith("nothing is stale")
+    shown = harness(project, "run", "--stale")
+    assert f"due: {CLAIM}: run in the reduced profile only, and full runs here" in shown.stdout
+    assert harness(project, "run", "--stale").stdout.startswith("nothing is stale")
+
+
+def test_what_cannot_run_here_is_not_due_here(project: Path) -> None:
+    """It is said; and where nothing can run at all, that is no success."""
+    full = {"requires": {"device": "any", "gpus": 9999}, "parameters": {"steps": 3}, "limits": {"seconds": 60}}
+    write_contract(project, document(id="F-DEMO-HUGE-001", profiles={"full": full}))
+    shown = harness(project, "run", "--stale")
+    assert shown.returncode == 0
+    assert "not for this machine: F-DEMO-HUGE-001: full: needs 9999 CUDA GPUs" in shown.stdout
+    assert "2 claims: 1 due, 0 covered, 1 not for this machine" in shown.stdout
+    assert harness(project, "run", "--stale", "F-DEMO-HUGE-001").returncode == ExitStatus.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    "option", [["--no-mutants"], ["-P", "steps=3"], ["--subject", "falsifiers.demo.sorting:Sorter"]]
+)
+def test_stale_with_what_would_make_no_evidence(project: Path, option: list[str]) -> None:
+    """Refused, with the remedy."""
+    done = harness(project, "run", "--stale", *option)
+    assert done.returncode == ExitStatus.REFUSED
+    assert "leave out" in done.stderr
