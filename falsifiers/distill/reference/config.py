@@ -49,7 +49,9 @@ class Recipe:
         steps: optimizer steps of the student.
         batch: sequences a step.
         sequence: tokens a sequence.
-        learning_rate: of AdamW, constant.
+        learning_rate: of AdamW, once it is warmed up.
+        warmup_steps: steps over which the learning rate rises linearly to its value; 0 begins with it.
+        gradient_norm: a gradient of a larger Euclidean norm is scaled down to it; None leaves all as they are.
         alpha: weight of the cross entropy; the divergence from the teacher has weight `1 - alpha`.
         temperature: divides both models' logits before they are compared.
         dtype: torch's name of the parameters' dtype.
@@ -62,6 +64,8 @@ class Recipe:
     batch: int
     sequence: int
     learning_rate: float
+    warmup_steps: int
+    gradient_norm: float | None
     alpha: float
     temperature: float
     dtype: str

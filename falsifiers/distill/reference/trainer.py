@@ -78,10 +78,17 @@ class Distillation:
 
     def update(self, loss: Tensor, step: int) -> None:
         """One backward pass and one optimizer step."""
-        del step
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(step)
         self.optimizer.zero_grad()
         loss.backward()
+        if self.recipe.gradient_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.gradient_norm)
         self.optimizer.step()
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 1."""
+        return self.recipe.learning_rate * min(1.0, step / max(1, self.recipe.warmup_steps))
 
     def reported(self, loss: Tensor, step: int) -> float:
         """The training loss as the run tells it."""

@@ -22,6 +22,8 @@ QUICK = {
     "batch": 2,
     "sequence": 16,
     "learning_rate": 0.01,
+    "warmup_steps": 0,
+    "gradient_norm": None,
     "alpha": 0.3,
     "temperature": 4.0,
     "checkpoint_every": 2,
