@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from harness import strictjson
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 __all__ = [
     "FalsifierFault",
@@ -67,13 +70,22 @@ class Trial(Generic[S]):
     """One execution of a falsifier against one subject. It records; the verdict is not its business."""
 
     def __init__(
-        self, setting: Setting, artifacts: Path, declared: frozenset[str], report: Callable[[dict[str, Any]], None]
+        self,
+        setting: Setting,
+        artifacts: Path,
+        declared: frozenset[str],
+        report: Callable[[dict[str, Any]], None],
+        claim: Path | None = None,
     ) -> None:
+        """Args:
+        claim: a JSON file of what a search needs, see `harness.case_search`; without it the trial cannot search.
+        """
         self.setting = setting
         self.artifacts = artifacts
         """Small files left in this folder go into the bundle."""
         self._declared = declared
         self._report = report
+        self._claim = claim
         self._subject: S | None = None
         self._phase = "falsifier"
         self._fault: Exception | None = None
@@ -155,6 +167,72 @@ class Trial(Generic[S]):
         self._report(
             {"kind": "resolve", "values": {name: _plain(value) for name, value in given.items() if value is not None}}
         )
+
+    def search(
+        self,
+        cases: SearchStrategy[Any],
+        check: Callable[[Any], Mapping[str, Any]],
+        *,
+        examples: int,
+        first: Iterable[Mapping[str, Any]] = (),
+    ) -> int:
+        """Look for a case that refutes the claim, among `examples` that hypothesis draws from `cases`.
+
+            trial.measure(cases=trial.search(pairs(), check, examples=trial.parameters["cases"]))
+
+        `check` runs the subject on one case, inside `subject_fault()`, and returns what it measured, by name. In the
+        contract each name is a list whose items are bounded: `errors[].maximum` decides whether a case refutes the
+        claim, not `check`. The lists, with the measurements of all cases in their order, are recorded here.
+
+        The simplest case found that violates the same clauses goes into the bundle as counterexample.json, and
+        `harness replay` runs it again; so does a case on which the subject raises, crashes or hangs. Equal seeds draw
+        equal cases, so a case must hold everything that `check` depends on, the seeds of its tensors included.
+
+        Args:
+            cases: draws maps of finite JSON values.
+            check: may return other names for other cases.
+            first: cases that are tried before any other, such as those of known bugs; they count.
+
+        Returns: how many cases were tried: `examples`, fewer where the subject raised, 1 when a case is replayed.
+
+        Raises:
+            ValueError: the strategy cannot draw so many different cases, or `check` measured what is no such list.
+            RuntimeError: a second search of this trial, or a trial that was given no contract.
+        """
+        if self._claim is None:
+            raise RuntimeError("this trial cannot search: it has searched before, or was given no contract")
+        from harness.case_search import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
+
+        claim, self._claim = strictjson.load(self._claim), None
+        search = CaseSearch(claim, self.setting, lambda case: self._attempt(check, case), self.artifacts)
+        refuting = search.explore(cases, first, examples)
+        tried = search.results
+        lists: dict[str, list[Any]] = {}
+        for result in tried:
+            for name, value in result.measured.items():
+                lists.setdefault(name, []).append(value)
+        self.measure(**lists)
+        simplest = search.shrink(cases, refuting, examples) if refuting else None
+        for one in (simplest, *search.results):
+            if one is not None and one.fault is not None:
+                self._fault = one.fault
+                self._enter("subject")
+                raise one.fault
+        return len(tried)
+
+    def _attempt(
+        self, check: Callable[[Any], Mapping[str, Any]], case: Mapping[str, Any]
+    ) -> Mapping[str, Any] | SubjectFault:
+        """What `check` measured on a case, or the subject's fault, which does not end the trial before the search."""
+        measured: Mapping[str, Any] = {}
+        try:
+            measured = strictjson.untag_nonfinite({name: _plain(value) for name, value in check(case).items()})
+        except SubjectFault:
+            self._enter("falsifier")
+        fault, self._fault = self._fault, None
+        if fault is None or isinstance(fault, SubjectFault):
+            return fault or measured
+        raise fault
 
     @contextmanager
     def subject_fault(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ _COMMANDS = (
     "doctor",
     "status",
     "verify",
+    "replay",
     "inspect",
     "report",
     "pack",

@@ -23,7 +23,7 @@ from harness.plan import Options
 from harness.project import Project, ProjectError
 from harness.verdict import ExitStatus, Verdict, exit_status
 
-__all__ = ["command"]
+__all__ = ["checked_device", "checked_subject", "command"]
 
 
 @click.command("run")
@@ -100,8 +100,8 @@ def command(
     contracts = _select(project, ids, everything or (stale and not (ids or issue or spec)), issue, spec)
     options = Options(
         profile=profile,
-        device=_device(device),
-        subject=_subject(subject, project),
+        device=checked_device(device),
+        subject=checked_subject(subject, project),
         parameters=overrides(parameters, contracts),
         mutants=not no_mutants,
         jobs=jobs,
@@ -125,8 +125,6 @@ def command(
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
-    from harness.report import junit as junit_report
-    from harness.report import summary
     from harness.report.escaping import printable
     from harness.report.relay import Relay
     from harness.slurm.dispatcher import Dispatcher
@@ -244,13 +242,15 @@ def _select(
     return list(chosen.values())
 
 
-def _device(text: str) -> str:
+def checked_device(text: str) -> str:
+    """The value of --device; BadParameter where it names no device."""
     if text in ("auto", "cpu") or (re.fullmatch(r"cuda:[0-9]{1,4}", text)):
         return text
     raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N", param_hint="--device")
 
 
-def _subject(text: str | None, project: Project) -> str | None:
+def checked_subject(text: str | None, project: Project) -> str | None:
+    """The value of --subject; BadParameter where the project defines no such name."""
     if text is not None:
         try:
             locate(text, project.search)

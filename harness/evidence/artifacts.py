@@ -15,10 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from harness import strictjson
+from harness.cases import COUNTEREXAMPLE, Counterexample, CounterexampleError
 from harness.evidence import manifest
 from harness.evidence.layout import ARTIFACTS, INDEX
 
-__all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "index"]
+__all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 
 LARGEST: Final = 256 << 10
 """Bytes of an artifact that is copied."""
@@ -54,6 +56,12 @@ def collect(folder: Path) -> Iterator[tuple[Artifact | None, bytes]]:
         artifact, content = _artifact(name, path, obstacle, min(room, LARGEST))
         room -= len(content)
         yield artifact, content
+
+
+def counterexample(folder: Path) -> bytes | None:
+    """The counterexample that a search left, where there is one."""
+    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST)
+    return content if artifact.copied else None
 
 
 def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
@@ -102,9 +110,19 @@ def _artifact(name: str, path: Path, obstacle: str, room: int) -> tuple[Artifact
     if size > room:
         # What was left of both limits: which of them does not matter to whoever looks for the file.
         obstacle = obstacle or f"larger than the {room} bytes that artifacts may still take"
+    if name == COUNTEREXAMPLE and not obstacle:
+        obstacle = _no_counterexample(content)
     if obstacle:
         return Artifact(name, False, size, digest.hexdigest(), obstacle), b""
     return Artifact(name, True, size, digest.hexdigest(), ""), content
+
+
+def _no_counterexample(content: bytes) -> str:
+    try:
+        Counterexample.from_json(strictjson.loads(content))
+    except (strictjson.JsonError, CounterexampleError) as error:
+        return f"has the name of a counterexample and is none: {str(error)[:200]}"
+    return ""
 
 
 def _unwelcome(name: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import final
 
+from harness.cases import COUNTEREXAMPLE
 from harness.evidence import artifacts, manifest, series
 from harness.evidence.durable import sync_folder, sync_tree, write_new
 from harness.evidence.layout import (
@@ -135,6 +136,9 @@ class Sealer:
                 raise ValueError(f"{mutant!r} cannot be the name of a folder")
             for name, content in series.trial_files(trial, series.MUTANT):
                 yield mutant_file(mutant, name), content
+            killer = artifacts.counterexample(trial.artifacts) if trial.artifacts is not None else None
+            if killer is not None:
+                yield mutant_file(mutant, COUNTEREXAMPLE), killer
         if result.subject.artifacts is not None:
             yield from _artifacts(result.subject.artifacts)
         for name, view in self._views.items():

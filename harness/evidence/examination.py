@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness import schemas, strictjson
+from harness.cases import COMPLETES, Counterexample, CounterexampleError, judge_case
+from harness.cases import COUNTEREXAMPLE as KILLER
 from harness.contract import Contract, ContractError, parse
 from harness.contract.cel_engine import engine
 from harness.evidence import manifest, reader
@@ -20,6 +22,7 @@ from harness.evidence.layout import (
     ARTIFACTS,
     CLAIM_FILES,
     CONTRACT,
+    COUNTEREXAMPLE,
     ENVIRONMENT,
     INDEX,
     MANIFEST,
@@ -38,6 +41,7 @@ from harness.evidence.rejudge import rejudge
 from harness.evidence.series import csv_problem
 from harness.observation import Observation, ObservationError
 from harness.record import FORMAT, Record, RecordError
+from harness.verdict import Outcome
 
 __all__ = ["MOST_FINDINGS", "examine", "prepare"]
 
@@ -51,7 +55,7 @@ def prepare() -> None:
     """Load what examining needs, so that processes forked from this one find it loaded."""
 
     engine().compile("true")
-    for name in ("record", "contract", "environment", "observation", "trial", "artifacts"):
+    for name in schemas.NAMES:
         schemas.problems(name, {})
 
 
@@ -148,7 +152,7 @@ class _Examination:
         mutants: dict[str, None] = {}
         for name in sorted(self._listing.files):
             parts = name.split("/")
-            if parts[0] == MUTANTS and len(parts) == 3 and parts[2] in TRIAL_FILES:
+            if parts[0] == MUTANTS and len(parts) == 3 and parts[2] in (*TRIAL_FILES, KILLER):
                 mutants[parts[1]] = None
             elif parts[0] != ARTIFACTS and name not in (*CLAIM_FILES, *TRIAL_FILES, *VIEWS, MANIFEST):
                 self.note(Code.INVALID, name, "is no file of a bundle")
@@ -192,7 +196,7 @@ class _Examination:
     def _document(self, name: str, kind: str, build: Callable[[Any], T]) -> T | None:
         """What `build` makes of a JSON file of this kind; None, noted, where the file is not of its format.
 
-        `build` validates: it raises ContractError, RecordError, ObservationError or _RefusedError.
+        `build` validates: it raises ContractError, RecordError, ObservationError, CounterexampleError or _RefusedError.
         """
         content = self._contents.get(name)
         if content is None:
@@ -213,7 +217,7 @@ class _Examination:
             return build(document)
         except (ContractError, _RefusedError) as error:
             problems = error.problems
-        except (RecordError, ObservationError):
+        except (RecordError, ObservationError, CounterexampleError):
             problems = schemas.problems(kind, document)  # again, for the pointers, which their texts lack
         for problem in problems[:_PER_FILE]:
             remedy = f" ({problem.remedy})" if problem.remedy else ""
@@ -243,6 +247,9 @@ class _Examination:
                     self.note(Code.REJUDGED_DIFFERENTLY, f"{MUTANTS}/{mutant}", "the record does not list this mutant")
         contract = self._document(CONTRACT, "contract", self._contract)
         observation = self._document(OBSERVATION, "observation", Observation.from_json)
+        found = {"": self._document(COUNTEREXAMPLE, "counterexample", Counterexample.from_json)}
+        for mutant in folders:
+            found[mutant] = self._document(mutant_file(mutant, KILLER), "counterexample", Counterexample.from_json)
         mutants = {
             mutant: self._document(mutant_file(mutant, OBSERVATION), "observation", Observation.from_json)
             for mutant in folders
@@ -251,6 +258,10 @@ class _Examination:
             return
         seen = {mutant: one for mutant, one in mutants.items() if one is not None}
         again = rejudge(record, contract, observation, seen)
+        for mutant, counterexample in found.items():
+            trial = seen.get(mutant) if mutant else observation
+            if counterexample is not None and trial is not None:
+                self._check_counterexample(mutant, counterexample, contract, trial)
         # A file of which it was told that it is missing, or no observation, is not told of again.
         told = {finding.file for finding in self._found}
         self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
@@ -263,6 +274,19 @@ class _Examination:
             subject=record.subject if record.subject != contract.subject else None,
             mutants={mutant: str(fate) for mutant, fate in again.mutants.items()},
         )
+
+    def _check_counterexample(
+        self, mutant: str, counterexample: Counterexample, contract: Contract, trial: Observation
+    ) -> None:
+        """It violates the clauses that it says it does, by what was measured on it."""
+        judged = judge_case(contract, counterexample.measurements, trial.parameters, trial.device)
+        failed = {one.id for one in judged if one.outcome is Outcome.FAIL}
+        for clause in sorted(set(counterexample.clauses) ^ failed):
+            if clause != COMPLETES:
+                says = "violates" if clause in counterexample.clauses else "does not violate"
+                message = f"says that it {says} {clause}; judged now, that is not so"
+                file = mutant_file(mutant, KILLER) if mutant else COUNTEREXAMPLE
+                self.note(Code.REJUDGED_DIFFERENTLY, file, message, "/clauses")
 
     def _contract(self, document: Any) -> Contract:
         return parse(document, self._path / CONTRACT, self._contents[CONTRACT])

@@ -4,7 +4,8 @@ evidence/<issue>/<claim>/<run>/
   record.json contract.json environment.json
   observation.json trial.json metrics.csv telemetry.csv stdout.log stderr.log    the subject's trial
   mutants/<id>/observation.json …                                                the same for each mutant's trial
-  artifacts/INDEX.json artifacts/…
+  mutants/<id>/counterexample.json                                               the case that killed it, from a search
+  artifacts/INDEX.json artifacts/counterexample.json artifacts/…
   junit.xml summary.md report.html                                               views of the files above
   MANIFEST.sha256
 
@@ -20,6 +21,7 @@ __all__ = [
     "ARTIFACTS",
     "CLAIM_FILES",
     "CONTRACT",
+    "COUNTEREXAMPLE",
     "DEEPEST",
     "ENVIRONMENT",
     "INDEX",
@@ -55,6 +57,8 @@ STDERR: Final = "stderr.log"
 MUTANTS: Final = "mutants"
 ARTIFACTS: Final = "artifacts"
 INDEX: Final = "artifacts/INDEX.json"
+COUNTEREXAMPLE: Final = "artifacts/counterexample.json"
+"""The case on which the subject refutes the claim, where a search found one."""
 
 CLAIM_FILES: Final = (RECORD, CONTRACT, ENVIRONMENT)
 """What every bundle has once."""
@@ -83,5 +87,5 @@ def is_folder_name(text: str) -> bool:
 
 
 def mutant_file(mutant: str, name: str) -> str:
-    """Where a mutant's trial has one of TRIAL_FILES."""
+    """Where a mutant's trial has one of TRIAL_FILES, or its counterexample.json."""
     return f"{MUTANTS}/{mutant}/{name}"

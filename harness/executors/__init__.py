@@ -34,6 +34,8 @@ class TrialRequest:
     """Wall-clock limit."""
     threads: int
     """CPU threads that the trial may use."""
+    case: Mapping[str, Any] | None = None
+    """Where the falsifier searches: the only case that it is to try."""
 
 
 @dataclass(frozen=True)

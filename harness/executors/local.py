@@ -78,6 +78,7 @@ class LocalExecutor:
         try:
             for place in (folder / "workspace", folder / "artifacts", self._cache):
                 place.mkdir(parents=True, exist_ok=True)
+            strictjson.dump(_claim(request), folder / "claim.json")
             with _pipes() as (ours, theirs):
                 self._server.start(self._spec(request, folder), theirs)
                 for descriptor in theirs:
@@ -89,6 +90,7 @@ class LocalExecutor:
         finally:
             telemetry = watch.sampler.stop()
         shutil.rmtree(folder / "workspace", ignore_errors=True)  # checkpoints of twenty trials would fill a disk
+        (folder / "claim.json").unlink(missing_ok=True)
         mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
         observation = Observation(
@@ -131,6 +133,7 @@ class LocalExecutor:
             "cache": str(self._cache),
             "memory_gib": request.contract.profiles[request.profile].requires.get("memory_gib", 0.0),
             "declared": sorted(request.contract.measurements),
+            "claim": str(folder / "claim.json"),
             "environment": visible,
         }
 
@@ -281,6 +284,11 @@ class _Watch:
             self.ending = Ending(
                 EndingKind.DIED, self.phase, f"exited with status {message['code']} before its end", message["code"]
             )
+
+
+def _claim(request: TrialRequest) -> dict[str, Any]:
+    """What a trial needs to search: see `harness.case_search`."""
+    return {"contract": request.contract.document, "device": dict(request.device), "case": request.case}
 
 
 @contextmanager

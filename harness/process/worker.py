@@ -167,7 +167,9 @@ def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
         workspace=Path(spec["workspace"]),
         cache=Path(spec["cache"]),
     )
-    trial: Trial[Any] = Trial(setting, Path(spec["artifacts"]), frozenset(spec["declared"]), report)
+    trial: Trial[Any] = Trial(
+        setting, Path(spec["artifacts"]), frozenset(spec["declared"]), report, Path(spec["claim"])
+    )
     ending = _ending(lambda: _falsify(trial, spec), spec["memory_gib"])
     report({"kind": "end", **ending, "allocator_peak_bytes": frameworks.allocator_peak_bytes()})
     for stream in (sys.stdout, sys.stderr):

@@ -20,6 +20,7 @@ from harness.events import (
     TrialStarted,
     TrialStep,
 )
+from harness.evidence.layout import COUNTEREXAMPLE
 from harness.record import Record
 from harness.report import figures
 from harness.report.escaping import printable
@@ -183,8 +184,12 @@ def interrupted_text(event: RunFinished) -> str:
 
 
 def bundle_text(event: ClaimFinished) -> str:
-    """Where the evidence is."""
-    return "no bundle was written" if event.bundle is None else f"evidence: {_shortest(event.bundle)}"
+    """Where the evidence is, and how to run a counterexample in it again."""
+    if event.bundle is None:
+        return "no bundle was written"
+    place = _shortest(event.bundle)
+    again = f"; its counterexample again: harness replay {place}" if (event.bundle / COUNTEREXAMPLE).is_file() else ""
+    return f"evidence: {place}{again}"
 
 
 def _shortest(path: Path) -> str:

@@ -1,0 +1,111 @@
+"""`harness replay BUNDLE`: run the counterexample of a bundle again against the present code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.verdict import ExitStatus, Outcome
+
+if TYPE_CHECKING:
+    from harness.contract.clauses import ClauseResult
+    from harness.replay import Replay, Sealed
+
+__all__ = ["command"]
+
+
+@click.command("replay")
+@click.argument("bundle", metavar="BUNDLE", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--mutant", metavar="ID", help="The counterexample that killed this mutant, against that mutant.")
+@click.option("--subject", metavar="MODULE:NAME", help="Another subject, from this project.")
+@click.option("--profile", type=click.Choice(["full", "reduced"]), help="Another profile than the bundle's.")
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(
+    bundle: Path, mutant: str | None, subject: str | None, profile: str | None, device: str, as_json: bool
+) -> ExitStatus:
+    """Run the counterexample of a bundle again, exactly it and nothing else, against the present code.
+
+    The exit status is 1 where it still refutes the claim, 0 where it no longer does, 2 where the bundle is unsound, has
+    no counterexample, or the claim has changed too much, and 3 where the case could not be run here.
+    """
+    from harness.cli.run import checked_device, checked_subject
+    from harness.machine.host import probe
+    from harness.plan import Options
+    from harness.project import Project
+    from harness.replay import ReplayRefused, open_bundle, replay
+
+    project = Project.find()
+    options = Options(
+        profile=profile or "auto", device=checked_device(device), subject=checked_subject(subject, project)
+    )
+    try:
+        sealed = open_bundle(bundle, mutant)
+        found = replay(sealed, project, probe(project.root), options)
+    except ReplayRefused as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        _print_json(sealed, found)
+    else:
+        _show(sealed, found)
+    statuses = {Outcome.PASS: ExitStatus.PASS, Outcome.FAIL: ExitStatus.FAIL}
+    return statuses.get(found.outcome, ExitStatus.NOT_MEASURED)
+
+
+def _show(sealed: Sealed, found: Replay) -> None:
+    from harness import strictjson
+    from harness.report.escaping import printable
+
+    case, record = sealed.counterexample, sealed.record
+    lines = [
+        f"{record.id}  {record.title}",
+        f"  case {strictjson.dumps(case.case)}",
+        f"  then {', '.join(case.clauses)} failed ({record.run}{f', mutant {sealed.mutant}' if sealed.mutant else ''})",
+        f"  now  {found.subject}, {found.profile} profile on {found.device}",
+        *(f"  {_line(clause)}" for clause in found.clauses),
+        f"  {_CONCLUSIONS[found.outcome]}",
+    ]
+    for line in lines:
+        click.echo(printable(line))
+
+
+_CONCLUSIONS = {
+    Outcome.FAIL: "it still refutes the claim",
+    Outcome.PASS: "it no longer refutes the claim",
+    Outcome.NOT_MEASURED: "it could not be run: nothing is known",
+}
+
+
+def _line(clause: ClauseResult) -> str:
+    from harness.report import figures
+
+    parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), clause.bound]
+    return "  ".join(parts) + (f"  ({clause.reason})" if clause.reason else "")
+
+
+def _print_json(sealed: Sealed, found: Replay) -> None:
+    from harness import strictjson
+
+    document: dict[str, Any] = {
+        "id": sealed.record.id,
+        "run": sealed.record.run,
+        "mutant": sealed.mutant,
+        "counterexample": sealed.counterexample.to_json(),
+        "subject": found.subject,
+        "profile": found.profile,
+        "device": found.device,
+        "outcome": str(found.outcome),
+        "clauses": [
+            {
+                "id": clause.id,
+                "outcome": str(clause.outcome),
+                "value": clause.value,
+                "bound": clause.bound,
+                "reason": clause.reason,
+            }
+            for clause in found.clauses
+        ],
+    }
+    click.echo(strictjson.dumps(strictjson.tag_nonfinite(document), indent=2))

@@ -1,0 +1,200 @@
+"""Searching falsifiers and `harness replay`, as a user meets them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.folders import contents
+from tests.cli.harness_command import harness
+from tests.evidence.factory import reseal
+from tests.searching import CLAIM, CONTRACT, write_searching_project
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The project with the searching falsifier."""
+    return write_searching_project(tmp_path)
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, Path]:
+    """Run the claim; its exit status and its newest bundle."""
+    done = harness(folder, "run", CLAIM, *arguments)
+    bundles = sorted((folder / "evidence" / "TOY-2" / CLAIM).iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    return done.returncode, bundles[-1]
+
+
+def counterexample(bundle: Path, mutant: str = "") -> dict[str, Any]:
+    """The counterexample of the subject or of a mutant."""
+    place = bundle / "mutants" / mutant / "counterexample.json" if mutant else bundle / "artifacts/counterexample.json"
+    document: dict[str, Any] = json.loads(place.read_text())
+    return document
+
+
+def test_a_search_that_finds_nothing(folder: Path) -> None:
+    """PASS with every case measured; the mutants' counterexamples are kept, each minimal, and the bundle verifies."""
+    status, bundle = run(folder)
+    assert status == ExitStatus.PASS
+    measured = json.loads((bundle / "observation.json").read_text())["measurements"]
+    assert (measured["cases"], len(measured["errors"])) == (60, 60)
+    assert not (bundle / "artifacts").exists()
+    overflow = counterexample(bundle, "overflows")
+    assert (overflow["clauses"], overflow["measurements"]) == (["errors[].maximum"], {"errors": 256})
+    assert sum(overflow["case"].values()) == 256, "the smallest sum that overflows"
+    assert overflow["shrunk"]
+    death = counterexample(bundle, "dies-of-large-numbers")
+    assert death["clauses"] == ["subject.completes"]
+    assert max(death["case"].values()) > 300
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+    assert not (folder / ".hypothesis").exists()
+
+
+def test_equal_seeds_try_equal_cases(folder: Path) -> None:
+    """And find the same counterexample; another seed tries others."""
+    first, again = run(folder, "-P", "how=overflows")[1], run(folder, "-P", "how=overflows")[1]
+    assert counterexample(first) == counterexample(again)
+    measured = [json.loads((bundle / "observation.json").read_text())["measurements"] for bundle in (first, again)]
+    assert measured[0] == measured[1]
+    other = run(folder, "-P", "how=overflows", "--seed", "1")[1]
+    assert json.loads((other / "observation.json").read_text())["measurements"] != measured[0]
+
+
+def test_a_counterexample_is_run_again(folder: Path) -> None:
+    """It refutes until the subject is repaired, and nothing is written by trying."""
+    done = harness(folder, "run", CLAIM, "-P", "how=overflows")
+    assert done.returncode == ExitStatus.FAIL
+    (bundle,) = (folder / "evidence" / "TOY-2" / CLAIM).iterdir()
+    assert f"its counterexample again: harness replay {bundle.relative_to(folder)}" in done.stdout
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+    before = contents(folder)
+    still = harness(folder, "replay", str(bundle))
+    assert still.returncode == ExitStatus.FAIL, still.stdout + still.stderr
+    assert "errors[].maximum failed" in still.stdout
+    assert still.stdout.splitlines()[-1] == "  it still refutes the claim"
+    repaired = harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired")
+    assert repaired.returncode == ExitStatus.PASS, repaired.stdout + repaired.stderr
+    assert "toy.adding:Repaired, reduced profile on cpu" in repaired.stdout
+    assert repaired.stdout.splitlines()[-1] == "  it no longer refutes the claim"
+    assert harness(folder, "replay", str(bundle), "--subject", "toy.adding:NoFloats").returncode == ExitStatus.FAIL
+    after = {
+        name: content for name, content in contents(folder).items() if name.split("/")[0] not in ("cache", "leases")
+    }
+    assert after == {name: content for name, content in before.items() if name.split("/")[0] not in ("cache", "leases")}
+
+
+def test_exactly_the_case_is_run(folder: Path) -> None:
+    """The one that stands in the file, and no other."""
+    _, bundle = run(folder, "-P", "how=overflows")
+    done = harness(folder, "replay", str(bundle), "--json", "--subject", "toy.adding:StillWrong")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["outcome"]) == (ExitStatus.FAIL, "FAIL")
+    assert document["counterexample"] == counterexample(bundle)
+    (clause,) = [one for one in document["clauses"] if one["id"] == "errors[].maximum"]
+    assert clause["value"] == 1, "this subject is off by one, on every case"
+
+
+def test_a_mutants_counterexample(folder: Path) -> None:
+    """It is run against that mutant, or against the repaired subject."""
+    _, bundle = run(folder)
+    for mutant in ("overflows", "dies-of-large-numbers"):
+        assert harness(folder, "replay", str(bundle), "--mutant", mutant).returncode == ExitStatus.FAIL
+    refused = harness(folder, "replay", str(bundle))
+    assert refused.returncode == ExitStatus.REFUSED
+    assert "the subject left no counterexample; those of mutants can be replayed: --mutant dies" in refused.stderr
+    assert harness(folder, "replay", str(bundle), "--mutant", "no-such").returncode == ExitStatus.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [("raises", "ArithmeticError: token=[masked] too large"), ("dies", ""), ("hangs", ""), ("nan", "")],
+)
+def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) -> None:
+    """An exception, a crash, a hang and a NaN are the subject's, and the case is kept; one that raises is minimal."""
+    (profile,) = CONTRACT["profiles"].values()
+    write_searching_project(folder, profiles={"reduced": {**profile, "limits": {"seconds": 5}}})
+    status, bundle = run(folder, "-P", f"how={how}", "--no-mutants")
+    assert status == ExitStatus.FAIL
+    kept = counterexample(bundle)
+    assert kept["clauses"] == (
+        ["errors[].maximum", "errors[].minimum", "errors[].type"] if how == "nan" else ["subject.completes"]
+    )
+    if how == "raises":
+        assert (sum(kept["case"].values()), kept["error"], kept["shrunk"]) == (201, error, True)
+        assert "hunter2" not in "".join(path.read_text() for path in bundle.rglob("*") if path.is_file())
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+    assert harness(folder, "replay", str(bundle)).returncode == ExitStatus.FAIL
+    assert harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired").returncode == ExitStatus.PASS
+
+
+def test_a_falsifier_that_fails_leaves_no_counterexample(folder: Path) -> None:
+    """Its own exception is nobody's counterexample, and it is not searched for a simpler one."""
+    status, bundle = run(folder, "-P", "how=falsifier raises", "--no-mutants")
+    assert status == ExitStatus.NOT_MEASURED
+    assert not (bundle / "artifacts").exists()
+    assert "KeyError: 'mine'" in (bundle / "observation.json").read_text()
+
+
+def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
+    """Fewer cases than asked for are not passed off as enough."""
+    status, bundle = run(folder, "-P", "largest=2", "--no-mutants")
+    assert status == ExitStatus.NOT_MEASURED
+    assert "the strategy draws 9 different cases of the 60 asked for" in (bundle / "observation.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"falsifier": "toy.adding:Adder"}, "is attacked by toy.adding:Adder now and was by toy.adding:falsify"),
+        (
+            {
+                "observation": {
+                    "type": "object",
+                    "properties": {"cases": {"type": "integer", "minimum": 1, "x-source": "-"}},
+                },
+                "mutants": [{**CONTRACT["mutants"][0], "violates": ["cases.minimum"]}],
+            },
+            "has no clause errors[].maximum any more",
+        ),
+        ({"profiles": {"full": CONTRACT["profiles"]["reduced"]}}, "has no reduced profile any more"),
+        ({"id": "F-TOY-OTHER-001"}, "no claim 'F-TOY-ADD-001'"),
+    ],
+)
+def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any], said: str) -> None:
+    """Refused, with the reason; a changed threshold alone is not too much."""
+    _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
+    observation = copy.deepcopy(CONTRACT["observation"])
+    observation["properties"]["errors"]["items"]["maximum"] = 1000
+    write_searching_project(folder, observation=observation)
+    assert harness(folder, "replay", str(bundle)).returncode == ExitStatus.PASS
+    if "id" in changes:
+        (folder / "contracts" / f"{CLAIM}.json").rename(folder / "contracts" / "F-TOY-OTHER-001.json")
+    else:
+        write_searching_project(folder, **changes)
+    done = harness(folder, "replay", str(bundle))
+    assert done.returncode == ExitStatus.REFUSED, done.stdout
+    assert said in done.stderr
+
+
+def test_an_unsound_bundle_is_refused(folder: Path) -> None:
+    """Also one whose counterexample says more than what was measured on it."""
+    _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
+    place = bundle / "artifacts" / "counterexample.json"
+    place.write_text(json.dumps({**counterexample(bundle), "measurements": {"errors": 0.0}}))
+    assert "artifacts/counterexample.json: was changed" in harness(folder, "replay", str(bundle)).stderr
+    reseal(bundle)
+    done = harness(folder, "replay", str(bundle))
+    assert done.returncode == ExitStatus.REFUSED
+    assert "says that it violates errors[].maximum; judged now, that is not so" in done.stderr
+
+
+def test_where_the_case_cannot_be_run(folder: Path) -> None:
+    """A device that is not there: nothing is known, exit 3."""
+    _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
+    done = harness(folder, "replay", str(bundle), "--device", "cuda:77")
+    assert done.returncode == ExitStatus.NOT_MEASURED
+    assert done.stdout.splitlines()[-1] == "  it could not be run: nothing is known"
