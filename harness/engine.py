@@ -210,7 +210,9 @@ def _of(contract: Contract, options: Options) -> Contract:
 
 def _planned(contract: Contract, course: Plan, runnable: Sequence[tuple[Mutant, str]]) -> events.ClaimPlanned:
     mutants = tuple(mutant.id for mutant, obstacle in runnable if not obstacle)
-    return events.ClaimPlanned(contract, course.profile.name, course.reason, course.device, mutants, course.parallel)
+    return events.ClaimPlanned(
+        contract, course.profile.name, course.reason, course.device, mutants, course.parallel, course.obstacle
+    )
 
 
 def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | None) -> MutantRecord:

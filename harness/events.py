@@ -50,6 +50,8 @@ class ClaimPlanned:
     """The ids of the mutants that will run."""
     parallel: int
     """How many trials run side by side."""
+    obstacle: str = ""
+    """Why no trial runs at all; empty where some do."""
 
 
 @dataclass(frozen=True)

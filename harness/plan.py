@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness import strictjson
@@ -85,9 +85,20 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
             return _plan(contract, profile, passed_over, gpus[0] if gpus else None, host, options)
         passed_over[name] = tuple(lacks)
     obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
+    if (remedy := _remedy(contract, host, options)) is not None:
+        obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
     parameters = {**last.parameters, **options.parameters}
     return Plan(last, passed_over, None, device_record(None, host), parameters, 1, obstacle)
+
+
+def _remedy(contract: Contract, host: Host, options: Options) -> str | None:
+    """The options of the command line with which the claim would run here after all; None where there are none."""
+    for device, words in ((options.device, ""), ("auto", " --device cpu")):
+        easier = replace(options, profile="auto", device=device)
+        if easier != options and not (course := plan(contract, host, easier)).obstacle:
+            return f"--profile {course.profile.name}{words if course.gpu is None else ''}"
+    return None
 
 
 def device_record(gpu: Gpu | None, host: Host) -> dict[str, Any]:

@@ -97,8 +97,9 @@ class Project:
         if not matches:
             import difflib
 
-            near = difflib.get_close_matches(identifier, [path.stem for path in self.files()], n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else "`harness list` shows them"
+            names = {path.stem.upper(): path.stem for path in self.files()}
+            near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.5)
+            hint = f"did you mean {names[near[0]]}?" if near else "`harness list` shows them"
             raise ProjectError(f"no claim {identifier!r} under {self.contracts}; {hint}")
         if len(matches) > 1:
             raise ProjectError(f"{identifier} has {len(matches)} contracts: {', '.join(map(str, matches))}; keep one")

@@ -12,22 +12,23 @@ from harness.verdict import ExitStatus
 
 __all__ = ["main"]
 
-_COMMANDS = (
-    "run",
-    "list",
-    "show",
-    "lint",
-    "doctor",
-    "status",
-    "verify",
-    "replay",
-    "inspect",
-    "report",
-    "pack",
-    "unpack",
-    "new",
-    "init",
-)
+_COMMANDS = {
+    "run": "run claims: real work, judged, proven by mutants, sealed",
+    "list": "the claims of the project",
+    "show": "what a claim says, what runs here, what would refute it",
+    "lint": "show that contracts can be satisfied, and violated",
+    "doctor": "what this machine offers, and which claims it can run",
+    "status": "what the evidence says of every claim",
+    "verify": "check bundles and judge them again",
+    "replay": "run again exactly the case that refuted a claim",
+    "inspect": "look at every tensor of a checkpoint",
+    "report": "write bundles as a static site",
+    "pack": "pack bundles into one file",
+    "unpack": "unpack bundles",
+    "new": "scaffold a claim: contract, falsifier, mutant, test",
+    "init": "make the harness at home in another repository",
+}
+"""What each is for, which `--help` of it tells in full; short enough for a line of 80 columns."""
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
     "3 nothing failed but something was NOT_MEASURED or nothing ran, 4 VOID, 130 interrupted."
@@ -45,6 +46,11 @@ class _Commands(click.Group):
             return None
         command: click.Command = import_module(f"harness.cli.{cmd_name}").command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries above: click would import every command for its own, and cut them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -52,7 +52,7 @@ def allowed(contract: Contract, name: str) -> str:
 def _check(contract: Contract, name: str, given: Any) -> None:
     for profile in contract.profiles.values():
         if name not in profile.parameters:
-            near = difflib.get_close_matches(name, profile.parameters, n=1)
+            near = difflib.get_close_matches(name.lower(), profile.parameters, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profile.parameters) or 'none'}"
             raise _refused(f"{contract.id} has no parameter {name!r}; {hint}")
     if contract.parameters is not None:

@@ -246,7 +246,10 @@ def checked_device(text: str) -> str:
     """The value of --device; BadParameter where it names no device."""
     if text in ("auto", "cpu") or (re.fullmatch(r"cuda:[0-9]{1,4}", text)):
         return text
-    raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N", param_hint="--device")
+    wanted = text.lower()
+    near = "cuda:0" if wanted in ("cuda", "gpu") else wanted if wanted != text else ""
+    hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
+    raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N{hint}", param_hint="--device")
 
 
 def checked_subject(text: str | None, project: Project) -> str | None:

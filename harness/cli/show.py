@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
 
 from harness import strictjson
+from harness.cli.parameters import allowed
 from harness.contract import Contract, Profile
+from harness.contract.clauses import SchemaClause
 from harness.judge import builtin_clauses
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
+from harness.plan import Options, plan
 from harness.project import Project
-from harness.report import figures
+from harness.report import figures, wording
 
 __all__ = ["command"]
 
@@ -42,46 +47,120 @@ def _page(contract: Contract, host: Host) -> Iterator[str]:
         yield from _paragraph("from " + ", ".join(str(source[key]) for key in ("uri", "locator") if key in source))
     if contract.target:
         yield f"speaks of: {', '.join(f'{name} {wanted}' for name, wanted in contract.target.items())}"
-    yield ""
-    yield "What runs"
-    yield f"  {contract.falsifier} against {contract.subject}"
-    yield f"  on a device {'of its own' if contract.exclusive else 'that other claims may share'}"
-    for profile in contract.profiles.values():
-        yield from _profile(profile, host, 1 + len(contract.mutants))
-    yield ""
-    yield "What would refute it"
-    for clause in contract.clauses:
-        yield f"  {clause.id:<40} unless {clause.bound}{' ' + clause.unit if clause.unit else ''}"
-    for rule in contract.rules:
-        yield f"  {rule.id:<40} unless {rule.bound}"
-        yield from _paragraph(rule.message + (f" [{rule.source}]" if rule.source else ""), indent=6)
-    yield f"  and of every claim: {', '.join(builtin_clauses(contract))}"
-    yield ""
-    yield "What the falsifier must kill first"
-    for mutant in contract.mutants:
-        needs = f" (needs {_requirements(mutant.requires)})" if mutant.requires else ""
-        yield f"  {mutant.id}{needs}: must fail on {', '.join(mutant.violates)}"
-        yield from _paragraph(mutant.defect, indent=6)
-        for name, ratios in mutant.ratios.items():
-            measured = ", ".join(f"{ratio:.3g} times the threshold of {clause}" for clause, ratio in ratios.items())
-            yield from _paragraph(f"measured ({name}): {measured}", indent=6)
+    for title, section in (
+        ("What runs here", _course(contract, host)),
+        ("What would refute it", _rules(contract)),
+        ("What it must keep to", _bounds(contract)),
+        ("What the falsifier must kill first", _mutants(contract)),
+        ("What -P may change", _parameters(contract)),
+    ):
+        yield ""
+        yield title
+        yield from section
     yield ""
     yield f"Run it: harness run {contract.id}"
 
 
-def _profile(profile: Profile, host: Host, trials: int) -> Iterator[str]:
+def _course(contract: Contract, host: Host) -> Iterator[str]:
+    course = plan(contract, host, Options())
+    trials = 1 + len(contract.mutants)
+    if course.obstacle:
+        yield from _paragraph(f"nothing: {course.obstacle}", indent=2)
+    else:
+        most = figures.duration(course.profile.seconds * math.ceil(trials / course.parallel))
+        where = course.device["name"] if course.gpu is not None else f"the CPU ({course.device['name']})"
+        side = f"{course.parallel} at a time, " if course.parallel > 1 else ""
+        yield f"  the {course.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
+    for profile in contract.profiles.values():
+        yield from _profile(profile, host)
+    yield f"  {contract.falsifier} against {contract.subject}"
+    yield f"  on a device {'of its own' if contract.exclusive else 'that other claims may share'}"
+
+
+def _profile(profile: Profile, host: Host) -> Iterator[str]:
     lacks = shortfalls(profile.requires, host)
-    here = f"not here: {'; '.join(lacks)}" if lacks else "runs here"
-    yield f"  {profile.name}: needs {_requirements(profile.requires)}; {here}"
-    yield f"    at most {figures.duration(profile.seconds)} a trial, {trials} trials with the mutants"
+    here = f"not here: {'; '.join(lacks)}" if lacks else "this machine has that"
+    yield from _paragraph(f"{profile.name} needs {_requirements(profile.requires)}; {here}", indent=2)
+    yield f"    at most {figures.duration(profile.seconds)} a trial"
     yield from _paragraph(
         ", ".join(f"{name} {figures.value(value)}" for name, value in profile.parameters.items()), indent=4
     )
 
 
-def _requirements(requires: Any) -> str:
-    return ", ".join(f"{name} {figures.value(value)}" for name, value in requires.items())
+def _rules(contract: Contract) -> Iterator[str]:
+    for rule in contract.rules:
+        yield from _paragraph(f"{rule.id}: {rule.message}", indent=2)
+        yield from _paragraph(f"unless {rule.bound}", indent=6)
+        if rule.source:
+            yield from _paragraph(f"[{rule.source}]", indent=6)
+    yield from _paragraph(f"and, as of every claim: {', '.join(builtin_clauses(contract))}", indent=2)
+
+
+def _bounds(contract: Contract) -> Iterator[str]:
+    """Every bound but the types, and the zeros that say no more than a type does, which follow in a line each."""
+    types: dict[str, list[str]] = {}
+    natural: list[str] = []
+    shown: dict[str, list[SchemaClause]] = {}
+    for clause in contract.clauses:
+        place = clause.id.rpartition(".")[0]
+        if clause.keyword == "type":
+            types.setdefault(clause.argument, []).append(place)
+        elif clause.keyword == "minimum" and clause.argument == 0:
+            natural.append(place)
+        elif clause.keyword != "closed":
+            shown.setdefault(place, []).append(clause)
+    width = max(map(len, shown), default=0)
+    for place, clauses in shown.items():
+        yield f"  {place:<{width}}  {', '.join(wording.bound(clause.bound, clause.unit) for clause in clauses)}"
+        for source in dict.fromkeys(clause.source for clause in clauses if clause.source):
+            yield from _paragraph(f"[{source}]", indent=6)
+    if natural:
+        yield from _paragraph(f"at least 0: {', '.join(natural)}", indent=2)
+    told = "; ".join(f"{name}: {', '.join(places)}" for name, places in types.items())
+    yield from _paragraph(f"types: {told}", indent=2)
+
+
+def _mutants(contract: Contract) -> Iterator[str]:
+    for mutant in contract.mutants:
+        yield from _paragraph(f"{mutant.id}: {mutant.defect}", indent=2)
+        needs = f"; needs {_requirements(mutant.requires)}" if mutant.requires else ""
+        yield from _paragraph(f"must fail on {', '.join(mutant.violates)}{needs}", indent=6)
+        for name, ratios in mutant.ratios.items():
+            measured = ", ".join(f"{ratio:.3g} times the threshold of {clause}" for clause, ratio in ratios.items())
+            yield from _paragraph(f"measured ({name}): {measured}", indent=6)
+
+
+def _parameters(contract: Contract) -> Iterator[str]:
+    names = dict.fromkeys(name for profile in contract.profiles.values() for name in profile.parameters)
+    width = max(map(len, names), default=0)
+    for name in names:
+        yield f"  {name:<{width}}  {allowed(contract, name)}".rstrip()
+
+
+def _requirements(requires: Mapping[str, Any]) -> str:
+    return ", ".join(write(requires[name]) for name, write in _NEEDS.items() if name in requires)
+
+
+_NEEDS: Mapping[str, Callable[[Any], str]] = {
+    "device": lambda device: "a CUDA GPU" if device == "cuda" else "no GPU",
+    "gpus": lambda count: f"{count} of them",
+    "compute_capability": lambda wanted: f"compute capability {wanted} or newer",
+    "memory_gib": lambda size: f"{size:g} GiB of memory",
+    "disk_gib": lambda size: f"{size:g} GiB of free disk space",
+    "modules": lambda names: "the modules " + " ".join(names),
+}
 
 
 def _paragraph(text: str, indent: int = 0) -> list[str]:
-    return textwrap.wrap(text, 100, initial_indent=" " * indent, subsequent_indent=" " * indent)
+    """Lines as wide as the terminal, at most 100; an id is never cut at its hyphens."""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    # What follows a head stands under it, so that heads can be found at a glance.
+    further = " " * (indent + 2 if indent else 0)
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=" " * indent,
+        subsequent_indent=further,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -24,6 +24,7 @@ from harness.events import (
     TrialStarted,
     TrialStep,
 )
+from harness.record import Record
 from harness.report import figures
 from harness.report.escaping import printable
 from harness.report.progress import (
@@ -31,7 +32,9 @@ from harness.report.progress import (
     bundle_text,
     clause_cells,
     hidden_text,
+    idle_text,
     interrupted_text,
+    nothing_ran,
     plan_line,
     shown_clauses,
     step_text,
@@ -71,6 +74,8 @@ class Live:
             case ClaimPlanned():
                 contract = event.contract
                 self._console.print(f"[bold]{escape(contract.id)}[/]  {escape(contract.title)}")
+                if event.obstacle:
+                    return
                 self._console.print(Text(f"  {plan_line(event)}", style="dim"))
                 self._live = RichLive(
                     console=self._console, refresh_per_second=8, transient=True, get_renderable=self._table
@@ -119,7 +124,16 @@ class Live:
         return table
 
     def _claim(self, event: ClaimFinished) -> None:
-        shown = shown_clauses(event.record, self._verbose)
+        if not nothing_ran(event.record):
+            self._clauses(event.record)
+        colour = _COLOURS.get(event.record.verdict, "green")
+        self._console.print(Text(printable(verdict_text(event.record)), style=f"bold {colour}"))
+        if idle := idle_text(event.record):
+            self._console.print(Text(f"  {printable(idle)}", style="dim"))
+        self._console.print(Text(bundle_text(event)))
+
+    def _clauses(self, record: Record) -> None:
+        shown = shown_clauses(record, self._verbose)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for title in CLAUSE_HEAD:
             table.add_column(title, overflow="fold")
@@ -127,8 +141,5 @@ class Live:
             name, outcome, measured, bound = map(printable, clause_cells(clause))
             table.add_row(Text(name), Text(outcome, style=_COLOURS[clause.outcome]), Text(measured), Text(bound))
         self._console.print(table)
-        if hidden := hidden_text(event.record, len(shown)):
+        if hidden := hidden_text(record, len(shown)):
             self._console.print(Text(f"  {hidden}", style="dim"))
-        colour = _COLOURS.get(event.record.verdict, "green")
-        self._console.print(Text(printable(verdict_text(event.record)), style=f"bold {colour}"))
-        self._console.print(Text(bundle_text(event)))

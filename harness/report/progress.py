@@ -22,7 +22,7 @@ from harness.events import (
 )
 from harness.evidence.layout import COUNTEREXAMPLE
 from harness.record import Record
-from harness.report import figures
+from harness.report import figures, wording
 from harness.report.escaping import printable
 from harness.verdict import Fate, Outcome, Verdict
 
@@ -32,7 +32,9 @@ __all__ = [
     "clause_cells",
     "handler",
     "hidden_text",
+    "idle_text",
     "interrupted_text",
+    "nothing_ran",
     "plan_line",
     "shown_clauses",
     "step_text",
@@ -67,7 +69,8 @@ class Lines:
         match event:
             case ClaimPlanned():
                 self.write(f"{event.contract.id}  {event.contract.title}")
-                self.write(f"  {plan_line(event)}")
+                if not event.obstacle:
+                    self.write(f"  {plan_line(event)}")
             case ClaimWaiting():
                 self.write(f"  waiting for {', '.join(event.holders)}")
             case TrialStarted():
@@ -122,8 +125,10 @@ def trial_text(event: TrialFinished) -> str:
 
 
 def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
-    """The table of clauses, the verdict and the bundle, as plain lines."""
+    """The table of clauses, the verdict and the bundle, as plain lines; no table where no trial ran."""
     record = event.record
+    if nothing_ran(record):
+        return [f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
     shown = shown_clauses(record, verbose)
     rows = [CLAUSE_HEAD, *map(clause_cells, shown)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -131,7 +136,8 @@ def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
         f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
     ]
     hidden = hidden_text(record, len(shown))
-    return [*lines, *([f"  {hidden}"] if hidden else []), f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
+    notes = [f"  {text}" for text in (hidden, verdict_text(record), idle_text(record), bundle_text(event)) if text]
+    return [*lines, *notes]
 
 
 def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
@@ -146,7 +152,8 @@ def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
 def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
     """Clause, outcome, measured value and bound, as text."""
     reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
-    return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), clause.bound + reason
+    bound = wording.bound(clause.bound, clause.unit)
+    return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), bound + reason
 
 
 def hidden_text(record: Record, shown: int) -> str:
@@ -157,6 +164,8 @@ def hidden_text(record: Record, shown: int) -> str:
 
 def verdict_text(record: Record) -> str:
     """The verdict with what a reader must know beside it."""
+    if nothing_ran(record):
+        return f"{record.verdict}  {record.id}, nothing ran: {_obstacle(record)}"
     killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
     parts = [
         f"{record.verdict}  {record.id}",
@@ -176,6 +185,28 @@ def verdict_text(record: Record) -> str:
         )
     parts.append(figures.duration(record.seconds))
     return ", ".join(parts) + (f": {record.reason}" if record.reason else "")
+
+
+def idle_text(record: Record) -> str:
+    """The mutants that did not run, by the reason; empty where all ran, none was to, or the subject did not either."""
+    if nothing_ran(record):
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for mutant in record.mutants:
+        if mutant.fate is Fate.NOT_RUN and not record.mutants_skipped:
+            reasons.setdefault(mutant.reason, []).append(mutant.id)
+    told = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
+    return f"not run: {told}" if told else ""
+
+
+def nothing_ran(record: Record) -> bool:
+    """Whether not even the subject's trial was started."""
+    return record.trial_seconds == 0 and all(clause.outcome is Outcome.NOT_MEASURED for clause in record.clauses)
+
+
+def _obstacle(record: Record) -> str:
+    """What was in the way: the reason of the first clause, after how and where the trial ended."""
+    return record.reason.partition(": ")[2].partition(": ")[2] or record.reason
 
 
 def interrupted_text(event: RunFinished) -> str:

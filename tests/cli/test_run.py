@@ -120,6 +120,7 @@ def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) ->
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.NOT_MEASURED
     assert "0 of 1 mutants killed, 1 not run" in done.stdout
+    assert "  not run: identity (needs " in done.stdout
 
 
 def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
@@ -157,6 +158,45 @@ def test_refusals(folder: Path, arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
     assert done.stderr.strip()
     assert bundles(folder) == []
+
+
+def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
+    """Why, and with which option it would run; not a row for every clause."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    reduced = contract["profiles"]["reduced"]
+    contract["profiles"]["full"] = {**reduced, "requires": {"device": "cuda", "memory_gib": 4000}}
+    path.write_text(json.dumps(contract))
+    done = harness(folder, "run", CLAIM, "--profile", "full")
+    assert done.returncode == ExitStatus.NOT_MEASURED
+    title, verdict, evidence, count = done.stdout.splitlines()
+    assert title == f"{CLAIM}  Sorting sorts"
+    assert verdict.startswith(f"  NOT_MEASURED  {CLAIM}, nothing ran: full: needs ")
+    assert verdict.endswith("; --profile reduced would run here")
+    assert evidence.startswith("  evidence: ")
+    assert "1 NOT_MEASURED" in count
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+
+
+def test_a_device_that_is_not_there(folder: Path) -> None:
+    """The device is what to leave out."""
+    done = harness(folder, "run", CLAIM, "--device", "cuda:99")
+    assert "--profile reduced --device cpu would run here" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("--device", "cuda"), "did you mean cuda:0?"),
+        (("--device", "CUDA:1"), "did you mean cuda:1?"),
+        (("--device", "gpu"), "did you mean cuda:0?"),
+        (("-P", "HOW=well"), "did you mean how?"),
+    ],
+)
+def test_what_was_meant(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
+    """Whatever the case of its letters."""
+    assert hint in " ".join(harness(folder, "run", CLAIM, *arguments).stderr.split())
+    assert f"did you mean {CLAIM}?" in harness(folder, "show", CLAIM.lower()).stderr
 
 
 def test_slurm_where_there_is_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

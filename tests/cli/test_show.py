@@ -33,15 +33,21 @@ def test_all_that_a_reader_asks(project: Path) -> None:
     assert "speaks of: device any CPU" in lines
     assert "  falsifiers.demo.sorting:falsify against falsifiers.demo.sorting:Sorter" in lines
     assert "  on a device of its own" in lines
-    (full,) = [line for line in lines if line.startswith("  full: ")]
-    assert full.startswith("  full: needs device cuda, memory_gib 4,000; not here: ")
-    assert "  reduced: needs device any; runs here" in lines
-    assert "    at most 1 min 30 s a trial, 2 trials with the mutants" in lines
-    assert f"  {'nothing-lost':<40} unless self.returned == self.given" in lines
-    assert f"  {'values.minItems':<40} unless minItems 1" in lines
-    (builtin,) = [line for line in lines if line.startswith("  and of every claim: ")]
-    assert "subject.completes, resolved.device, resolved.steps" in builtin
-    assert "  forgets-one: must fail on nothing-lost" in lines
+    text = " ".join(done.stdout.split())
+    assert "What runs here the reduced profile on the CPU (" in text
+    assert "): 2 trials with the mutants, at most " in text
+    assert "full needs a CUDA GPU, 4000 GiB of memory; not here: " in text
+    assert "reduced needs no GPU; this machine has that" in text
+    assert "    at most 1 min 30 s a trial" in lines
+    at = lines.index("      unless self.returned == self.given")
+    assert lines[at - 1].startswith("  nothing-lost: ")
+    (values,) = [line.split(None, 1) for line in lines if line.startswith("  values ")]
+    assert values == ["values", "at least 1 item"]
+    assert lines.index("What would refute it") < at < lines.index("What it must keep to")
+    assert "and, as of every claim: subject.completes, resolved.device, resolved.steps" in text
+    assert "types: integer: given, returned; " in text
+    at = lines.index("      must fail on nothing-lost")
+    assert lines[at - 1].startswith("  forgets-one: ")
     assert lines[-1] == f"Run it: harness run {IDENTIFIER}"
 
 
@@ -100,3 +106,17 @@ def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
         check=True,
     )
     assert done.stderr == "0 []\n"
+
+
+def test_ids_are_not_cut_at_their_hyphens(project: Path) -> None:
+    """On a narrow terminal an id can still be copied."""
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "show", IDENTIFIER],
+        cwd=project,
+        env={**environment(project), "COLUMNS": "40"},
+        capture_output=True,
+        text=True,
+    )
+    words = done.stdout.split()
+    assert IDENTIFIER in words
+    assert not [word for word in words if word.endswith("-")]
