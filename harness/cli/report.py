@@ -1,7 +1,9 @@
-"""`harness report`: bundles as pages for people."""
+"""`harness report`: bundles as pages for people, and as files for the services that read test results."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +13,30 @@ from harness.verdict import ExitStatus
 
 if TYPE_CHECKING:
     from harness.project import Project
+    from harness.report.examined import Examined
 
 __all__ = ["command"]
+
+_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
 @click.option("--html", type=click.Path(path_type=Path), metavar="DIR", help="Write a static site into this folder.")
-def command(paths: tuple[Path, ...], html: Path | None) -> ExitStatus:
+@click.option("--markdown", type=_FILE, metavar="FILE|-", help="Write a comment for a pull request, below 64 KB.")
+@click.option("--step-summary", is_flag=True, help="Append to $GITHUB_STEP_SUMMARY, below its 1 MiB.")
+@click.option("--ctrf", type=_FILE, metavar="FILE|-", help="Write a CTRF report.")
+@click.option("--junit", type=_FILE, metavar="FILE|-", help="Write a JUnit report.")
+@click.option("--sarif", type=_FILE, metavar="FILE|-", help="Write what speaks against the claims as SARIF 2.1.0.")
+def command(
+    paths: tuple[Path, ...],
+    html: Path | None,
+    markdown: Path | None,
+    step_summary: bool,
+    ctrf: Path | None,
+    junit: Path | None,
+    sarif: Path | None,
+) -> ExitStatus:
     """Report the bundles at or below each PATH: every one is verified first, and shown as what it proves to be.
 
     The verdicts do not change the exit status: it is 2 where a bundle is unsound, or a PATH is no folder; else 3 where
@@ -26,13 +44,20 @@ def command(paths: tuple[Path, ...], html: Path | None) -> ExitStatus:
     """
     from harness.evidence.verify import find_bundles
 
-    if html is None:
-        raise click.UsageError("say what to write: --html DIR")
+    files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}
+    targets = {name: target for name, target in files.items() if target is not None}
+    if html is None and not targets and not step_summary:
+        raise click.UsageError("say what to write: --html DIR, --markdown, --step-summary, --ctrf, --junit or --sarif")
+    if sum(target == Path("-") for target in targets.values()) > 1:
+        raise click.UsageError("standard output takes one report; write the others into files")
+    summary = _step_summary() if step_summary else None
     unusable = [path for path in paths if not path.is_dir()]
     found = {path: find_bundles([path]) for path in paths if path not in unusable}
     empty = [path for path, bundles in found.items() if not bundles]
     bundles = list({bundle.resolve(): bundle for some in found.values() for bundle in some}.values())
-    sound = _html(bundles, html)
+    sound = html is None or _html(bundles, html, err=Path("-") in targets.values())
+    if targets or summary:
+        sound &= _files(bundles, targets, summary)
     for path in unusable:
         click.echo(f"{_plain(path)}: is no folder; name a bundle or a folder of bundles", err=True)
     for path in empty:
@@ -42,7 +67,7 @@ def command(paths: tuple[Path, ...], html: Path | None) -> ExitStatus:
     return ExitStatus.NOT_MEASURED if empty else ExitStatus.PASS
 
 
-def _html(bundles: list[Path], folder: Path) -> bool:
+def _html(bundles: list[Path], folder: Path, *, err: bool) -> bool:
     """Write the site; whether every bundle in it is sound."""
     try:
         from harness.report.html import site
@@ -53,9 +78,7 @@ def _html(bundles: list[Path], folder: Path) -> bool:
     except site.SiteError as error:
         raise click.BadParameter(str(error), param_hint="--html") from error
     unsound = sum(not entry.verification.sound for entry in entries)
-    click.echo(
-        f"{len(entries)} bundle{'' if len(entries) == 1 else 's'}, {unsound} unsound: {_plain(folder / site.INDEX)}"
-    )
+    click.echo(_counted(len(entries), unsound, folder / site.INDEX), err=err)
     return not unsound
 
 
@@ -67,6 +90,73 @@ def _project() -> Project | None:
         return Project.find()
     except ProjectError:
         return None
+
+
+def _files(bundles: list[Path], targets: dict[str, Path], summary: Path | None) -> bool:
+    """Write the files; whether every bundle is sound."""
+    from harness.report.examined import examine
+    from harness.report.files import write_file
+
+    examined = examine(bundles)
+    unsound = sum(bundle.record is None for bundle in examined)
+    quiet = Path("-") in targets.values()
+    for name, target in targets.items():
+        text = _writer(name)(examined)
+        if target == Path("-"):
+            click.echo(text, nl=False)
+            continue
+        try:
+            write_file(target, text)
+        except OSError as error:
+            raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint=f"--{name}") from error
+        click.echo(_counted(len(examined), unsound, target), err=quiet)
+    if summary is not None:
+        _append(examined, summary)
+    return not unsound
+
+
+def _writer(name: str) -> Callable[[Sequence[Examined]], str]:
+    """What writes a format; each is loaded when it is asked for."""
+    if name == "markdown":
+        from harness.report.markdown import render as render_markdown
+
+        return render_markdown
+    if name == "ctrf":
+        from harness.report.ctrf import render as render_ctrf
+
+        return render_ctrf
+    if name == "sarif":
+        from harness.report.sarif import render as render_sarif
+
+        return render_sarif
+    from harness.report.junit import report as render_junit
+
+    return render_junit
+
+
+def _step_summary() -> Path:
+    """The file that GitHub shows as the summary of a workflow's job."""
+    named = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not named:
+        raise click.UsageError("GITHUB_STEP_SUMMARY is not set: outside of a GitHub workflow use --markdown FILE")
+    return Path(named)
+
+
+def _append(examined: Sequence[Examined], summary: Path) -> None:
+    """Append to a job's summary as much as it still takes."""
+    from harness.report import markdown
+
+    try:
+        there = summary.stat().st_size if summary.exists() else 0
+        limit = max(markdown.SUMMARY - there, markdown.LEAST)
+        with summary.open("a", encoding="utf-8") as file:
+            file.write(markdown.render(examined, limit))
+    except OSError as error:
+        raise click.UsageError(f"GITHUB_STEP_SUMMARY: {summary} cannot be written: {error.strerror}") from error
+
+
+def _counted(count: int, unsound: int, written: Path) -> str:
+    return f"{count} bundle{'' if count == 1 else 's'}, {unsound} unsound: {_plain(written)}"
 
 
 def _plain(path: Path) -> str:

@@ -116,6 +116,13 @@ class Verification:
         """Whether nothing is wrong with the bundle; the verdict in it may be any."""
         return not self.findings
 
+    @property
+    def problem(self) -> str:
+        """Why it is unsound: the first such finding, and how many more there are; empty where it is sound."""
+        unsound = [finding for finding in self.findings if finding.code.severity is Severity.UNSOUND]
+        more = f", and {len(unsound) - 1} more" if len(unsound) > 1 else ""
+        return f"{unsound[0]}{more}" if unsound else ""
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         return {**asdict(self), "path": str(self.path), "sound": self.sound}

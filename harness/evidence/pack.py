@@ -109,7 +109,7 @@ def _sound(paths: Sequence[Path]) -> list[Verification]:
     for bundle in found.values():
         one = verify(bundle)
         if not one.sound:
-            raise ArchiveError(f"{bundle} is unsound ({one.findings[0]}); `harness verify` says more")
+            raise ArchiveError(f"{bundle} is unsound ({one.problem}); `harness verify` says more")
         place = (one.issue, one.id, one.run)
         if place in places:
             raise ArchiveError(f"{bundle} and {places[place].path} are bundles of the same run; pack one of them")

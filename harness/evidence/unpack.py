@@ -80,8 +80,7 @@ def _write(file: BinaryIO, member: Member, folder: Path) -> None:
 def _verified(folder: Path, place: Place) -> Verification:
     one = verify(folder.joinpath(*place))
     if not one.sound:
-        more = f" and {len(one.findings) - 1} more findings" if len(one.findings) > 1 else ""
-        raise ArchiveError(f"the bundle {'/'.join(place)} is unsound: {one.findings[0]}{more}")
+        raise ArchiveError(f"the bundle {'/'.join(place)} is unsound: {one.problem}")
     if (one.issue, one.id, one.run) != place:
         raise ArchiveError(f"the bundle {'/'.join(place)} is that of another run: {one.issue}/{one.id}/{one.run}")
     return one

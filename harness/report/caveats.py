@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.record import MutantRecord, Record
 from harness.report import figures
-from harness.verdict import Fate
+from harness.verdict import Fate, Verdict
 
-__all__ = ["Caveat", "Code", "capability", "caveats"]
+__all__ = ["Caveat", "Code", "capability", "caveats", "narrowed"]
 
 
 class Code(str):
@@ -63,6 +63,18 @@ def caveats(record: Record) -> Iterator[Caveat]:
     elif commit.get("dirty") is not False:
         state = "had changes that are in no commit" if commit.get("dirty") else "may have had changes"
         yield Caveat("Dirty tree", (f": the checkout {state}; the digests below say which files ran",))
+
+
+def narrowed(record: Record) -> list[str]:
+    """What makes a PASS so much less that it must stand beside it, in a few words each; nothing for other verdicts."""
+    if record.verdict is not Verdict.PASS:
+        return []
+    said = {
+        "unproven": not record.proven,
+        "parameters overridden": bool(record.overrides),
+        f"{record.profile} profile": record.profile != "full",
+    }
+    return [text for text, applies in said.items() if applies]
 
 
 def capability(of: Mapping[str, Any]) -> str:

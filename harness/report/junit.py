@@ -12,24 +12,27 @@ its end the file says that the run has not ended.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from harness import strictjson
-from harness.contract.clauses import ClauseResult
 from harness.events import ClaimFinished, Event, Handler, RunFinished, RunStarted
-from harness.record import MutantRecord, Record
-from harness.report import figures
+from harness.record import Record
+from harness.report import cases
+from harness.report.cases import Case, Status
 from harness.report.escaping import printable
-from harness.verdict import Fate, Outcome, Verdict
+from harness.report.files import write_file
 
-__all__ = ["handler", "render", "write"]
+if TYPE_CHECKING:
+    from harness.report.examined import Examined
 
-_RUN = "harness run"
+__all__ = ["handler", "render", "report", "write"]
+
+_HARNESS = "harness"
 Result = Failure | Error | Skipped
 
 
@@ -47,14 +50,14 @@ def write(records: Iterable[Record], path: Path, *, missing: Sequence[tuple[str,
     Raises:
         OSError: the file cannot be written.
     """
-    suites = [_suite(record) for record in records]
-    if not suites and not missing:
-        missing = [("nothing ran", "not one claim was run; name claims, or --all")]
-    if missing:
-        suite = TestSuite(_RUN)
-        suite.add_testcases([_case(_RUN, name, None, Error(printable(why), "NOT_RUN")) for name, why in missing])
-        suites.append(suite)
-    _replace(path, _text(suites).encode("utf-8"))
+    write_file(path, _document(records, missing))
+
+
+def report(bundles: Sequence[Examined]) -> str:
+    """Many bundles as one document; an unsound one is an error."""
+    unsound = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
+    nothing = [] if bundles else [(cases.NOTHING.name, cases.NOTHING.message)]
+    return _document([bundle.record for bundle in bundles if bundle.record is not None], [*unsound, *nothing])
 
 
 def handler(path: Path) -> Handler:
@@ -85,18 +88,23 @@ def handler(path: Path) -> Handler:
     return handle
 
 
+def _document(records: Iterable[Record], missing: Sequence[tuple[str, str]]) -> str:
+    suites = [_suite(record) for record in records]
+    if not suites and not missing:
+        missing = [("nothing ran", "not one claim was run; name claims, or --all")]
+    if missing:
+        suite = TestSuite(_HARNESS)
+        suite.add_testcases([_case(_HARNESS, name, None, Error(printable(why), "NOT_RUN")) for name, why in missing])
+        suites.append(suite)
+    return _text(suites)
+
+
 def _suite(record: Record) -> TestSuite:
     suite = TestSuite(printable(f"{record.id} {record.title}"))
     suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
     for name, value in _properties(record).items():
         suite.add_property(name, printable(value))
-    cases = [_clause_case(record, clause, position) for position, clause in enumerate(record.clauses)]
-    cases += [_mutant_case(record, mutant) for mutant in record.mutants]
-    shown = {type(result) for case in cases for result in case.result}
-    verdict = _verdict_result(record)
-    if not cases or (verdict is not None and type(verdict) not in shown):
-        cases.append(_case(record.id, "verdict", None, verdict))
-    suite.add_testcases(cases)
+    suite.add_testcases([_case(case.claim, case.name, case.seconds, _result(case)) for case in cases.of_record(record)])
     suite.time = record.seconds
     return suite
 
@@ -119,38 +127,16 @@ def _properties(record: Record) -> dict[str, str]:
     }
 
 
-def _clause_case(record: Record, clause: ClauseResult, position: int) -> TestCase:
-    text = f"{clause.reason} (measured {figures.value(clause.value, clause.unit)}, bound {clause.bound})"
-    result: Result | None = None
-    if clause.outcome is Outcome.FAIL:
-        result = Failure(printable(text), "FAIL")
-    elif clause.outcome is Outcome.NOT_MEASURED:
-        result = Skipped(printable(text), "NOT_MEASURED")
-    # All clauses come of one trial; its time is told once, so that sums are right.
-    return _case(record.id, clause.id, record.trial_seconds if position == 0 else 0.0, result)
-
-
-def _mutant_case(record: Record, mutant: MutantRecord) -> TestCase:
-    text = printable(f"{mutant.fate}: {mutant.reason} ({mutant.defect})")
-    result: Result | None = None
-    if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED):
-        result = Error(text, "VOID")
-    elif mutant.fate is not Fate.KILLED:
-        result = Skipped(text, "NOT_MEASURED" if mutant.fate is Fate.INCONCLUSIVE else "NOT_RUN")
-    return _case(record.id, f"mutant {mutant.id}", mutant.seconds or 0.0, result)
-
-
-def _verdict_result(record: Record) -> Result | None:
-    text = printable(record.reason or f"the verdict is {record.verdict}")
-    match record.verdict:
-        case Verdict.FAIL:
-            return Failure(text, "FAIL")
-        case Verdict.VOID:
-            return Error(text, "VOID")
-        case Verdict.NOT_MEASURED:
-            return Skipped(text, "NOT_MEASURED")
-        case Verdict.PASS:
+def _result(case: Case) -> Result | None:
+    match case.status:
+        case Status.PASS:
             return None
+        case Status.FAIL:
+            return Failure(case.message, str(case.status))
+        case Status.VOID | Status.UNSOUND:
+            return Error(case.message, str(case.status))
+        case Status.NOT_MEASURED | Status.NOT_RUN:
+            return Skipped(case.message, str(case.status))
 
 
 def _case(classname: str, name: str, seconds: float | None, result: Result | None) -> TestCase:
@@ -175,16 +161,3 @@ def _text(suites: Sequence[TestSuite]) -> str:
     buffer = io.BytesIO()
     document.write(buffer, pretty=True)
     return buffer.getvalue().decode("utf-8")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)  # a pipe, or /dev/stdout: there is nothing to replace
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from junitparser import JUnitXml
 
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness
+from tests.contracts import healthy
 from tests.evidence.factory import sealed
 
 
@@ -58,6 +61,8 @@ def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: P
     assert "1 bundle" in missing.stdout
     idle = harness(tmp_path, "report", str(evidence))
     assert (idle.returncode, "--html DIR" in idle.stderr) == (2, True)
+    both = harness(tmp_path, "report", str(evidence), "--ctrf", "-", "--sarif", "-")
+    assert (both.returncode, "standard output takes one report" in both.stderr) == (2, True)
 
 
 def test_what_others_wrote_is_left_alone(tmp_path: Path, evidence: Path) -> None:
@@ -82,3 +87,58 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Pa
     (tmp_path / "site").write_text("a file")
     run = harness(tmp_path, "report", str(evidence), "--html", "site")
     assert (run.returncode, "name another folder" in run.stderr) == (2, True)
+
+
+def test_reports_for_machines_are_written_in_one_go(tmp_path: Path, evidence: Path) -> None:
+    """Of the same bundles, each verified; the folders above the files are made."""
+    sealed(tmp_path, run="fails", measurements=healthy(returned=2))
+    files = {"--markdown": "out/a.md", "--ctrf": "out/a.json", "--junit": "out/a.xml", "--sarif": "out/a.sarif"}
+    run = harness(tmp_path, "report", str(evidence), *[word for pair in files.items() for word in pair])
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.splitlines() == [f"2 bundles, 0 unsound: {name}" for name in files.values()]
+    assert "1 FAIL, 1 PASS" in (tmp_path / "out/a.md").read_text()
+    assert json.loads((tmp_path / "out/a.json").read_text())["results"]["summary"]["failed"] == 1
+    assert JUnitXml.fromfile(str(tmp_path / "out/a.xml")).failures == 1
+    assert len(json.loads((tmp_path / "out/a.sarif").read_text())["runs"][0]["results"]) == 3
+    assert sorted(contents(tmp_path / "out")) == ["a.json", "a.md", "a.sarif", "a.xml"]
+
+
+def test_standard_output_holds_the_report_alone(tmp_path: Path, evidence: Path) -> None:
+    """So that it can be piped on."""
+    run = harness(tmp_path, "report", str(evidence), "--ctrf", "-", "--junit", "a.xml", "--html", "site")
+    assert json.loads(run.stdout)["reportFormat"] == "CTRF"
+    assert run.stderr.splitlines() == ["1 bundle, 0 unsound: site/index.html", "1 bundle, 0 unsound: a.xml"]
+
+
+@pytest.mark.parametrize(("option", "says"), [("--ctrf", '"failed": 1'), ("--junit", "<error"), ("--sarif", "UNSOUND")])
+def test_an_unsound_bundle_and_none_fail_everywhere(tmp_path: Path, evidence: Path, option: str, says: str) -> None:
+    """Whatever the record says."""
+    (next(evidence.rglob("summary.md"))).write_text("# PASS")
+    run = harness(tmp_path, "report", str(evidence), option, "-")
+    assert (run.returncode, says in run.stdout, "TAMPERED" in run.stdout) == (2, True, True)
+    (tmp_path / "empty").mkdir()
+    run = harness(tmp_path, "report", "empty", option, "-")
+    assert (run.returncode, says in run.stdout, "nothing was measured" in run.stdout) == (3, True, True)
+
+
+def test_a_jobs_summary_is_appended_to_and_kept_below_its_limit(
+    tmp_path: Path, evidence: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What earlier steps wrote stays; outside of a workflow the option is refused."""
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    run = harness(tmp_path, "report", str(evidence), "--step-summary")
+    assert (run.returncode, "--markdown FILE" in run.stderr) == (2, True)
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    summary.write_text("before\n" + " " * (1024 * 1024 - 4000))
+    assert harness(tmp_path, "report", str(evidence), "--step-summary").returncode == 0
+    assert summary.read_text().startswith("before\n")
+    assert "1 PASS" in summary.read_text()
+    assert summary.stat().st_size < 1024 * 1024
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path) -> None:
+    """With the option that named it."""
+    (tmp_path / "file").write_text("mine")
+    run = harness(tmp_path, "report", str(evidence), "--sarif", "file/a.sarif")
+    assert (run.returncode, "--sarif" in run.stderr, "Traceback" in run.stderr) == (2, True, False)

@@ -1,0 +1,94 @@
+"""CTRF: test results as one JSON document, which many CI services and bots read (https://ctrf.io).
+
+    passed   a clause that holds, a mutant that was killed
+    failed   a clause that FAILed, a mutant that lived (VOID), an unsound bundle, no bundle at all
+    skipped  a mutant that this machine cannot run, or that was not asked for
+    other    what was not measured; the format's "pending" would say that it still will be
+
+The word of the harness stands in rawStatus.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from harness.record import Record
+from harness.report import cases
+from harness.report.cases import Case, Status
+from harness.report.caveats import narrowed
+from harness.report.escaping import printable
+from harness.report.examined import Examined
+
+__all__ = ["SPEC_VERSION", "render"]
+
+SPEC_VERSION = "0.0.0"
+"""Of the published schema: tests/recorded/schemas/ctrf-schema-0.0.json."""
+
+_STATUS = {
+    Status.PASS: "passed",
+    Status.FAIL: "failed",
+    Status.VOID: "failed",
+    Status.UNSOUND: "failed",
+    Status.NOT_MEASURED: "other",
+    Status.NOT_RUN: "skipped",
+}
+
+
+def render(bundles: Sequence[Examined]) -> str:
+    """The document; the same bundles give the same text."""
+    tests = [_test(case, bundle) for bundle in bundles for case in cases.of_bundle(bundle)]
+    tests = tests or [_test(cases.NOTHING, None)]
+    statuses = [test["status"] for test in tests]
+    records = [bundle.record for bundle in bundles if bundle.record is not None]
+    starts = [_milliseconds(record) for record in records]
+    stops = [start + round(record.seconds * 1000) for start, record in zip(starts, records, strict=True)]
+    summary = {
+        "tests": len(tests),
+        **{name: statuses.count(name) for name in ("passed", "failed", "skipped", "pending", "other")},
+        "suites": len(bundles),
+        "start": min(starts, default=0),
+        "stop": max(stops, default=0),
+    }
+    tool = {"name": "falsifier-harness", "version": version("falsifier-harness")}
+    document = {
+        "reportFormat": "CTRF",
+        "specVersion": SPEC_VERSION,
+        "generatedBy": "harness report",
+        "results": {"tool": tool, "summary": summary, "tests": tests},
+    }
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
+    record = bundle.record if bundle is not None else None
+    test: dict[str, Any] = {
+        "name": f"{case.claim} {case.name}",
+        "status": _STATUS[case.status],
+        "rawStatus": str(case.status),
+        "duration": round(case.seconds * 1000),
+        "type": str(case.kind),
+        "suite": [printable(f"{record.id} {record.title}") if record else case.claim],
+        "message": case.message or str(case.status),
+    }
+    if bundle is not None:
+        test["extra"] = {"bundle": printable(str(bundle.path))}
+    if record is not None:
+        test["tags"] = [str(record.verdict), *narrowed(record)]  # so that a list of green lines shows it
+        test["extra"] |= {
+            "verdict": str(record.verdict),
+            "reason": printable(record.reason),
+            "proven": record.proven,
+            "profile": record.profile,
+            "device": printable(f"{record.device.get('type')} {record.device.get('name')}"),
+            "run": record.run,
+        }
+    return test
+
+
+def _milliseconds(record: Record) -> int:
+    """When the run began, since 1970."""
+    return round(datetime.fromisoformat(record.started).timestamp() * 1000)

@@ -1,0 +1,56 @@
+"""Bundles as reports take them: verified, and with the record of those that are sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import strictjson
+from harness.evidence import reader
+from harness.evidence.findings import Verification
+from harness.evidence.layout import RECORD
+from harness.evidence.verify import verify
+from harness.record import Record
+from harness.report.escaping import printable
+
+__all__ = ["Examined", "examine"]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One bundle."""
+
+    verification: Verification
+    record: Record | None
+    """None where the bundle is unsound: what its record says then counts for nothing."""
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return self.verification.path
+
+    @property
+    def name(self) -> str:
+        """The claim's id; where that is not known, the bundle's folder."""
+        return printable(self.verification.id or self.path.name)
+
+    @property
+    def problem(self) -> str:
+        """Why it is unsound."""
+        return printable(f"unsound: {self.verification.problem}")
+
+
+def examine(bundles: Iterable[Path]) -> list[Examined]:
+    """Verify bundles and read the records of the sound ones, newest first within a claim."""
+    examined = [_examine(verify(bundle)) for bundle in bundles]
+    examined.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
+    return sorted(examined, key=lambda one: one.name)
+
+
+def _examine(verification: Verification) -> Examined:
+    if not verification.sound:
+        return Examined(verification, None)
+    # Of the schema and the size that verifying just found them to be.
+    content, _ = reader.read(verification.path, RECORD)
+    return Examined(verification, Record.from_json(strictjson.loads(content)))

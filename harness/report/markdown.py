@@ -1,0 +1,157 @@
+"""Bundles as one piece of Markdown: a comment on a pull request, or the summary of a workflow's job.
+
+Such places cut off, or refuse, what is too long. So the text is made of blocks, each whole Markdown, the weightiest
+first: counts of all bundles, a table of verdicts, what speaks against each claim, the kill tables. What does not fit is
+left out as a whole, and the last line says how much that is.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from harness.evidence.findings import Severity
+from harness.record import Record
+from harness.report import figures
+from harness.report.caveats import caveats
+from harness.report.escaping import code_block, code_span, markdown, printable
+from harness.report.examined import Examined
+from harness.report.tables import clause_table, mutant_table, sentence, shortened, table, tally, verdict
+from harness.verdict import Fate, Outcome, Verdict
+
+__all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
+
+COMMENT: Final = (1 << 16) - 1
+"""Bytes of UTF-8, below the 65,536 characters that GitHub takes in a comment."""
+SUMMARY: Final = (1 << 20) - 1
+"""Bytes below the 1 MiB that GitHub takes in GITHUB_STEP_SUMMARY, for all that a job's step appends."""
+LEAST: Final = 2000
+"""Bytes that are enough for the counts."""
+MARK: Final = "<!-- falsifier-harness report -->"
+"""Begins the text, invisibly: a workflow finds its earlier comment by it and replaces that."""
+
+_FOR_LAST = 200
+"""Bytes kept for the line that says what was left out."""
+_MOST_CLAUSES = 20
+_LONGEST_COMMAND = 2000
+_GRAVEST = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
+
+
+def render(bundles: Sequence[Examined], limit: int = COMMENT) -> str:
+    """The text, of at most `limit` bytes of UTF-8; it ends in a newline.
+
+    Args:
+        limit: at least LEAST.
+    """
+    ordered = sorted(bundles, key=_gravity)
+    head = f"{MARK}\n## Falsifier harness: {_heading(bundles)}\n\n{_denominator(bundles)}"
+    room = limit - len(head.encode()) - _FOR_LAST
+    rows, room = _fitting([_row(bundle) for bundle in ordered], room - 200, max(0, room // 2))
+    blocks = [block for bundle in ordered for block in _against(bundle)]
+    blocks += [block for bundle in ordered if bundle.record for block in _folded(bundle.record)]
+    shown, _ = _fitting(blocks, room, room)
+    parts = [head]
+    if rows:
+        parts.append("\n".join([table(("verdict", "claim", "profile", "device", "mutants", "took"), []), *rows]))
+    parts += shown
+    missing = [
+        f"{count} {what}"
+        for count, what in ((len(ordered) - len(rows), "rows"), (len(blocks) - len(shown), "sections"))
+        if count
+    ]
+    if missing:
+        parts.append(f"_Left out, since there is no room for more: {' and '.join(missing)}. The bundles have them._")
+    return "\n\n".join(parts) + "\n"
+
+
+def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], int]:
+    """The blocks that fit, in their order, and the bytes left of `room`; together they take at most `most`."""
+    shown: list[str] = []
+    for block in blocks:
+        size = len(block.encode()) + 40  # the separators around it
+        if size <= min(room, most):
+            shown.append(block)
+            room, most = room - size, most - size
+    return shown, room
+
+
+def _gravity(bundle: Examined) -> int:
+    return -1 if bundle.record is None else _GRAVEST.index(bundle.record.verdict)
+
+
+def _heading(bundles: Sequence[Examined]) -> str:
+    counts = [("UNSOUND", sum(bundle.record is None for bundle in bundles))]
+    counts += [(str(one), sum(_gravity(bundle) == place for bundle in bundles)) for place, one in enumerate(_GRAVEST)]
+    return ", ".join(f"{count} {name}" for name, count in counts if count) or "nothing was measured"
+
+
+def _denominator(bundles: Sequence[Examined]) -> str:
+    records = [bundle.record for bundle in bundles if bundle.record is not None]
+    claims = len({bundle.name for bundle in bundles})
+    verdicts = ", ".join(f"{sum(record.verdict is one for record in records)} {one}" for one in Verdict)
+    of = f"{len(bundles)} bundle{_s(len(bundles))} of {claims} claim{_s(claims)}"
+    return f"{of}: {len(records)} sound, {len(bundles) - len(records)} unsound; of the sound: {verdicts}."
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _row(bundle: Examined) -> str:
+    """A bundle's line of the table of verdicts."""
+    record = bundle.record
+    if record is None:
+        return f"| **UNSOUND** | {code_span(bundle.name)} | | {markdown(shortened(bundle.problem))} | | |"
+    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
+    device = f"{record.device.get('name') or record.device.get('type')}"
+    cells = (
+        verdict(record) if record.verdict is Verdict.PASS else f"**{record.verdict}**",
+        f"{code_span(record.id)} {markdown(shortened(record.title))}",
+        record.profile,
+        markdown(shortened(device)),
+        "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed",
+        figures.duration(record.seconds),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _against(bundle: Examined) -> Iterator[str]:
+    """What speaks against a claim, or against its evidence; nothing of a PASS that nothing narrows."""
+    record = bundle.record
+    if record is None:
+        problems = [one for one in bundle.verification.findings if one.code.severity is Severity.UNSOUND]
+        listed = "\n".join(f"- {markdown(shortened(str(one)))}" for one in problems[:_MOST_CLAUSES])
+        yield f"### UNSOUND: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} is no evidence:\n\n{listed}"
+        return
+    said = [f"- {sentence(caveat)}" for caveat in caveats(record)]
+    if record.verdict is Verdict.PASS and not said:
+        return
+    parts = [f"### {verdict(record)}: {markdown(record.id)}", markdown(shortened(record.reason)), "\n".join(said)]
+    wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
+    if wrong:
+        wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)
+        parts.append(clause_table(wrong[:_MOST_CLAUSES]))
+        if len(wrong) > _MOST_CLAUSES:
+            parts.append(f"and {len(wrong) - _MOST_CLAUSES} more clauses that did not pass")
+    lived = [mutant for mutant in record.mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
+    if lived:
+        parts.append(f"Mutants that were not killed as declared:\n\n{mutant_table(lived)}")
+    if record.verdict is not Verdict.PASS:
+        parts.append(_reproduce(record))
+    yield "\n\n".join(part for part in parts if part)
+
+
+def _folded(record: Record) -> Iterator[str]:
+    """The kill table, and how to reproduce a PASS, behind a line that opens it."""
+    kills = mutant_table(record.mutants) or "No mutant is declared."
+    # Within these tags nothing is Markdown.
+    title = f"Mutants of {record.id} on {shortened(str(record.device.get('name')))}: {tally(record.mutants)}"
+    summary = f"<summary>{html.escape(printable(title))}</summary>"
+    yield f"<details>\n{summary}\n\n{kills}\n\n{_reproduce(record)}\n\n</details>"
+
+
+def _reproduce(record: Record) -> str:
+    if len(record.command) > _LONGEST_COMMAND:
+        return "The command that reproduces this is too long for here; record.json has it."
+    return f"To reproduce:\n\n{code_block(record.command, 'sh')}"

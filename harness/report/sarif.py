@@ -1,0 +1,151 @@
+"""SARIF 2.1.0: what speaks against a claim, for code scanning and editors.
+
+    fail           a clause that FAILed, a mutant that lived (VOID), an unsound bundle, no bundle at all; level error
+    open           what was not measured, so that nobody knows
+    notApplicable  a mutant that this machine cannot run, or that was not asked for
+
+What passed is left out of the results, since services that ignore `kind` would raise an alert for each; the counts
+stand in the run's properties, so that a file without results says of how many it speaks. Where anything is not sound or
+not measured, the run's invocation says that it did not succeed, with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from harness.record import Record
+from harness.report import cases
+from harness.report.cases import Case, Kind, Status
+from harness.report.escaping import printable
+from harness.report.examined import Examined
+from harness.verdict import Verdict
+
+__all__ = ["render"]
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_KINDS = {
+    Status.FAIL: ("fail", "error"),
+    Status.VOID: ("fail", "error"),
+    Status.UNSOUND: ("fail", "error"),
+    Status.NOT_MEASURED: ("open", "none"),
+    Status.NOT_RUN: ("notApplicable", "none"),
+}
+
+
+def render(bundles: Sequence[Examined]) -> str:
+    """The document; the same bundles give the same text."""
+    found: list[tuple[Case, Examined | None]] = [(case, one) for one in bundles for case in cases.of_bundle(one)]
+    found = found or [(cases.NOTHING, None)]
+    told = [(case, bundle) for case, bundle in found if case.status is not Status.PASS]
+    rules = {_rule_id(case): _rule(case) for case, _ in told}
+    positions = {name: position for position, name in enumerate(rules)}
+    counts = Counter(case.status for case, _ in found)
+    notifications = list(_notifications(bundles))
+    run = {
+        "tool": {
+            "driver": {
+                "name": "falsifier-harness",
+                "version": version("falsifier-harness"),
+                "rules": list(rules.values()),
+            }
+        },
+        "invocations": [
+            {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications},
+        ],
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(case, bundle, positions) for case, bundle in told],
+        "properties": {
+            "bundles": len(bundles),
+            "verdicts": dict(sorted(Counter(_verdict(bundle) for bundle in bundles).items())),
+            "cases": {str(status): counts[status] for status in Status},
+        },
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, allow_nan=False) + "\n"
+
+
+def _verdict(bundle: Examined) -> str:
+    return str(bundle.record.verdict) if bundle.record else str(Status.UNSOUND)
+
+
+def _rule_id(case: Case) -> str:
+    return f"{case.claim}/{case.name}"
+
+
+def _rule(case: Case) -> dict[str, Any]:
+    what = {
+        Kind.CLAUSE: f"{case.claim} holds in the clause {case.name}",
+        Kind.MUTANT: f"The falsifier of {case.claim} kills the {case.name}",
+        Kind.VERDICT: f"{case.claim} holds",
+        Kind.BUNDLE: f"The evidence of {case.claim} is sound",
+    }[case.kind]
+    return {"id": _rule_id(case), "name": case.name, "shortDescription": {"text": what}}
+
+
+def _result(case: Case, bundle: Examined | None, positions: dict[str, int]) -> dict[str, Any]:
+    kind, level = _KINDS[case.status]
+    rule = _rule_id(case)
+    record = bundle.record if bundle is not None else None
+    where = str(record.device.get("type")) if record else ""
+    fingerprint = hashlib.sha256(f"{rule}\0{where}".encode(errors="replace")).hexdigest()
+    return {
+        "ruleId": rule,
+        "ruleIndex": positions[rule],
+        "kind": kind,
+        "level": level,
+        "message": {"text": f"{case.status}: {case.message or rule}"},
+        "locations": [
+            {"physicalLocation": {"artifactLocation": {"uri": _uri(case, bundle)}, "region": {"startLine": 1}}}
+        ],
+        # The same finding of two runs on a device class is one alert.
+        "partialFingerprints": {"claimClauseDevice/v1": fingerprint},
+        "properties": {"status": str(case.status), **(_circumstances(record) if record else {})},
+    }
+
+
+def _circumstances(record: Record) -> dict[str, Any]:
+    return {
+        "verdict": str(record.verdict),
+        "proven": record.proven,
+        "profile": record.profile,
+        "device": printable(f"{record.device.get('type')} {record.device.get('name')}"),
+        "run": record.run,
+        "reproduce": printable(record.command),
+    }
+
+
+def _uri(case: Case, bundle: Examined | None) -> str:
+    """The source file to look into: the subject's for a clause, the falsifier's for a mutant, else the bundle's."""
+    if bundle is None:
+        return "."
+    if bundle.record is not None:
+        entry = bundle.record.falsifier if case.kind is Kind.MUTANT else bundle.record.subject
+        module = entry.partition(":")[0].replace(".", "/")
+        for name in (f"{module}.py", f"{module}/__init__.py"):
+            if name in bundle.record.sources:
+                return quote(name)
+    here = Path.cwd()
+    path = bundle.path.resolve()
+    shown = path.relative_to(here) if path.is_relative_to(here) else Path(*path.parts[-3:])
+    return quote(os.fsencode(shown))
+
+
+def _notifications(bundles: Sequence[Examined]) -> Iterator[dict[str, Any]]:
+    """Why the run as a whole cannot be taken for a success, whatever its results."""
+    if not bundles:
+        yield {"level": "error", "message": {"text": cases.NOTHING.message}}
+    for bundle in bundles:
+        record = bundle.record
+        if record is None:
+            yield {"level": "error", "message": {"text": f"{bundle.name}: {bundle.problem}"}}
+        elif record.verdict is Verdict.NOT_MEASURED:
+            yield {"level": "warning", "message": {"text": printable(f"{record.id} was not measured: {record.reason}")}}
+        elif record.verdict is Verdict.VOID:
+            yield {"level": "error", "message": {"text": printable(f"{record.id} is void: {record.reason}")}}

@@ -1,0 +1,74 @@
+"""Parts of a record in Markdown: what the summary in a bundle and the comment on a pull request have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.contract.clauses import ClauseResult
+from harness.record import MutantRecord, Record
+from harness.report import figures
+from harness.report.caveats import Caveat, Code, narrowed
+from harness.report.escaping import code_span, markdown
+from harness.verdict import Fate, Outcome
+
+__all__ = ["clause_table", "mutant_table", "sentence", "shortened", "table", "tally", "verdict"]
+
+
+def verdict(record: Record) -> str:
+    """The verdict, and what narrows a PASS so much that the two may not stand apart."""
+    said = ", ".join(narrowed(record))
+    return f"{record.verdict} ({said})" if said else str(record.verdict)
+
+
+def sentence(caveat: Caveat) -> str:
+    """A caveat with its head in bold."""
+    parts = (code_span(part) if isinstance(part, Code) else markdown(part) for part in caveat.text)
+    return f"**{caveat.head}**{''.join(parts)}."
+
+
+def clause_table(clauses: Sequence[ClauseResult]) -> str:
+    """Clauses with measured value and bound, in this order."""
+    rows = [
+        (
+            code_span(clause.id),
+            f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
+            markdown(figures.value(clause.value, clause.unit)),
+            markdown(shortened(clause.bound)),
+            markdown(shortened(clause.reason)),
+        )
+        for clause in clauses
+    ]
+    return table(("clause", "outcome", "measured", "bound", "why"), rows)
+
+
+def tally(mutants: Sequence[MutantRecord]) -> str:
+    """How many mutants there are, and what became of them."""
+    counts = [(fate, sum(mutant.fate is fate for mutant in mutants)) for fate in Fate]
+    return f"{len(mutants)} declared, " + (", ".join(f"{count} {fate}" for fate, count in counts if count) or "none")
+
+
+def mutant_table(mutants: Sequence[MutantRecord]) -> str:
+    """The kill table; empty where there are no mutants."""
+    rows = [
+        (
+            code_span(mutant.id),
+            str(mutant.fate) if mutant.fate is Fate.KILLED else f"**{mutant.fate}**",
+            markdown(mutant.defect),
+            ", ".join(map(code_span, mutant.violates)),
+            ", ".join(map(code_span, mutant.failed)) or markdown(shortened(mutant.reason)),
+            "" if mutant.seconds is None else figures.duration(mutant.seconds),
+        )
+        for mutant in mutants
+    ]
+    return table(("mutant", "fate", "defect", "must fail on", "failed on", "took"), rows) if rows else ""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def shortened(text: str) -> str:
+    """At most 300 characters."""
+    return text if len(text) <= 300 else text[:299] + "…"

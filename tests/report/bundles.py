@@ -1,0 +1,39 @@
+"""Bundles of every verdict, as reports get them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.evidence.findings import Code, Finding, Verification
+from harness.record import Record
+from harness.report.examined import Examined, examine
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, sealed
+
+__all__ = ["every_verdict", "examined", "unsound"]
+
+
+def every_verdict(folder: Path) -> list[Examined]:
+    """A sound bundle of each verdict, an unproven PASS, and one that was tampered with."""
+    paths = [
+        sealed(folder, run="a-pass"),
+        sealed(folder, run="b-fail", measurements=healthy(returned=2)),
+        sealed(folder, run="c-void", mutants={**DEFECTIVE, "forgets-one": {}}),
+        sealed(folder, run="d-nothing", measurements={}),
+        sealed(folder, run="e-unproven", skipped=True),
+        sealed(folder, run="f-tampered"),
+    ]
+    (paths[-1] / "summary.md").write_text("# PASS\n")
+    return examine(paths)
+
+
+def examined(record: Record) -> Examined:
+    """A sound bundle with this record."""
+    path = Path("evidence", record.issue, record.id, record.run)
+    return Examined(Verification(path, (), verdict=record.verdict, id=record.id), record)
+
+
+def unsound(text: str) -> Examined:
+    """A bundle of whose record nothing is believed; what is wrong with it was made up by somebody."""
+    finding = Finding(Code.TAMPERED, text, text)
+    return Examined(Verification(Path("evidence") / (text.replace("/", "").replace("\0", "") or "x"), (finding,)), None)

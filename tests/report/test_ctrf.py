@@ -1,0 +1,84 @@
+"""CTRF reports, held against the published schema."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from jsonschema import Draft7Validator
+
+from harness.report import ctrf
+from harness.report.examined import Examined
+from tests.report.bundles import every_verdict, examined, unsound
+from tests.report.texts import nasty, with_texts
+
+SCHEMA = Path(__file__).parents[1] / "recorded" / "schemas" / "ctrf-schema-0.0.json"
+VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_text()), format_checker=Draft7Validator.FORMAT_CHECKER)
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def results(bundles: Sequence[Examined]) -> dict[str, Any]:
+    """What a reader takes from a report that is of the schema, with counts that are true."""
+    document = json.loads(ctrf.render(bundles))
+    assert [error.message for error in VALIDATOR.iter_errors(document)] == []
+    found: dict[str, Any] = document["results"]
+    statuses = Counter(test["status"] for test in found["tests"])
+    told = {name: found["summary"][name] for name in ("passed", "failed", "skipped", "pending", "other")}
+    assert {name: count for name, count in told.items() if count} == statuses
+    assert found["summary"]["tests"] == len(found["tests"])
+    return found
+
+
+def test_every_verdict_is_told(tmp_path: Path) -> None:
+    """Nothing that was not measured, void or unsound counts as passed, or as still to come."""
+    for bundle in every_verdict(tmp_path):
+        found = results([bundle])
+        summary = found["summary"]
+        match "UNSOUND" if bundle.record is None else str(bundle.record.verdict):
+            case "PASS":
+                assert (summary["failed"], summary["other"]) == (0, 0)
+            case "NOT_MEASURED":
+                assert summary["other"] > 0
+            case _:
+                assert summary["failed"] > 0
+        assert summary["pending"] == 0
+        for test in found["tests"]:
+            assert (test["status"] == "passed") == (test["rawStatus"] == "PASS")
+
+
+def test_times_and_circumstances_are_told(tmp_path: Path) -> None:
+    """In milliseconds since 1970; a list of tests shows what narrows them."""
+    bundles = [bundle for bundle in every_verdict(tmp_path) if bundle.record and bundle.record.run == "e-unproven"]
+    found = results(bundles)
+    assert (found["summary"]["start"], found["summary"]["stop"]) == (1795205703000, 1795205707500)
+    test = found["tests"][0]
+    assert test["tags"] == ["PASS", "unproven", "reduced profile"]
+    assert test["extra"]["device"] == "cpu a CPU"
+    assert test["duration"] == 1250
+    assert sum(test["duration"] for test in found["tests"]) == 1250
+
+
+def test_no_bundle_is_a_failure() -> None:
+    """Zero tests would look green."""
+    (test,) = results([])["tests"]
+    assert (test["status"], test["name"]) == ("failed", "harness report nothing ran")
+
+
+@SETTINGS
+@given(text=nasty)
+def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text: str) -> None:
+    """And is UTF-8."""
+    found = results([examined(with_texts(tmp_path, text)), unsound(text)])
+    assert found["summary"]["suites"] == 2
+    assert ctrf.render([unsound(text)]).isascii()
+
+
+@pytest.mark.parametrize("status", ctrf.cases.Status)
+def test_each_status_is_one_of_the_format(status: ctrf.Status) -> None:
+    """A new one is not forgotten."""
+    assert ctrf._STATUS[status] in {"passed", "failed", "skipped", "other"}

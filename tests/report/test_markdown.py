@@ -1,0 +1,116 @@
+"""The comment on a pull request."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.report import markdown
+from harness.report.examined import Examined
+from tests.contracts import healthy
+from tests.evidence.factory import claim_result
+from tests.report.bundles import every_verdict, examined, unsound
+from tests.report.texts import nasty, with_texts
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def blocks_are_whole(text: str) -> bool:
+    """Whether every fold and every block of code is closed, and a table's rows have as many cells as its head."""
+    fence, open_folds, cells = "", 0, 0
+    for line in text.splitlines():
+        if fence:
+            fence = "" if line == fence else fence
+            continue
+        if opened := re.match("`{3,}", line):
+            fence = opened[0]
+        open_folds += (line == "<details>") - (line == "</details>")
+        found = len(re.split(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        if open_folds not in (0, 1) or (cells and found and found != cells):
+            return False
+        cells = found
+    return not fence and not open_folds
+
+
+def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
+    """With the denominator."""
+    text = markdown.render(every_verdict(tmp_path))
+    lines = text.splitlines()
+    assert lines[:4] == [
+        markdown.MARK,
+        "## Falsifier harness: 1 UNSOUND, 1 FAIL, 1 VOID, 1 NOT_MEASURED, 2 PASS",
+        "",
+        "6 bundles of 1 claim: 5 sound, 1 unsound; of the sound: 2 PASS, 1 FAIL, 1 NOT_MEASURED, 1 VOID.",
+    ]
+    rows = [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:8]
+    assert rows[:4] == ["**UNSOUND**", "**FAIL**", "**VOID**", "**NOT_MEASURED**"]
+    assert sorted(rows[4:]) == ["PASS (reduced profile)", "PASS (unproven, reduced profile)"]
+    assert blocks_are_whole(text)
+
+
+def test_what_speaks_against_a_claim_is_shown(tmp_path: Path) -> None:
+    """Value against bound, the mutant that lived, the finding, and the command to reproduce."""
+    text = markdown.render(every_verdict(tmp_path))
+    failed = text[text.index("### FAIL: F-DEMO-SORT-001") : text.index("### VOID")]
+    assert re.search(r"\| `nothing-lost` \| \*\*FAIL\*\* \| .*returned 2.* \| self\.returned == self\.given \|", failed)
+    assert "```sh\nharness run F-DEMO-SORT-001\n```" in failed
+    void = text[text.index("### VOID") : text.index("### NOT_MEASURED")]
+    assert "| `forgets-one` | **survived** | drops the first item |" in void
+    unsound = text[text.index("### UNSOUND") : text.index("### FAIL")]
+    assert "TAMPERED summary.md: was changed" in unsound
+    assert "### PASS (unproven, reduced profile)" in text
+    assert "**Unproven**: nothing shows that this falsifier could have failed" in text
+
+
+def test_kill_tables_are_folded(tmp_path: Path) -> None:
+    """One for each sound bundle, the tags on lines of their own, so that the table between is Markdown."""
+    text = markdown.render(every_verdict(tmp_path))
+    assert text.count("<details>\n<summary>Mutants of F-DEMO-SORT-001 on a CPU: 3 declared, ") == 5
+    assert "not run</summary>\n\n| mutant | fate |" in text
+
+
+def test_a_pass_that_nothing_narrows_needs_no_words(tmp_path: Path) -> None:
+    """A row and a folded table."""
+    record = claim_result(tmp_path, profile="full", target={"device": "a CPU"}).record
+    record = replace(record, mutants=record.mutants[:2])
+    assert "###" not in markdown.render([examined(record)])
+
+
+def test_no_bundle_is_said(tmp_path: Path) -> None:
+    """It is not silence."""
+    text = markdown.render([])
+    assert "nothing was measured" in text
+    assert "0 bundles of 0 claims: 0 sound" in text
+
+
+@pytest.mark.parametrize("limit", [markdown.LEAST, 5000, 20_000, markdown.COMMENT, markdown.SUMMARY])
+def test_any_number_of_bundles_fits(tmp_path: Path, limit: int) -> None:
+    """What is left out is counted, and the counts are of all."""
+    record = claim_result(tmp_path, measurements=healthy(returned=2)).record
+    bundles: list[Examined] = [examined(replace(record, id=f"F-{number}-001")) for number in range(700)]
+    text = markdown.render([*bundles, *[unsound(f"{number}" * 50) for number in range(300)]], limit)
+    assert len(text.encode()) <= limit
+    assert "300 UNSOUND, 700 FAIL" in text
+    assert "1000 bundles of" in text
+    assert blocks_are_whole(text)
+    left_out = re.search(r"no room for more: (\d+) rows", text)
+    rows = sum(line.startswith("| **") for line in text.split("\n\n###")[0].splitlines())
+    assert int(left_out[1]) + rows == 1000 if left_out else rows == 1000
+
+
+@SETTINGS
+@given(
+    text=nasty | st.sampled_from(["é" * 20_000, "|" * 5000, "</details>", "```", "<!--"]),
+    limit=st.integers(markdown.LEAST, 9000),
+)
+def test_whatever_a_text_holds_it_fits_and_stays_whole(tmp_path: Path, text: str, limit: int) -> None:
+    """No text ends a table, a fold or a block."""
+    rendered = markdown.render([examined(with_texts(tmp_path, text)), unsound(text)], limit)
+    assert len(rendered.encode()) <= limit
+    assert blocks_are_whole(rendered)
+    assert "1 UNSOUND, 1 " in rendered
