@@ -1,0 +1,158 @@
+"""A Qwen2 decoder block with its backward written out, every operation of it the backend's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.backend import Backend
+from falsifiers.blackwell.reference.shapes import BlockShape
+
+__all__ = ["Block", "Saved", "new_weights"]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What the forward pass keeps for the backward pass; all but the heads' are [tokens, features].
+
+    Attributes:
+        probabilities: [batch, kv_heads, group * sequence, sequence]: the score workspace, heads * sequence^2 * 4 bytes
+            a sequence in float32. At a sequence of 32,768 and 14 heads it has 60,129,542,144 bytes, which was the out
+            of memory that SPEC-BLACKWELL-FIX-001 put down to kernels (aprender #1808).
+    """
+
+    x: Tensor
+    normed: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    probabilities: Tensor
+    attended: Tensor
+    middle: Tensor
+    post_normed: Tensor
+    gate: Tensor
+    up: Tensor
+    gated: Tensor
+
+
+class Block:
+    """`x + o(attention(norm(x)))`, then `+ down(silu(gate(norm)) * up(norm))`, and the gradients of it."""
+
+    def __init__(self, shape: BlockShape, backend: Backend) -> None:
+        """Nothing is allocated here; `forward` and `backward` are handed weights, by the names of `shape.parameters`."""
+        self.shape = shape
+        self.backend = backend
+
+    def forward(self, x: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Saved]:
+        """The block's output, shaped as x [batch, sequence, hidden], and what `backward` wants to have."""
+        run, shape = self.backend, self.shape
+        batch, sequence, _ = x.shape
+        flat = x.reshape(batch * sequence, shape.hidden)
+        normed = run.rms_norm(flat, weights["input_norm"], shape.eps)
+        q = run.rope(self._split(self._project("q", normed, weights), batch), shape.theta)
+        k = run.rope(self._split(self._project("k", normed, weights), batch), shape.theta)
+        v = self._split(self._project("v", normed, weights), batch)
+        scores = run.matmul(self._grouped(q), k, transpose_b=True)
+        probabilities = run.causal_softmax(scores, self._scale)
+        attended = self._merge(run.matmul(probabilities, v), sequence)
+        middle = run.add(flat, self._project("o", attended, weights))
+        post_normed = run.rms_norm(middle, weights["post_norm"], shape.eps)
+        gate, up = self._project("gate", post_normed, weights), self._project("up", post_normed, weights)
+        gated = run.silu_gate(gate, up)
+        output = run.add(middle, self._project("down", gated, weights))
+        saved = Saved(flat, normed, q, k, v, probabilities, attended, middle, post_normed, gate, up, gated)
+        return output.view(x.shape), saved
+
+    def backward(
+        self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The gradient of x, shaped as `gradient` [batch, sequence, hidden], and of every weight by its name."""
+        run, shape = self.backend, self.shape
+        batch, sequence, _ = gradient.shape
+        gradients: dict[str, Tensor] = {}
+        of_output = gradient.reshape(saved.x.shape)
+
+        of_gated = self._project_backward("down", saved.gated, weights, of_output, gradients)
+        of_gate, of_up = run.silu_gate_backward(saved.gate, saved.up, of_gated)
+        of_post_normed = run.add(
+            self._project_backward("gate", saved.post_normed, weights, of_gate, gradients),
+            self._project_backward("up", saved.post_normed, weights, of_up, gradients),
+        )
+        through_norm, gradients["post_norm"] = run.rms_norm_backward(
+            saved.middle, weights["post_norm"], of_post_normed, shape.eps
+        )
+        of_middle = run.add(of_output, through_norm)
+
+        of_attended = self._project_backward("o", saved.attended, weights, of_middle, gradients)
+        of_heads = self._grouped(self._split(of_attended, batch))
+        of_v = run.matmul(saved.probabilities, of_heads, transpose_a=True)
+        of_probabilities = run.matmul(of_heads, saved.v, transpose_b=True)
+        of_scores = run.causal_softmax_backward(saved.probabilities, of_probabilities, self._scale)
+        of_q = run.rope_backward(run.matmul(of_scores, saved.k).view(saved.q.shape), shape.theta)
+        of_k = run.rope_backward(run.matmul(of_scores, self._grouped(saved.q), transpose_a=True), shape.theta)
+        of_normed = run.add(
+            run.add(
+                self._project_backward("q", saved.normed, weights, self._merge(of_q, sequence), gradients),
+                self._project_backward("k", saved.normed, weights, self._merge(of_k, sequence), gradients),
+            ),
+            self._project_backward("v", saved.normed, weights, self._merge(of_v, sequence), gradients),
+        )
+        through_norm, gradients["input_norm"] = run.rms_norm_backward(
+            saved.x, weights["input_norm"], of_normed, shape.eps
+        )
+        return run.add(of_middle, through_norm).view(gradient.shape), gradients
+
+    @property
+    def _scale(self) -> float:
+        return float(self.shape.head_dim**-0.5)
+
+    def _project(self, name: str, x: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+        return self.backend.project(name, x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+
+    def _project_backward(
+        self, name: str, x: Tensor, weights: Mapping[str, Tensor], gradient: Tensor, gradients: dict[str, Tensor]
+    ) -> Tensor:
+        """Put the gradients of weight and bias among `gradients`, and return that of x."""
+        found = self.backend.project_backward(
+            name, x, weights[f"{name}.weight"], gradient, bias=f"{name}.bias" in weights
+        )
+        gradients[f"{name}.weight"] = found.weight
+        if found.bias is not None:
+            gradients[f"{name}.bias"] = found.bias
+        return found.x
+
+    def _split(self, flat: Tensor, batch: int) -> Tensor:
+        """[tokens, heads * head_dim] as [batch, heads, sequence, head_dim]."""
+        return (
+            flat.view(batch, -1, flat.shape[-1] // self.shape.head_dim, self.shape.head_dim)
+            .transpose(1, 2)
+            .contiguous()
+        )
+
+    def _merge(self, heads: Tensor, sequence: int) -> Tensor:
+        """[batch, …, sequence, head_dim], grouped or not, as [tokens, heads * head_dim]."""
+        split = heads.reshape(heads.shape[0], -1, sequence, self.shape.head_dim)
+        return split.transpose(1, 2).reshape(heads.shape[0] * sequence, -1)
+
+    def _grouped(self, heads: Tensor) -> Tensor:
+        """[batch, heads, sequence, head_dim] as [batch, kv_heads, group * sequence, head_dim]: no key is repeated."""
+        batch, _, sequence, head_dim = heads.shape
+        return heads.reshape(batch, self.shape.kv_heads, self.shape.group * sequence, head_dim)
+
+
+def new_weights(shape: BlockShape, seed: int, **options: Any) -> dict[str, Tensor]:
+    """Weights of standard deviation 0.02, as Qwen2 starts with, around 1 in the norms; no bias is exactly 0.
+
+    Args:
+        options: dtype and device, as torch.empty takes them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, size in shape.parameters().items():
+        drawn = 0.02 * torch.randn(size, generator=generator, dtype=torch.float64)
+        weights[name] = (drawn + 1.0 if name.endswith("norm") else drawn).to(**options)
+    return weights

@@ -1,0 +1,112 @@
+"""The block against transformers' Qwen2 and against autograd, in float64, where formulas either agree or do not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import Qwen2Config
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RotaryEmbedding
+
+from falsifiers.blackwell.reference.block import Block, new_weights
+from falsifiers.blackwell.reference.model import LanguageModel
+from falsifiers.blackwell.reference.shapes import PROJECTIONS, SHAPES, BlockShape
+from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
+
+_SHAPES = [SHAPES["qwen2-tiny"], BlockShape(hidden=48, heads=6, kv_heads=2, intermediate=20, eps=1e-3, theta=100.0)]
+_THEIRS = {"input_norm": "input_layernorm.weight", "post_norm": "post_attention_layernorm.weight"} | {
+    f"{name}.{kind}": f"{'mlp' if name in ('gate', 'up', 'down') else 'self_attn'}.{name}_proj.{kind}"
+    for name in PROJECTIONS
+    for kind in ("weight", "bias")
+}
+
+
+def qwen2(shape: BlockShape, weights: dict[str, Tensor]) -> tuple[Qwen2DecoderLayer, Qwen2RotaryEmbedding]:
+    """Somebody else's block with our weights, in float64."""
+    config = Qwen2Config(
+        hidden_size=shape.hidden,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        intermediate_size=shape.intermediate,
+        rms_norm_eps=shape.eps,
+        rope_parameters={"rope_type": "default", "rope_theta": shape.theta},
+        attn_implementation="eager",
+    )
+    layer = Qwen2DecoderLayer(config, 0).double()
+    layer.load_state_dict({_THEIRS[name]: weight for name, weight in weights.items()})
+    return layer, Qwen2RotaryEmbedding(config)
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+def test_output_and_gradients_are_qwen2s(shape: BlockShape) -> None:
+    """transformers rotates in float32, so 1e-6 is as near as it comes."""
+    weights = new_weights(shape, 1, dtype=torch.float64)
+    theirs, rotary = qwen2(shape, weights)
+    x = torch.randn(3, 10, shape.hidden, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(3, 10, shape.hidden, dtype=torch.float64)
+    mask = torch.full((10, 10), float("-inf"), dtype=torch.float64).triu(1)
+    expected = theirs(x, attention_mask=mask, position_embeddings=rotary(x, torch.arange(10).unsqueeze(0)))
+    expected.backward(gradient)
+
+    block = Block(shape, TorchBackend())
+    output, saved = block.forward(x.detach(), weights)
+    of_x, of_weights = block.backward(saved, weights, gradient)
+
+    torch.testing.assert_close(output, expected.detach(), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(of_x, x.grad, rtol=1e-6, atol=1e-6)
+    assert of_weights.keys() == shape.parameters().keys()
+    for name, found in of_weights.items():
+        torch.testing.assert_close(found, theirs.get_parameter(_THEIRS[name]).grad, rtol=1e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", _SHAPES)
+def test_the_backward_is_that_of_the_forward(shape: BlockShape) -> None:
+    """Autograd through our own forward gives the written-out gradients to rounding."""
+    weights = {name: w.requires_grad_() for name, w in new_weights(shape, 2, dtype=torch.float64).items()}
+    x = torch.randn(2, 7, shape.hidden, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(2, 7, shape.hidden, dtype=torch.float64)
+    block = Block(shape, TorchBackend())
+    output, saved = block.forward(x, weights)
+    expected = torch.autograd.grad(output, [x, *weights.values()], gradient)
+    with torch.no_grad():
+        of_x, of_weights = block.backward(saved, weights, gradient)
+    for found, wanted in zip([of_x, *(of_weights[name] for name in weights)], expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_a_model_of_blocks_learns() -> None:
+    """Twenty steps on a text that repeats itself: the loss goes down, and every parameter moves."""
+    shape = SHAPES["qwen2-tiny"]
+    model = LanguageModel(shape, [Block(shape, TorchBackend())] * 2, 16, seed=3, device=torch.device("cpu"))
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    tokens = torch.arange(33).remainder(11).unsqueeze(0)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = model.loss(tokens)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.2 * losses[0]
+    assert all(not torch.equal(weight, before[name]) for name, weight in model.named_parameters())
+
+
+def test_the_score_workspace_is_what_the_post_mortem_says() -> None:
+    """heads * S^2 * 4 bytes: 56 GiB a block at Qwen2's longest sequence (aprender #1808); counted without memory."""
+    shape = SHAPES["qwen2-0.5b"]
+    weights = {name: torch.empty(size, device="meta") for name, size in shape.parameters().items()}
+    _, saved = Block(shape, TorchBackend()).forward(torch.empty(1, 32_768, shape.hidden, device="meta"), weights)
+    assert saved.probabilities.nbytes == 60_129_542_144
+
+
+def test_cublas_refuses_what_it_would_not_serve() -> None:
+    """On a CPU the product would be somebody else's, and the backend's name a lie."""
+    with pytest.raises(RuntimeError, match="CUDA device"):
+        CublasBackend().matmul(torch.ones(2, 2), torch.ones(2, 2))
+
+
+def test_shapes_are_qwen2s() -> None:
+    """24 blocks of Qwen2-0.5B with the embedding and the last norm have 494,032,768 parameters."""
+    sizes = [torch.Size(size).numel() for size in SHAPES["qwen2-0.5b"].parameters().values()]
+    assert 24 * sum(sizes) + 151_936 * 896 + 896 == 494_032_768
