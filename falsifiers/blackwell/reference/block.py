@@ -43,7 +43,7 @@ class Block:
     """`x + o(attention(norm(x)))`, then `+ down(silu(gate(norm)) * up(norm))`, and the gradients of it."""
 
     def __init__(self, shape: BlockShape, backend: Backend) -> None:
-        """Nothing is allocated here; `forward` and `backward` are handed weights, by the names of `shape.parameters`."""
+        """Nothing is allocated here; `forward` and `backward` are handed weights by the names of `shape.parameters`."""
         self.shape = shape
         self.backend = backend
 
