@@ -19,6 +19,8 @@ _COMMANDS = {
     "lint": "show that contracts can be satisfied, and violated",
     "doctor": "what this machine offers, and which claims it can run",
     "status": "what the evidence says of every claim",
+    "history": "how a claim's measurements moved over runs and devices",
+    "diff": "what changed between two runs of a claim",
     "verify": "check bundles and judge them again",
     "replay": "run again exactly the case that refuted a claim",
     "inspect": "look at every tensor of a checkpoint",

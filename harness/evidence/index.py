@@ -29,7 +29,7 @@ from harness.machine.device_class import DeviceClass
 from harness.record import Record, RecordError
 from harness.verdict import Fate, Verdict
 
-__all__ = ["Contents", "Entry", "Measurement", "Unreadable", "measurements", "read"]
+__all__ = ["Contents", "Entry", "Measurement", "Unreadable", "measurements", "measurements_of", "read"]
 
 _FIELDS = (
     "id", "issue", "spec", "title", "run", "reason", "proven", "profile", "overrides", "mutants_skipped", "falsifier",
@@ -157,6 +157,11 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
         for name, row in rows.items()
         if not row.problem
     }
+
+
+def measurements_of(record: Record) -> dict[str, Measurement]:
+    """The measurements of one record, named as `measurements` names them."""
+    return {name: Measurement(value, unit) for name, (value, unit) in _measured(record)}
 
 
 def _walk(root: Path) -> Iterator[tuple[bytes, str]]:

@@ -1,0 +1,194 @@
+"""`harness diff`: what changed between two runs of a claim."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.history import need_pandas
+from harness.report import figures, shifts
+from harness.report.escaping import printable
+from harness.verdict import ExitStatus
+
+if TYPE_CHECKING:
+    from harness.evidence.difference import Change, Difference, Moved, SeriesChange
+    from harness.evidence.index import Entry
+    from harness.evidence.noise import Noise
+    from harness.project import Project
+
+__all__ = ["command"]
+
+_LONGEST = 60
+_DIGEST = re.compile("[0-9a-f]{40,64}")
+
+
+@click.command("diff")
+@click.argument("runs", nargs=-1, required=True, metavar="ID | A B")
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="Where bundles are, instead of the project's evidence/."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> ExitStatus:
+    """Show what changed between two runs of a claim: environment, contract, parameters, sources, clauses,
+    measurements, mutants and step series.
+
+    A and B are bundles: their folders, or the names of their runs. With the ID of a claim alone, its newest run is
+    compared with the one before it on the same class of device and in the same profile.
+
+    Of a measurement that differs it is said whether B left the noise of the earlier runs of its class of device (see
+    `harness history --help`). The exit status is 0 whatever changed.
+    """
+    need_pandas("harness diff")
+    from harness.evidence.difference import DifferenceError, compare
+
+    if len(runs) > 2:
+        raise click.UsageError("name two bundles, or one claim")
+    project = _project()
+    place = evidence or (project.evidence if project else None)
+    before, after = _newest_two(runs[0], place, project) if len(runs) == 1 else (_bundle(run, place) for run in runs)
+    try:
+        difference = compare(before, after, _noise(after, place))
+    except DifferenceError as error:
+        raise click.UsageError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(difference.to_json(), indent=2))
+    else:
+        for line in _lines(difference):
+            click.echo(printable(line))
+    return ExitStatus.PASS
+
+
+def _project() -> Project | None:
+    """The project around the current folder; two bundles can be compared without one."""
+    from harness.project import Project, ProjectError
+
+    try:
+        return Project.find()
+    except ProjectError:
+        return None
+
+
+def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:
+    from harness.evidence.index import read
+    from harness.machine.paths import cache_folder
+
+    return read(place, claim, cache_folder()).entries
+
+
+def _bundle(run: str, place: Path | None) -> Path:
+    """The folder of a bundle, given that or the name of its run."""
+    if os.sep in run or Path(run).is_dir():
+        return Path(run)
+    found = [entry.path for entry in _entries(place) if entry.run == run] if place else []
+    if len(found) == 1:
+        return found[0]
+    why = f"{len(found)} bundles are of a run of this name" if found else "there is no such bundle and no such run"
+    raise click.BadParameter(f"{run}: {why}; name the folder of a bundle")
+
+
+def _newest_two(claim: str, place: Path | None, project: Project | None) -> tuple[Path, Path]:
+    from harness.evidence.history import series
+
+    if place is None or project is None:
+        raise click.UsageError("name two bundles; a claim can be named inside its project only")
+    entries = sorted(_entries(place, claim), key=lambda one: (one.when, one.run))
+    if not entries:
+        project.contract(claim)  # refuses what is no claim, and names the nearest
+        raise click.UsageError(f"there is no run of {claim} under {place}")
+    newest = entries[-1]
+    before = [one for one in entries[:-1] if series(one) == series(newest)]
+    if not before:
+        raise click.UsageError(f"{newest.run} is the only run of {claim} on {series(newest)}; name two bundles")
+    return before[-1].path, newest.path
+
+
+def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
+    """What the runs before B measured: those in the project's evidence, or beside it."""
+    from harness.evidence import history, index
+    from harness.machine.paths import cache_folder
+
+    after = after.resolve()
+    inside = place is not None and after.is_relative_to(place.resolve())
+    where, cache = (place.resolve(), cache_folder()) if place and inside else (after.parent, None)
+    entries = index.read(where, cache=cache).entries
+    this = next((entry for entry in entries if entry.path == after), None)
+    if this is None:
+        return {}
+    return history.earlier_noise(this, entries, index.measurements(where, this.id, cache))
+
+
+def _lines(difference: Difference) -> Iterator[str]:
+    yield f"{difference.claim}"
+    yield f"  A {os.path.relpath(difference.before)}"
+    yield f"  B {os.path.relpath(difference.after)}"
+    parts: list[tuple[str, tuple[Change, ...]]] = [
+        ("run", difference.run),
+        ("environment", difference.environment),
+        ("contract", difference.contract),
+        ("parameters", difference.parameters),
+        ("sources", difference.sources),
+        ("clauses", difference.clauses),
+        ("mutants", difference.mutants),
+    ]
+    for name, changes in parts:
+        yield from _part(name, [(one.where, _text(one.before), _text(one.after)) for one in changes])
+    moved = [_moved(one) for one in difference.measurements]
+    yield from _part("measurements", moved, ("", "A", "B", "change", "earlier runs", "B is"))
+    if difference.same:
+        yield f"  and {difference.same} equal to the last digit"
+    yield from _part("step series", [_series(one) for one in difference.series])
+
+
+def _part(name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ("", "A", "B")) -> Iterator[str]:
+    if not rows:
+        yield f"{name}: the same"
+        return
+    yield f"{name}:"
+    head = head if len(head) == len(rows[0]) else ()
+    table = [*([head] if head else []), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(rows[0]))]
+    for row in table:
+        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = _inline(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_inline(item)}" for name, item in value.items() if item not in ("", [], None))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_inline, value))
+    if isinstance(value, str):
+        return f"{value[:12]}…" if _DIGEST.fullmatch(value) else value
+    return figures.value(value)
+
+
+def _moved(one: Moved) -> tuple[str, ...]:
+    noise = one.noise
+    return (
+        one.name,
+        *(figures.value(value, one.unit) for value in (one.before, one.after)),
+        shifts.change(one.before, one.after),
+        shifts.earlier(noise.count, noise.middle, noise.scatter, one.unit),
+        shifts.shift(one.shift, noise.count),
+    )
+
+
+def _series(one: SeriesChange) -> tuple[str, ...]:
+    ends = f"at the end {figures.value(one.last_before)} and {figures.value(one.last_after)}"
+    if not one.steps:
+        return one.name, "in one of them only", "", ends
+    if one.first is None:
+        return one.name, f"{one.steps} steps the same, the rest in one of them only", "", ends
+    return one.name, f"from step {one.first} on", f"by at most {figures.value(one.largest)} (step {one.at})", ends

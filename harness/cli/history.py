@@ -1,0 +1,129 @@
+"""`harness history ID`: the measurements of a claim over time and devices."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.report import figures, shifts
+from harness.report.escaping import printable
+from harness.verdict import ExitStatus
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["command", "need_pandas"]
+
+
+@click.command("history")
+@click.argument("identifier", metavar="ID")
+@click.option("--measurement", "names", multiple=True, metavar="NAME", help="Only this one, run by run; repeatable.")
+@click.option("--device", metavar="TEXT", default="", help="Only devices whose name contains this, such as H200.")
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="Where bundles are, instead of the project's evidence/."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line and measurement.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+def command(
+    identifier: str, names: tuple[str, ...], device: str, evidence: Path | None, as_json: bool, as_csv: bool
+) -> ExitStatus:
+    """Show how the measurements of a claim moved: all numbers that its clauses look at, and the time of its trials.
+
+    Without --measurement, each one's newest value beside those before it; with it, every run. Runs are compared within
+    one class of device, profile, subject and parameters. A value is called above or below where it left the noise of
+    the earlier runs: their median, plus or minus their scatter times a factor that calls one healthy value in a hundred
+    a shift. With fewer than five earlier runs nothing is called.
+
+    The exit status is 3 where there is no run, else 0, whatever moved.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("choose one of --json and --csv")
+    need_pandas("harness history")
+    from harness.evidence import history, index
+    from harness.machine.paths import cache_folder
+    from harness.project import Project
+
+    project = Project.find()
+    place = evidence or project.evidence
+    entries = [
+        entry for entry in index.read(place, identifier, cache_folder()).entries if device in str(entry.device_class)
+    ]
+    if not entries:
+        project.contract(identifier)  # refuses what is no claim, and names the nearest
+    table = history.measured(entries, index.measurements(place, identifier, cache_folder()))
+    known = set(table["measurement"])
+    for name in names:
+        if entries and name not in known:
+            raise click.BadParameter(f"no run measured {name!r}; there are {', '.join(sorted(known))}")
+    if names:
+        table = table[table["measurement"].isin(names)]
+    if as_csv:
+        click.echo(table.to_csv(index=False), nl=False)
+    elif as_json:
+        click.echo(table.to_json(orient="records", lines=True, date_format="iso"), nl=False)
+    else:
+        for line in _runs(table) if names else _newest(table):
+            click.echo(line)
+        click.echo(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}")
+    return ExitStatus.PASS if entries else ExitStatus.NOT_MEASURED
+
+
+def need_pandas(what: str) -> None:
+    """Refuse, with the remedy, where pandas is not installed."""
+    if importlib.util.find_spec("pandas") is None:
+        raise click.UsageError(f"{what} needs pandas: pip install 'falsifier-harness[analysis]'")
+
+
+def _newest(table: pd.DataFrame) -> Iterator[str]:
+    """Of every series the newest value of each measurement, beside the earlier ones."""
+    from harness.evidence.history import newest_of_series
+
+    for series, rows in newest_of_series(table).groupby("series", sort=False):
+        of_series = table[table["series"] == series]
+        first, last = of_series["started"].min(), of_series["started"].max()
+        count = of_series["run"].nunique()
+        yield printable(f"{series}: {count} run{'' if count == 1 else 's'}, {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        cells = [
+            (row["measurement"], figures.value(row["value"], row["unit"]), _noise(row), _shift(row))
+            for row in rows.sort_values("measurement").to_dict("records")
+        ]
+        yield from _aligned([("measurement", "newest", "earlier runs", "newest is"), *cells])
+        yield ""
+
+
+def _runs(table: pd.DataFrame) -> Iterator[str]:
+    """Every run of the measurements chosen, oldest first."""
+    for (series, name), rows in table.groupby(["series", "measurement"], sort=False):
+        yield printable(f"{name} on {series}")
+        cells = [
+            (
+                f"{row['started']:%Y-%m-%d %H:%M}",
+                row["verdict"],
+                row["commit"][:10],
+                figures.value(row["value"], row["unit"]),
+                _shift(row),
+            )
+            for row in rows.to_dict("records")
+        ]
+        yield from _aligned([("started (UTC)", "verdict", "commit", "value", "against those before"), *cells])
+        yield ""
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield printable("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _noise(row: Mapping[Hashable, Any]) -> str:
+    return shifts.earlier(row["earlier"], row["median"], row["scatter"], row["unit"])
+
+
+def _shift(row: Mapping[Hashable, Any]) -> str:
+    from harness.evidence.noise import Shift
+
+    return shifts.shift(Shift(row["shift"]), row["earlier"])

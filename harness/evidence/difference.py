@@ -1,0 +1,269 @@
+"""What changed between two bundles of one claim. Bundles are read as those of strangers are; nothing is verified.
+
+difference = compare(Path("evidence/…/a"), Path("evidence/…/b"), noise={})
+for change in difference.environment:
+    print(change.where, change.before, change.after)
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from harness import strictjson
+from harness.evidence import index, reader
+from harness.evidence.history import TRIAL_SECONDS
+from harness.evidence.index import Measurement
+from harness.evidence.layout import CONTRACT, ENVIRONMENT, METRICS, OBSERVATION, RECORD
+from harness.evidence.noise import Noise, Shift
+from harness.record import Record, RecordError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Change", "Difference", "DifferenceError", "Moved", "SeriesChange", "compare"]
+
+_ABOUT = ("verdict", "reason", "proven", "profile", "device", "overrides", "seed", "resolved", "harness", "commit")
+"""What is said of the runs as a whole."""
+_ALWAYS_OTHERWISE = ("/host/disk_free_bytes", "/device/uuid")
+"""What two runs of the same on the same kind of machine do not share."""
+
+
+class DifferenceError(ValueError):
+    """Two bundles cannot be compared; the message says why."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is not the same; None stands for what is not there."""
+
+    where: str
+    before: Any
+    after: Any
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A measurement of both runs, and whether the later one left the noise of the runs before it."""
+
+    name: str
+    unit: str
+    before: float | None
+    after: float | None
+    noise: Noise
+    shift: Shift | None
+    """Of the later value; None where there is none."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SeriesChange:
+    """A column of both step series that is not the same."""
+
+    name: str
+    steps: int
+    """How many steps both have a value of."""
+    first: int | None
+    """The first step at which they differ."""
+    largest: float | None
+    """The largest distance at one step."""
+    at: int | None
+    """The step where that is."""
+    last_before: float | None
+    last_after: float | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Everything that changed, part by part; an empty part is the same in both."""
+
+    claim: str
+    before: Path
+    after: Path
+    run: tuple[Change, ...]
+    environment: tuple[Change, ...]
+    contract: tuple[Change, ...]
+    parameters: tuple[Change, ...]
+    sources: tuple[Change, ...]
+    clauses: tuple[Change, ...]
+    """Those whose outcome changed, or that only one has: outcome, value and bound of each."""
+    mutants: tuple[Change, ...]
+    """Those whose fate changed, or that failed on other clauses."""
+    measurements: tuple[Moved, ...]
+    """Those that differ."""
+    same: int
+    """How many measurements are equal to the last digit."""
+    series: tuple[SeriesChange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        plain = {**asdict(self), "before": str(self.before), "after": str(self.after)}
+        tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
+        return tagged
+
+
+def compare(before: Path, after: Path, noise: Mapping[str, Noise]) -> Difference:
+    """Compare two bundles.
+
+    Args:
+        noise: of each measurement what runs like the later one measured before it.
+
+    Raises:
+        DifferenceError: one of them cannot be read, or they are of different claims.
+    """
+    one, other = _record(before), _record(after)
+    if one.id != other.id:
+        raise DifferenceError(f"{before} is of {one.id}, and {after} of {other.id}; name two runs of one claim")
+    files = {name: (_json(before, name), _json(after, name)) for name in (ENVIRONMENT, CONTRACT, OBSERVATION)}
+    measurements, same = _moved(one, other, noise)
+    return Difference(
+        claim=one.id,
+        before=before,
+        after=after,
+        run=tuple(_changes(_about(one), _about(other))),
+        environment=tuple(_changes(*files[ENVIRONMENT])),
+        contract=tuple(_changes(*files[CONTRACT])),
+        parameters=tuple(_changes(*(document.get("parameters") for document in files[OBSERVATION]))),
+        sources=tuple(_changes(dict(one.sources), dict(other.sources))),
+        clauses=tuple(_clauses(one, other)),
+        mutants=tuple(_mutants(one, other)),
+        measurements=measurements,
+        same=same,
+        series=tuple(_series(before, after)),
+    )
+
+
+def _about(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _ABOUT}
+
+
+def _record(bundle: Path) -> Record:
+    try:
+        return Record.from_json(_json(bundle, RECORD))
+    except RecordError as error:
+        raise DifferenceError(f"{bundle / RECORD} is no record: {error}") from error
+
+
+def _json(bundle: Path, name: str) -> Any:
+    try:
+        document = strictjson.loads(_bytes(bundle, name))
+    except strictjson.JsonError as error:
+        raise DifferenceError(f"{bundle / name} is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise DifferenceError(f"{bundle / name} is no JSON object")
+    return document
+
+
+def _bytes(bundle: Path, name: str) -> bytes:
+    try:
+        return reader.read(bundle, name)[0]
+    except (OSError, reader.TooLarge) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise DifferenceError(f"{bundle / name} cannot be read: {why}; name a whole bundle") from error
+
+
+def _changes(before: Any, after: Any, where: str = "") -> Iterator[Change]:
+    """What is not the same in two JSON values, by place. Items of lists that have an id are compared by that."""
+    before, after = _by_id(before), _by_id(after)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys([*before, *after]):
+            yield from _changes(before.get(name), after.get(name), f"{where}/{name}")
+    elif not _same(before, after) and where not in _ALWAYS_OTHERWISE:
+        yield Change(where.removeprefix("/"), before, after)
+
+
+def _by_id(value: Any) -> Any:
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) and "id" in item for item in value):
+        named = {str(item["id"]): item for item in value}
+        return named if len(named) == len(value) else value
+    return value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values are written the same: NaN is NaN, 1 is not true, and a list is a tuple."""
+    return strictjson.dumps(strictjson.tag_nonfinite(one)) == strictjson.dumps(strictjson.tag_nonfinite(other))
+
+
+def _clauses(before: Record, after: Record) -> Iterator[Change]:
+    then, now = ({clause.id: clause for clause in record.clauses} for record in (before, after))
+    for name in dict.fromkeys([*then, *now]):
+        a, b = then.get(name), now.get(name)
+        if a is None or b is None or a.outcome is not b.outcome:
+            told = [
+                None if one is None else {"outcome": str(one.outcome), "value": one.value, "bound": one.bound}
+                for one in (a, b)
+            ]
+            yield Change(name, *told)
+
+
+def _mutants(before: Record, after: Record) -> Iterator[Change]:
+    one, other = ({mutant.id: mutant for mutant in record.mutants} for record in (before, after))
+    for name in dict.fromkeys([*one, *other]):
+        told = [
+            None if mutant is None else {"fate": str(mutant.fate), "failed": sorted(mutant.failed)}
+            for mutant in (one.get(name), other.get(name))
+        ]
+        if told[0] != told[1]:
+            yield Change(name, *told)
+
+
+def _moved(before: Record, after: Record, noise: Mapping[str, Noise]) -> tuple[tuple[Moved, ...], int]:
+    one, other = (
+        {**index.measurements_of(record), TRIAL_SECONDS: Measurement(record.trial_seconds, "s")}
+        for record in (before, after)
+    )
+    found, same = [], 0
+    for name in dict.fromkeys([*one, *other]):
+        a, b = one.get(name), other.get(name)
+        if a is not None and b is not None and _same(a.value, b.value):
+            same += 1
+            continue
+        known = noise.get(name, Noise.of([]))
+        unit = next(measured.unit for measured in (b, a) if measured is not None)
+        then, now = (None if measured is None else measured.value for measured in (a, b))
+        found.append(Moved(name, unit, then, now, known, None if now is None else known.shift(now)))
+    return tuple(found), same
+
+
+def _series(before: Path, after: Path) -> Iterator[SeriesChange]:
+    one, other = _metrics(before), _metrics(after)
+    both = one.add_suffix("\0before").join(other.add_suffix("\0after"), how="inner")
+    for name in dict.fromkeys([*one.columns, *other.columns]):
+        if name == "seconds":
+            continue  # when a step ended; how long steps take is for falsifiers to measure
+        ends = [_last(table, name) for table in (one, other)]
+        if name not in one.columns or name not in other.columns:
+            yield SeriesChange(name, 0, None, None, None, *ends)
+            continue
+        pair = both[[f"{name}\0before", f"{name}\0after"]].dropna()
+        apart = (pair.iloc[:, 0] - pair.iloc[:, 1]).abs()
+        differing = [
+            (float(distance), step) for step, distance in zip(pair.index.tolist(), apart, strict=True) if distance
+        ]
+        if differing:
+            largest, at = max(differing, key=lambda one: one[0])
+            yield SeriesChange(name, len(pair), min(step for _, step in differing), largest, at, *ends)
+        elif len(one) != len(other):
+            yield SeriesChange(name, len(pair), None, None, None, *ends)
+
+
+def _metrics(bundle: Path) -> pd.DataFrame:
+    """The step series, by step; only columns of numbers."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(io.BytesIO(_bytes(bundle, METRICS)))
+        return table.drop_duplicates("step", keep="last").set_index("step").select_dtypes("number")
+    except (ValueError, KeyError) as error:
+        raise DifferenceError(f"{bundle / METRICS} is no step series: {error}") from error
+
+
+def _last(table: pd.DataFrame, name: str) -> float | None:
+    values = table[name].dropna().tolist() if name in table.columns else []
+    return float(values[-1]) if values else None

@@ -1,0 +1,33 @@
+"""How a measurement against those of earlier runs is put in words."""
+
+from __future__ import annotations
+
+from harness.evidence.noise import FEWEST, Shift
+from harness.report import figures
+
+__all__ = ["change", "earlier", "shift"]
+
+
+def earlier(count: int, middle: float, scatter: float, unit: str) -> str:
+    """What earlier runs measured: median, scatter, and how many there are."""
+    if not count:
+        return "none"
+    if unit == "B":
+        return f"{figures.binary(middle)} ± {figures.binary(scatter)} of {count}"
+    return f"{middle:.6g} ± {scatter:.2g} of {count}"
+
+
+def shift(found: Shift | None, count: int) -> str:
+    """How a value lies against so many earlier ones; nothing where there is no value."""
+    if found is None:
+        return ""
+    if found is Shift.UNKNOWN:
+        return f"too few to tell ({count} of {FEWEST})"
+    return str(found) if found is Shift.NOT_FINITE else f"{found} the noise"
+
+
+def change(before: float | None, after: float | None) -> str:
+    """From one value to another, in percent of the first, or as it is where that is 0."""
+    if before is None or after is None:
+        return ""
+    return f"{(after - before) / abs(before):+.1%}" if before else f"{after - before:+.3g}"

@@ -1,0 +1,107 @@
+"""What changed between two bundles."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.evidence.difference import Change, DifferenceError, compare
+from harness.evidence.noise import Noise, Shift
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at
+
+
+def test_a_bundle_and_itself(tmp_path: Path) -> None:
+    """Nothing changed."""
+    bundle = sealed(tmp_path)
+    difference = compare(bundle, bundle, {})
+    plain = difference.to_json()
+    for part in ("run", "environment", "contract", "parameters", "sources", "clauses", "mutants", "measurements"):
+        assert plain[part] == []
+    assert (plain["series"], plain["same"]) == ([], 5)
+
+
+def test_every_part(tmp_path: Path) -> None:
+    """Each change is found at its place, with what was before and after."""
+    before = sealed(tmp_path, run="a", rows=3)
+    after = sealed(
+        tmp_path,
+        run="b",
+        rows=3,
+        measurements=healthy(returned=2, largest=9.5),
+        mutants={**DEFECTIVE, "stops-early": {}},
+        overrides={"steps": 4},
+        sources={"falsifiers/demo/sorting.py": "d" * 64, "falsifiers/demo/new.py": "e" * 64},
+    )
+    rewrite(after, "environment.json", set_at("software", "distributions", "click", "9.0"))
+    rewrite(after, "contract.json", set_at("rules", 0, "message", "other words"))
+    metrics = (after / "metrics.csv").read_text().splitlines()
+    assert metrics[2].endswith("1.5")
+    metrics[2] = metrics[2][:-3] + "1.75"
+    (after / "metrics.csv").write_text("\n".join(metrics) + "\n")
+
+    difference = compare(before, after, {"largest": Noise.of([3.0, 3.1, 2.9, 3.0, 3.05])})
+    assert Change("verdict", "PASS", "FAIL") in difference.run
+    assert Change("overrides/steps", None, 4) in difference.run
+    assert difference.environment == (Change("software/distributions/click", "8.1.7", "9.0"),)
+    assert difference.contract == (Change("rules/nothing-lost/message", "items were lost or made up", "other words"),)
+    assert difference.parameters == (Change("steps", 3, 4),)
+    assert difference.sources == (
+        Change("falsifiers/demo/sorting.py", "a" * 64, "d" * 64),
+        Change("falsifiers/demo/new.py", None, "e" * 64),
+    )
+    assert [(change.where, change.before["outcome"], change.after["outcome"]) for change in difference.clauses] == [
+        ("nothing-lost", "PASS", "FAIL")
+    ]
+    (mutant,) = (change for change in difference.mutants if change.where == "stops-early")
+    assert (mutant.before["fate"], mutant.after["fate"]) == ("killed", "survived")
+    moved = {one.name: one for one in difference.measurements}
+    assert set(moved) == {"returned", "largest"}
+    assert (moved["largest"].before, moved["largest"].after, moved["largest"].shift) == (3.0, 9.5, Shift.ABOVE)
+    assert moved["returned"].shift is Shift.UNKNOWN
+    (series,) = difference.series
+    assert (series.name, series.steps, series.first, series.at, series.largest) == ("loss", 3, 1, 1, 0.25)
+    json.dumps(difference.to_json(), allow_nan=False)
+
+
+def test_series_of_unequal_length_and_columns(tmp_path: Path) -> None:
+    """What only one has is said, and what both have is compared."""
+    before, after = sealed(tmp_path, run="a", rows=3), sealed(tmp_path, run="b", rows=5)
+    (series,) = compare(before, after, {}).series
+    assert (series.steps, series.first, series.last_after) == (3, None, 0.6)
+    text = (after / "metrics.csv").read_text().replace("loss", "kl")
+    (after / "metrics.csv").write_text(text)
+    assert {one.name: one.steps for one in compare(before, after, {}).series} == {"loss": 0, "kl": 0}
+
+
+def test_what_is_not_finite(tmp_path: Path) -> None:
+    """NaN is the same as NaN, and no noise."""
+    before = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
+    after = sealed(tmp_path, run="b", measurements=healthy(largest=math.nan))
+    assert compare(before, after, {}).measurements == ()
+    (moved,) = compare(sealed(tmp_path, run="c"), after, {}).measurements
+    assert moved.shift is Shift.NOT_FINITE
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda bundle: (bundle / "environment.json").unlink(), "No such file"),
+        (lambda bundle: (bundle / "record.json").write_text("{}"), "is no record"),
+        (lambda bundle: (bundle / "contract.json").write_text("{"), "is no JSON"),
+        (lambda bundle: (bundle / "observation.json").write_text("[]"), "is no JSON object"),
+        (lambda bundle: (bundle / "metrics.csv").write_text("loss\n1\n"), "is no step series"),
+        (lambda bundle: (bundle / "metrics.csv").write_text(""), "is no step series"),
+        (lambda bundle: (bundle / "metrics.csv").write_bytes(b"\xff\xfe\0"), "is no step series"),
+    ],
+)
+def test_a_bundle_that_is_none(tmp_path: Path, spoil: Any, why: str) -> None:
+    """It is refused with the file's name."""
+    good, bad = sealed(tmp_path, run="a"), sealed(tmp_path, run="b")
+    spoil(bad)
+    with pytest.raises(DifferenceError, match=why):
+        compare(good, bad, {})

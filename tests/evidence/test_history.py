@@ -1,0 +1,73 @@
+"""The measurements of a claim over time and devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.evidence.history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series
+from harness.evidence.index import Entry, Measurement
+from harness.verdict import Verdict
+from tests.evidence.entries import CPU, GPU, entry
+
+STEADY = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00]
+
+
+def told(entries: list[Entry], losses: list[float]) -> dict[Any, dict[str, Measurement]]:
+    """A loss for each entry."""
+    return {one.path: {"loss": Measurement(loss, "nats")} for one, loss in zip(entries, losses, strict=True)}
+
+
+def test_a_row_a_measurement_and_run_oldest_first() -> None:
+    """In whatever order they come; the time of the trial is a measurement of every run."""
+    runs = [entry(2, device=CPU), entry(1, device=CPU)]
+    table = measured(runs, told(runs, [5.0, 6.0]))
+    assert list(table["measurement"]) == ["loss", TRIAL_SECONDS] * 2
+    losses = table[table["measurement"] == "loss"]
+    assert list(losses["value"]) == [6.0, 5.0]
+    assert list(losses["unit"]) == ["nats", "nats"]
+    assert list(losses["shift"]) == ["too few", "too few"]
+    assert list(losses["earlier"]) == [0, 1]
+
+
+def test_a_jump_is_judged_against_the_runs_before_it() -> None:
+    """Not against those after it, and by their scatter."""
+    runs = [entry(second) for second in range(8)]
+    table = measured(runs, told(runs, [*STEADY, 1.5, 1.0]))
+    losses = table[table["measurement"] == "loss"]
+    assert list(losses["shift"]) == ["too few"] * 5 + ["within", "above", "within"]
+
+
+def test_only_comparable_runs_are_noise() -> None:
+    """Of another device, profile, subject or parameters, or NOT_MEASURED, they are none."""
+    steady = [entry(second, run=f"steady-{second}") for second in range(6)]
+    others: list[dict[str, Any]] = [
+        {"device": GPU},
+        {"profile": "reduced"},
+        {"subject": "mine:Other"},
+        {"overrides": {"steps": 1}},
+        {"verdict": Verdict.NOT_MEASURED},
+    ]
+    foreign = [entry(10 + number, run=f"foreign-{number}", **changes) for number, changes in enumerate(others)]
+    newest = entry(30, run="newest")
+    runs = [*steady, *foreign, newest]
+    values = told(runs, [*STEADY, *[9.0] * 5, 1.01])
+    table = measured(runs, values)
+    last = table[(table["run"] == "newest") & (table["measurement"] == "loss")].iloc[0]
+    assert (last["earlier"], last["shift"]) == (6, "within")
+    noise = earlier_noise(newest, runs, values)
+    assert (noise["loss"].count, noise["loss"].middle) == (6, 1.0)
+    assert noise[TRIAL_SECONDS].count == 6
+    assert earlier_noise(steady[0], runs, values) == {}
+
+
+def test_the_newest_of_each_series() -> None:
+    """One row a measurement and series."""
+    runs = [entry(0), entry(1, device=GPU), entry(2), entry(3, device=GPU)]
+    newest = newest_of_series(measured(runs, told(runs, [1.0, 2.0, 3.0, 4.0])))
+    assert sorted(newest[newest["measurement"] == "loss"]["value"]) == [3.0, 4.0]
+
+
+def test_no_run_is_an_empty_table() -> None:
+    """With its columns."""
+    assert measured([], {}).empty
+    assert "shift" in measured([], {}).columns

@@ -1,0 +1,89 @@
+"""Noise: what counts as a shift, and how often a healthy run is called one."""
+
+from __future__ import annotations
+
+import math
+import random
+from statistics import NormalDist
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.evidence.noise import FEWEST, Noise, Shift
+
+finite = st.floats(-1e9, 1e9)
+
+
+@pytest.mark.parametrize("count", [5, 6, 8, 11, 20, 40, 150])
+def test_one_healthy_run_in_a_hundred_is_called_a_shift(count: int) -> None:
+    """However few the earlier runs are: 20,000 runs of normal noise each. The table's steps err towards silence."""
+    rng = random.Random(count)
+    runs = 20_000 if count <= 20 else 5_000
+    called = 0
+    for _ in range(runs):
+        noise = Noise.of([rng.gauss(3.0, 0.1) for _ in range(count)])
+        called += noise.shift(rng.gauss(3.0, 0.1)) is not Shift.WITHIN
+    expected = 0.01
+    tolerance = NormalDist().inv_cdf(0.9999) * math.sqrt(expected * (1 - expected) / runs)
+    assert called / runs <= expected + tolerance
+    assert called / runs >= expected / 2 - tolerance
+
+
+def test_a_defect_of_ten_scatters_is_seen_after_ten_runs() -> None:
+    """Upwards and downwards."""
+    rng = random.Random(1)
+    seen = 0
+    for _ in range(1_000):
+        noise = Noise.of([rng.gauss(0, 1) for _ in range(10)])
+        seen += (noise.shift(10.0), noise.shift(-10.0)) == (Shift.ABOVE, Shift.BELOW)
+    assert seen > 900
+
+
+def test_an_outlier_among_the_earlier_runs_hides_nothing() -> None:
+    """As it would for mean and standard deviation."""
+    noise = Noise.of([1.00, 1.01, 0.99, 1.00, 1.02, 0.98, 50.0, 1.01])
+    assert noise.shift(1.5) is Shift.ABOVE
+
+
+@given(st.lists(finite, max_size=FEWEST - 1), finite)
+def test_too_few_say_nothing(earlier: list[float], value: float) -> None:
+    """And that is said."""
+    assert Noise.of(earlier).shift(value) is Shift.UNKNOWN
+
+
+@given(st.lists(finite, min_size=FEWEST, max_size=30))
+def test_the_median_is_noise(earlier: list[float]) -> None:
+    """And what is beyond everything is not, by enough."""
+    noise = Noise.of(earlier)
+    assert noise.shift(noise.middle) is Shift.WITHIN
+    assert noise.shift(1e12) is Shift.ABOVE
+    assert noise.shift(-1e12) is Shift.BELOW
+
+
+@given(st.floats(-1e6, 1e6), st.integers(FEWEST, 20))
+def test_what_never_scattered_may_not_move(value: float, count: int) -> None:
+    """A count of steps, or a loss that is the same to the last bit."""
+    noise = Noise.of([value] * count)
+    assert noise.shift(value) is Shift.WITHIN
+    assert noise.shift(value + max(1e-6, abs(value) * 1e-9)) is Shift.ABOVE
+
+
+def test_where_most_are_equal_all_that_was_seen_is_noise() -> None:
+    """A scatter of 0 would call each rare healthy value a shift."""
+    noise = Noise.of([1, 1, 1, 1, 2, 1, 1])
+    assert [noise.shift(value) for value in (1, 2, 1.5, 2.1, 0.9)] == [
+        Shift.WITHIN,
+        Shift.WITHIN,
+        Shift.WITHIN,
+        Shift.ABOVE,
+        Shift.BELOW,
+    ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite(value: float) -> None:
+    """It is said of a value, whatever was before; among the earlier ones it is left out."""
+    assert Noise.of([]).shift(value) is Shift.NOT_FINITE
+    assert Noise.of([1.0] * 9).shift(value) is Shift.NOT_FINITE
+    assert Noise.of([1.0, 2.0, value]) == Noise.of([1.0, 2.0])
