@@ -13,7 +13,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["Distillation", "OnStep", "Run"]
+__all__ = ["Checkpointing", "Distillation", "OnStep", "Run"]
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,18 @@ class Run:
     """What a finished run says about itself; a falsifier compares it with what it saw.
 
     Attributes:
-        steps: optimizer steps that the subject believes to have made.
+        steps: optimizer steps that the subject believes to have made, after a resume those since then.
         losses: the training loss of each step in order, computed before that step's update.
         checkpoints: the periodic checkpoints in the order in which they were written.
         export: the file that holds the trained student.
+        failed_saves: how many periodic checkpoints could not be saved.
     """
 
     steps: int
     losses: tuple[float, ...]
     checkpoints: tuple[Path, ...]
     export: Path
+    failed_saves: int = 0
 
 
 class OnStep(Protocol):
@@ -40,7 +42,11 @@ class OnStep(Protocol):
 
 
 class Distillation(Protocol):
-    """A teacher, a student, and a way to train the one on the other; built as `Subject(setting)`."""
+    """A teacher, a student, and a way to train the one on the other; built as `Subject(setting)`.
+
+    A falsifier that needs several runs builds several subjects, and one that has to end runs by force builds them in
+    processes that it forks off: to build a subject is cheap, starts no thread and touches no GPU.
+    """
 
     def distill(self, on_step: OnStep) -> Run:
         """Train the student for the setting's `steps`, write checkpoints and the export, and tell how it went."""
@@ -56,4 +62,19 @@ class Distillation(Protocol):
 
     def student_weights(self) -> Mapping[str, Tensor]:
         """The student's parameters by name as they are now: the live tensors, tied ones once."""
+        ...
+
+
+class Checkpointing(Distillation, Protocol):
+    """A distillation that can be taken up again."""
+
+    directory: Path
+    """Where checkpoints and export go; it need not exist."""
+
+    def resume(self) -> int:
+        """Take up the newest checkpoint of the directory; return the step it had reached, 0 where there is none."""
+        ...
+
+    def load(self, path: Path) -> None:
+        """Take over the weights of an export or a checkpoint."""
         ...

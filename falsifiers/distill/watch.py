@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -10,13 +11,19 @@ from torch import Tensor
 from falsifiers.distill.subject import Distillation
 from harness import Trial
 
-__all__ = ["StepWatch", "read_back"]
+__all__ = ["Overrun", "StepWatch", "read_back"]
 
 _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a gradient, so few are enough
 
 
+class Overrun(Exception):
+    """A run made more steps than anybody could have asked for, and was ended."""
+
+
 class StepWatch:
     """An `OnStep` that counts for itself, and every `watch_every` steps compares the live weights with its last look.
+
+    After `most` steps it raises `Overrun`: a run that does not end by itself is no reason to wait.
 
     Attributes:
         steps: how often the subject said that it made a step.
@@ -24,11 +31,14 @@ class StepWatch:
         unmoved: the tensors that at the last look were as at the first.
     """
 
-    def __init__(self, trial: Trial[Distillation]) -> None:
-        """Take the first look; the subject's part in it may raise, so build a watch inside `subject_fault`."""
+    def __init__(self, trial: Trial[Distillation], subject: Distillation | None = None, most: float = math.inf) -> None:
+        """Take the first look at the trial's subject, or at another; its part in it may raise, so do this inside
+        `subject_fault`. Only of the trial's own subject are the steps reported to the series."""
         self._trial = trial
+        self._subject = trial.subject if subject is None else subject
+        self._most = most
         self._every = trial.parameters["watch_every"]
-        self._first = self._seen = _glimpse(trial.subject.student_weights())
+        self._first = self._seen = _glimpse(self._subject.student_weights())
         self.steps = self.changes = 0
 
     @property
@@ -40,16 +50,19 @@ class StepWatch:
         """Count a step and hand its values on to the trial's series."""
         with self._trial.falsifier_fault():  # the subject calls us, but what follows is our own code
             self.steps += 1
-            self._trial.step(step, **values)
+            if self._subject is self._trial.subject:
+                self._trial.step(step, **values)
             due = self.steps % self._every == 0
         if due:
-            weights = self._trial.subject.student_weights()
+            weights = self._subject.student_weights()
             with self._trial.falsifier_fault():
                 now = _glimpse(weights)
                 self.changes += now.keys() != self._seen.keys() or not all(
                     _same(now[name], self._seen[name]) for name in now
                 )
                 self._seen = now
+        if self.steps >= self._most:
+            raise Overrun
 
 
 def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:

@@ -23,6 +23,16 @@ from falsifiers.distill.mutants.exporting import (
     ZeroedTensor,
     ZeroTensors,
 )
+from falsifiers.distill.mutants.stepping import (
+    ClampedSteps,
+    MicroSteps,
+    OneStepLess,
+    OneStepMore,
+    UnreadSteps,
+    ZeroIsEndless,
+    ZeroIsNothing,
+    ZeroIsOneEpoch,
+)
 from falsifiers.distill.mutants.training import (
     BlindStudent,
     CopiedTeacher,
@@ -48,6 +58,7 @@ from falsifiers.distill.mutants.training import (
 
 __all__ = [
     "BlindStudent",
+    "ClampedSteps",
     "CopiedTeacher",
     "CutVocabulary",
     "DeafReload",
@@ -63,10 +74,13 @@ __all__ = [
     "InitialExport",
     "InventedLosses",
     "LostMetadata",
+    "MicroSteps",
     "MissingTensor",
     "MovingTeacher",
     "NanFromStep30",
     "NanWeight",
+    "OneStepLess",
+    "OneStepMore",
     "OnlyEmbeddingTrains",
     "OverstatedSteps",
     "ReportedFalling",
@@ -82,10 +96,14 @@ __all__ = [
     "TeacherExport",
     "TruncatedFile",
     "UnlearnableBatch",
+    "UnreadSteps",
     "UntiedHead",
     "UntrainedTeacher",
     "UntrueMetadata",
     "WholeEpochs",
+    "ZeroIsEndless",
+    "ZeroIsNothing",
+    "ZeroIsOneEpoch",
     "ZeroTensors",
     "ZeroedTensor",
 ]

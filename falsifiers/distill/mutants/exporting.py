@@ -230,10 +230,9 @@ class UntiedHead(Distillation):
     """The head was untied from the embedding, trains on its own, and is not exported: loaders tie it again."""
 
     def __init__(self, setting: Setting) -> None:
-        """Untie."""
+        """Untie, before the optimizer is made."""
         super().__init__(setting)
         self.student.lm_head.weight = torch.nn.Parameter(self.student.lm_head.weight.detach().clone())
-        self.optimizer.add_param_group({"params": [self.student.lm_head.weight]})
 
     def student_weights(self) -> dict[str, Tensor]:
         """Everything but the head."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import torch
@@ -55,8 +55,9 @@ class Recipe:
         alpha: weight of the cross entropy; the divergence from the teacher has weight `1 - alpha`.
         temperature: divides both models' logits before they are compared.
         dtype: torch's name of the parameters' dtype.
-        checkpoint_every: steps between checkpoints; 0 writes none.
         teacher_steps, teacher_batch, teacher_learning_rate, teacher_seed: how the teacher is trained beforehand.
+        checkpoint_every: steps between checkpoints; 0 writes none. The default is SPEC-DISTILL-001's (PR #1856).
+        dropout: of the student's attention, in training.
     """
 
     model: str
@@ -69,16 +70,18 @@ class Recipe:
     alpha: float
     temperature: float
     dtype: str
-    checkpoint_every: int
     teacher_steps: int
     teacher_batch: int
     teacher_learning_rate: float
     teacher_seed: int
+    checkpoint_every: int = 5000
+    dropout: float = 0.0
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Recipe:
-        """Take the recipe's fields out of a profile's parameters; KeyError names one that is not there."""
-        return cls(**{field.name: parameters[field.name] for field in fields(cls)})
+        """Take the recipe's fields out of a profile's parameters; KeyError names one that is missing."""
+        asked = [field.name for field in fields(cls) if field.default is MISSING or field.name in parameters]
+        return cls(**{name: parameters[name] for name in asked})
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -89,12 +92,15 @@ class Recipe:
         return dtype
 
 
-def new_model(recipe: Recipe, seed: int, device: torch.device) -> Qwen2ForCausalLM:
-    """Build the recipe's architecture on the device with weights drawn from `seed`; nothing is downloaded."""
+def new_model(recipe: Recipe, seed: int, device: torch.device, dropout: float = 0.0) -> Qwen2ForCausalLM:
+    """Build the recipe's architecture on the device with weights drawn from `seed`; nothing is downloaded.
+
+    `dropout` is that of the attention's probabilities, in training.
+    """
     if recipe.model not in ARCHITECTURES:
         raise ValueError(f"model {recipe.model!r} is not known; say one of {', '.join(ARCHITECTURES)}")
     architecture = copy.deepcopy(dict(ARCHITECTURES[recipe.model]))  # transformers keeps and changes what it is given
     torch.manual_seed(seed)
     with device:
-        model = Qwen2ForCausalLM(Qwen2Config(**architecture))
+        model = Qwen2ForCausalLM(Qwen2Config(**architecture, attention_dropout=dropout))
     return model.to(dtype=recipe.torch_dtype)

@@ -1,14 +1,23 @@
-"""How the reference writes checkpoints and the final export."""
+"""How the reference writes files of tensors: whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["checkpoint_path", "save_weights"]
+__all__ = ["UNFINISHED", "checkpoint_path", "checkpoint_steps", "save_weights"]
+
+UNFINISHED = ".part"
+"""What the name of a file ends with while it is being written."""
+
+_CHECKPOINT = re.compile(r"ckpt-step-(\d{6,})\.safetensors")
 
 
 def checkpoint_path(directory: Path, step: int) -> Path:
@@ -16,13 +25,41 @@ def checkpoint_path(directory: Path, step: int) -> Path:
     return directory / f"ckpt-step-{step:06}.safetensors"
 
 
+def checkpoint_steps(directory: Path) -> list[int]:
+    """The steps of the checkpoints in a directory, ordered as numbers: names no longer sort from step 1,000,000 on."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(int(found[1]) for path in directory.iterdir() if (found := _CHECKPOINT.fullmatch(path.name)))
+    return []
+
+
 def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]) -> Path:
-    """Write tensors and string metadata as safetensors, making the directory first, beside the place and renamed.
+    """Write tensors and string metadata as safetensors, so that a crash leaves under `path` all of it or nothing new.
+
+    The directory is made first; the file is written beside its place, flushed to the disk, and renamed.
 
     Raises:
-        OSError: the directory cannot be made or written.
+        OSError: the directory cannot be made or written; what had been written is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.part")
-    save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, dict(metadata))
-    return beside.replace(path)
+    beside = path.with_name(path.name + UNFINISHED)
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, dict(metadata))
+        _flush(beside)
+        beside.replace(path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if isinstance(error, SafetensorError):  # safetensors tells the system's errors as its own
+            raise OSError(f"{beside} cannot be written: {error}") from error
+        raise
+    _flush(path.parent)  # the new name, too, must survive a loss of power
+    return path
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file's content, or a directory's names, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import Qwen2ForCausalLM
 
-from falsifiers.distill.corpus import load_corpus, sample
+from falsifiers.distill.corpus import Corpus, load_corpus, sample
+from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.config import Recipe, new_model
-from falsifiers.distill.reference.export import checkpoint_path, save_weights
+from falsifiers.distill.reference.export import checkpoint_path, checkpoint_steps, save_weights
 from falsifiers.distill.reference.loss import distillation_loss
+from falsifiers.distill.reference.state import capture, read_state, restore, restore_weights
 from falsifiers.distill.reference.teacher import trained_teacher
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting
@@ -24,43 +29,112 @@ __all__ = ["Distillation"]
 class Distillation:
     """A teacher trained beforehand and a fresh student of one architecture; one call of `distill` trains the student.
 
-    Every stage is a method of its own, so that a defect can be planted in one and leave the rest as it is.
+    Every stage is a method of its own, so that a defect can be planted in one and leave the rest as it is. Models are
+    made when something first asks for them: until then no thread was started and no GPU touched, so a process that
+    holds a subject may still fork.
     """
 
     def __init__(self, setting: Setting) -> None:
-        """Load the text, train the teacher or fetch it from the cache, and draw the student's weights from the seed."""
+        """Take note of the setting."""
         self.recipe = Recipe.of(setting.parameters)
         self.device = torch.device(setting.device)
         self.seed = setting.seed
         self.directory = setting.workspace / "distilled"
-        self.corpus = load_corpus(setting.parameters, setting.cache)
-        tokenizer = str(setting.parameters["tokenizer"])
-        self.teacher = trained_teacher(self.recipe, self.corpus, tokenizer, self.device, setting.cache)
-        self.student = new_model(self.recipe, 2 * setting.seed + 1, self.device).train()
-        self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=self.recipe.learning_rate)
+        self.steps_made = 0
+        self._setting = setting
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The text."""
+        return load_corpus(self._setting.parameters, self._setting.cache)
+
+    @cached_property
+    def teacher(self) -> Qwen2ForCausalLM:
+        """The frozen teacher, trained now or fetched from the cache."""
+        tokenizer = str(self._setting.parameters["tokenizer"])
+        with torch.enable_grad():  # who asks first may be evaluating
+            return trained_teacher(self.recipe, self.corpus, tokenizer, self.device, self._setting.cache)
+
+    @cached_property
+    def student(self) -> Qwen2ForCausalLM:
+        """The student, its weights drawn from the seed."""
+        return new_model(self.recipe, 2 * self.seed + 1, self.device, dropout=self.recipe.dropout).train()
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """AdamW over all of the student's parameters."""
+        return torch.optim.AdamW(self.student.parameters(), lr=self.recipe.learning_rate)
+
+    @cached_property
+    def schedule(self) -> LRScheduler | None:
+        """What changes the learning rate from step to step."""
+        return None
 
     def distill(self, on_step: OnStep) -> Run:
-        """Train for the recipe's steps; checkpoints and export are safetensors in the workspace."""
+        """Train from where the subject is to the recipe's last step; checkpoints and export are safetensors."""
+        steps = self.steps_to_make()
         losses: list[float] = []
-        checkpoints: list[Path] = []
-        for step in range(1, self.steps_to_make() + 1):
-            started = time.perf_counter()
-            inputs, labels = self.batch(step)
-            loss = self.loss(inputs, labels, step)
-            self.update(loss, step)
-            losses.append(self.reported(loss, step))
-            elapsed = time.perf_counter() - started
-            if self.recipe.checkpoint_every and step % self.recipe.checkpoint_every == 0:
-                path = checkpoint_path(self.directory, step)
-                checkpoints.append(save_weights(self.student_weights(), path, self.metadata(step, losses[-1])))
-            on_step(step, loss=losses[-1], tokens_per_second=inputs.numel() / elapsed)
-        export = self.export(self.directory / "model.safetensors", self.metadata(len(losses), losses[-1]))
-        return Run(len(losses), tuple(losses), tuple(checkpoints), export)
+        if self.steps_made == 0:
+            self._make_models()
+            torch.manual_seed(2 * self.seed + 1)
+        with self.checkpointer() as checkpointer:
+            for step in range(self.steps_made + 1, steps + 1):
+                started = time.perf_counter()
+                inputs, labels = self.batch(step)
+                loss = self.loss(inputs, labels, step)
+                checkpointer.protect()
+                self.update(loss, step)
+                losses.append(self.reported(loss, step))
+                elapsed = time.perf_counter() - started
+                self.steps_made = step
+                if checkpointer.due(step):
+                    self.save(checkpointer, step, losses[-1])
+                on_step(step, loss=losses[-1], tokens_per_second=inputs.numel() / elapsed)
+        export = self.export(self.directory / "model.safetensors", self.metadata(self.steps_made, losses[-1]))
+        return Run(len(losses), tuple(losses), tuple(checkpointer.saved), export, checkpointer.failures)
+
+    def checkpointer(self) -> Checkpointer:
+        """What saves the run's checkpoints."""
+        return Checkpointer(self.directory, self.recipe.checkpoint_every)
+
+    def save(self, checkpointer: Checkpointer, step: int, loss: float) -> None:
+        """Hand the state after a step to the checkpointer."""
+        state = capture(self.student_weights(), self.optimizer, self.schedule, self.metadata(step, loss))
+        checkpointer.save(step, state.tensors, state.metadata)
+
+    def resume(self) -> int:
+        """Take up the newest checkpoint of the directory, so that `distill` goes on as if it had never stopped.
+
+        Returns: the step that it had reached, 0 where there is no checkpoint.
+
+        Raises:
+            OSError, SafetensorError, ValueError: the newest checkpoint cannot be read, or is another model's.
+        """
+        steps = checkpoint_steps(self.directory)
+        if steps:
+            state = read_state(checkpoint_path(self.directory, steps[-1]))
+            self._make_models()
+            self.steps_made = restore(state, self.student_weights(), self.optimizer, self.schedule)
+        return self.steps_made
+
+    def _make_models(self) -> tuple[Qwen2ForCausalLM, Qwen2ForCausalLM]:
+        """Teacher and student: making them draws random numbers, which must not come between those of the training."""
+        return self.teacher, self.student
+
+    def load(self, path: Path) -> None:
+        """Take over the weights of an export or a checkpoint.
+
+        Raises:
+            OSError, SafetensorError, ValueError: the file cannot be read, or is another model's.
+        """
+        restore_weights(read_state(path), self.student_weights())
 
     def steps_to_make(self) -> int:
         """How many optimizer steps a run makes."""
         if self.recipe.steps < 1:
             raise ValueError(f"{self.recipe.steps} steps were asked for; ask for one or more")
+        if self.recipe.steps <= self.steps_made:
+            raise ValueError(f"{self.recipe.steps} steps were asked for and {self.steps_made} are made; ask for more")
         return self.recipe.steps
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
@@ -122,11 +196,18 @@ class Distillation:
         Raises:
             KeyError: `weights` are not exactly the student's parameters; torch would fill the gaps with live ones.
         """
+        self.student.eval()  # nothing is dropped when it answers
+        try:
+            return self._logits(tokens, weights)
+        finally:
+            self.student.train()
+
+    def _logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None) -> Tensor:
+        call = {"input_ids": tokens, "use_cache": False}
         if weights is None:
-            return self.student(input_ids=tokens, use_cache=False).logits
+            return self.student(**call).logits
         if weights.keys() != self.student_weights().keys():
             raise KeyError(f"not the student's parameters: {sorted(weights.keys() ^ self.student_weights().keys())}")
-        call = {"input_ids": tokens, "use_cache": False}
         return functional_call(self.student, dict(weights), kwargs=call).logits
 
     def student_weights(self) -> dict[str, Tensor]:

@@ -1,0 +1,23 @@
+"""More than one run in a trial: another subject like the trial's own, with some parameters changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from harness import Setting, Trial
+
+__all__ = ["another", "setting_of"]
+
+S = TypeVar("S")
+
+
+def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> Setting:
+    """The trial's setting in a workspace of its own, which does not exist yet, with parameters changed or left out."""
+    asked = {key: value for key, value in {**trial.parameters, **changed}.items() if key not in without}
+    return replace(trial.setting, parameters=asked, workspace=trial.workspace / name)
+
+
+def another(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:
+    """Build a subject of the trial's kind for that setting; to be called inside `subject_fault`."""
+    return type(trial.subject)(setting_of(trial, name, without=without, **changed))  # type: ignore[call-arg]

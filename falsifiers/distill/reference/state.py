@@ -1,0 +1,119 @@
+"""All that a training goes on from: weights, optimizer, schedule, random numbers, and the step that it had reached.
+
+The batches follow from the seed and the step, so the step is the position in the data. A state is tensors and text, as
+safetensors files hold them: the weights under their own names, so that a checkpoint is also a model; the rest under
+names that no parameter has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+__all__ = ["TrainingState", "capture", "read_state", "restore", "restore_weights"]
+
+_OPTIMIZER = "optimizer/"
+_RANDOM = "random/"
+_TRAINING = "training"
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """The tensors and the strings of one checkpoint."""
+
+    tensors: Mapping[str, Tensor]
+    metadata: Mapping[str, str]
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The model's parameters by name."""
+        return {name: tensor for name, tensor in self.tensors.items() if "/" not in name}
+
+
+def capture(
+    weights: Mapping[str, Tensor], optimizer: Optimizer, schedule: LRScheduler | None, metadata: Mapping[str, str]
+) -> TrainingState:
+    """Collect the state as it is: the live tensors, which training is about to change, and not copies of them."""
+    optimizing = optimizer.state_dict()
+    tensors = dict(weights)
+    for index, slots in optimizing["state"].items():
+        tensors |= {f"{_OPTIMIZER}{index}/{slot}": value for slot, value in slots.items()}
+    tensors |= {f"{_RANDOM}{device}": state for device, state in _random_states(weights).items()}
+    training = {
+        "param_groups": optimizing["param_groups"],
+        "schedule": None if schedule is None else schedule.state_dict(),
+    }
+    return TrainingState(tensors, {**metadata, _TRAINING: json.dumps(training)})
+
+
+def read_state(path: Path) -> TrainingState:
+    """Read a checkpoint or an export into host memory.
+
+    Raises:
+        OSError, SafetensorError: the file cannot be read, or is none.
+    """
+    with safe_open(path, framework="pt") as file:
+        return TrainingState({name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {})  # noqa: SIM118
+
+
+@torch.no_grad()
+def restore_weights(state: TrainingState, weights: Mapping[str, Tensor]) -> None:
+    """Write the state's weights into the live ones.
+
+    Raises:
+        ValueError: names, a shape or a dtype differ: what is copied partly, broadcast or cast is another model.
+    """
+    found = state.weights
+    if found.keys() != weights.keys():
+        raise ValueError(f"not the model's parameters: {sorted(found.keys() ^ weights.keys())}")
+    for name, weight in weights.items():
+        if (found[name].shape, found[name].dtype) != (weight.shape, weight.dtype):
+            raise ValueError(
+                f"{name} is {found[name].dtype} {tuple(found[name].shape)} in the file, "
+                f"{weight.dtype} {tuple(weight.shape)} in the model"
+            )
+    for name, weight in weights.items():
+        weight.copy_(found[name])
+
+
+def restore(
+    state: TrainingState, weights: Mapping[str, Tensor], optimizer: Optimizer, schedule: LRScheduler | None
+) -> int:
+    """Put everything back as it was; returns the step that had been reached.
+
+    Raises:
+        ValueError: the state is another model's, or an export, which has weights only.
+    """
+    if _TRAINING not in state.metadata:
+        raise ValueError("the file holds weights and no state of a training; resume from a checkpoint")
+    restore_weights(state, weights)
+    training = json.loads(state.metadata[_TRAINING])
+    slots: dict[int, dict[str, Any]] = {}
+    for name, tensor in state.tensors.items():
+        if name.startswith(_OPTIMIZER):
+            _, index, slot = name.split("/")
+            slots.setdefault(int(index), {})[slot] = tensor
+    optimizer.load_state_dict({"state": slots, "param_groups": training["param_groups"]})
+    if schedule is not None:
+        schedule.load_state_dict(training["schedule"])
+    torch.set_rng_state(state.tensors[f"{_RANDOM}cpu"])
+    for device in {weight.device for weight in weights.values() if weight.is_cuda}:
+        torch.cuda.set_rng_state(state.tensors[f"{_RANDOM}cuda"], device)
+    return int(state.metadata["step"])
+
+
+def _random_states(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of every generator that training draws from: the CPU's, and that of the GPU on which the model is."""
+    states = {"cpu": torch.get_rng_state()}
+    for device in {weight.device for weight in weights.values() if weight.is_cuda}:
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
