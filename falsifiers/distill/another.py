@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+from falsifiers.distill.subject import Checkpointing
 from harness import Setting, Trial
 
-__all__ = ["another", "setting_of"]
+__all__ = ["another", "directory_of", "setting_of"]
 
 S = TypeVar("S")
 
@@ -21,3 +23,8 @@ def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), *
 def another(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:
     """Build a subject of the trial's kind for that setting; to be called inside `subject_fault`."""
     return type(trial.subject)(setting_of(trial, name, without=without, **changed))  # type: ignore[call-arg]
+
+
+def directory_of(trial: Trial[Checkpointing], name: str) -> Path:
+    """Where the subject of that name has its checkpoints, without building it."""
+    return setting_of(trial, name).workspace / Path(trial.subject.directory).relative_to(trial.workspace)

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-__all__ = ["Inspection", "inspect_export", "snapshot", "weight_bytes"]
+__all__ = ["Inspection", "checkpoints_in", "inspect_export", "is_readable", "same_bits", "snapshot", "weight_bytes"]
 
 
 @dataclass
@@ -60,6 +60,27 @@ def weight_bytes(weights: Mapping[str, Tensor]) -> int:
     return sum(weight.numel() * weight.element_size() for weight in weights.values())
 
 
+def checkpoints_in(directory: Path) -> dict[int, Path]:
+    """The files under a checkpoint's name, whatever their suffix, by step in order; of no directory, none.
+
+    What lies in folders below has not got its name yet.
+    """
+    found: dict[int, Path] = {}
+    with contextlib.suppress(OSError):
+        for path in directory.iterdir():
+            prefix, _, step = path.stem.rpartition("-")
+            if prefix == "ckpt-step" and step.isdecimal():
+                found[int(step)] = path
+    return dict(sorted(found.items()))
+
+
+def is_readable(path: Path) -> bool:
+    """Whether a file is safetensors to its end, with a tensor in it."""
+    with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
+        return len(file.keys()) > 0
+    return False
+
+
 def inspect_export(path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> Inspection:
     """Read the file at `path` and compare it with the live weights and with those at the start, by name."""
     seen = Inspection()
@@ -78,7 +99,7 @@ def inspect_export(path: Path, live: Mapping[str, Tensor], initial: Mapping[str,
         if found.shape != now.shape:
             seen.misshapen.append(name)
             continue
-        if found.dtype == now.dtype and not _same_bits(found, now):
+        if found.dtype == now.dtype and not same_bits(found, now):
             seen.different.append(name)
         movement = (found.double() - start.double()).square().mean().sqrt().item()
         seen.movements[name] = movement
@@ -101,6 +122,6 @@ def _pairs(
         yield name, found[name], live[name].detach().cpu(), initial[name]
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(one: Tensor, other: Tensor) -> bool:
     """Equality of every byte: tells -0.0 from 0.0, and a NaN equals itself."""
     return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,11 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["UNFINISHED", "checkpoint_path", "checkpoint_steps", "save_weights"]
+__all__ = ["checkpoint_path", "checkpoint_steps", "save_weights"]
 
-UNFINISHED = ".part"
-"""What the name of a file ends with while it is being written."""
-
+_UNFINISHED = ".unfinished"
 _CHECKPOINT = re.compile(r"ckpt-step-(\d{6,})\.safetensors")
 
 
@@ -35,23 +34,23 @@ def checkpoint_steps(directory: Path) -> list[int]:
 def save_weights(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str]) -> Path:
     """Write tensors and string metadata as safetensors, so that a crash leaves under `path` all of it or nothing new.
 
-    The directory is made first; the file is written beside its place, flushed to the disk, and renamed.
+    The directory is made first. The file is written in a folder beside its place, flushed to the disk, and renamed;
+    the folder is then removed, with what an earlier crash may have left in it. One writer a directory at a time.
 
     Raises:
-        OSError: the directory cannot be made or written; what had been written is removed.
+        OSError: the directory cannot be made or written; nothing is left of the attempt.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + UNFINISHED)
+    unfinished = path.parent / _UNFINISHED
+    unfinished.mkdir(parents=True, exist_ok=True)
     try:
+        beside = unfinished / path.name
         save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, beside, dict(metadata))
         _flush(beside)
         beside.replace(path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        if isinstance(error, SafetensorError):  # safetensors tells the system's errors as its own
-            raise OSError(f"{beside} cannot be written: {error}") from error
-        raise
+    except SafetensorError as error:  # safetensors tells the system's errors as its own
+        raise OSError(f"{path} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     _flush(path.parent)  # the new name, too, must survive a loss of power
     return path
 

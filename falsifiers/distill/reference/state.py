@@ -1,6 +1,7 @@
-"""All that a training goes on from: weights, optimizer, schedule, random numbers, and the step that it had reached.
+"""All that a training goes on from: weights, optimizer, random numbers, and the step that it had reached.
 
-The batches follow from the seed and the step, so the step is the position in the data. A state is tensors and text, as
+The batches follow from the seed and the step, and so does the learning rate: the step is the position in the data and
+in the schedule. A state is tensors and text, as
 safetensors files hold them: the weights under their own names, so that a checkpoint is also a model; the rest under
 names that no parameter has.
 """
@@ -17,13 +18,12 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 __all__ = ["TrainingState", "capture", "read_state", "restore", "restore_weights"]
 
 _OPTIMIZER = "optimizer/"
 _RANDOM = "random/"
-_TRAINING = "training"
+_GROUPS = "param_groups"
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,14 @@ class TrainingState:
         return {name: tensor for name, tensor in self.tensors.items() if "/" not in name}
 
 
-def capture(
-    weights: Mapping[str, Tensor], optimizer: Optimizer, schedule: LRScheduler | None, metadata: Mapping[str, str]
-) -> TrainingState:
+def capture(weights: Mapping[str, Tensor], optimizer: Optimizer, metadata: Mapping[str, str]) -> TrainingState:
     """Collect the state as it is: the live tensors, which training is about to change, and not copies of them."""
     optimizing = optimizer.state_dict()
     tensors = dict(weights)
     for index, slots in optimizing["state"].items():
         tensors |= {f"{_OPTIMIZER}{index}/{slot}": value for slot, value in slots.items()}
     tensors |= {f"{_RANDOM}{device}": state for device, state in _random_states(weights).items()}
-    training = {
-        "param_groups": optimizing["param_groups"],
-        "schedule": None if schedule is None else schedule.state_dict(),
-    }
-    return TrainingState(tensors, {**metadata, _TRAINING: json.dumps(training)})
+    return TrainingState(tensors, {**metadata, _GROUPS: json.dumps(optimizing["param_groups"])})
 
 
 def read_state(path: Path) -> TrainingState:
@@ -85,26 +79,21 @@ def restore_weights(state: TrainingState, weights: Mapping[str, Tensor]) -> None
         weight.copy_(found[name])
 
 
-def restore(
-    state: TrainingState, weights: Mapping[str, Tensor], optimizer: Optimizer, schedule: LRScheduler | None
-) -> int:
+def restore(state: TrainingState, weights: Mapping[str, Tensor], optimizer: Optimizer) -> int:
     """Put everything back as it was; returns the step that had been reached.
 
     Raises:
         ValueError: the state is another model's, or an export, which has weights only.
     """
-    if _TRAINING not in state.metadata:
+    if _GROUPS not in state.metadata:
         raise ValueError("the file holds weights and no state of a training; resume from a checkpoint")
     restore_weights(state, weights)
-    training = json.loads(state.metadata[_TRAINING])
     slots: dict[int, dict[str, Any]] = {}
     for name, tensor in state.tensors.items():
         if name.startswith(_OPTIMIZER):
             _, index, slot = name.split("/")
             slots.setdefault(int(index), {})[slot] = tensor
-    optimizer.load_state_dict({"state": slots, "param_groups": training["param_groups"]})
-    if schedule is not None:
-        schedule.load_state_dict(training["schedule"])
+    optimizer.load_state_dict({"state": slots, "param_groups": json.loads(state.metadata[_GROUPS])})
     torch.set_rng_state(state.tensors[f"{_RANDOM}cpu"])
     for device in {weight.device for weight in weights.values() if weight.is_cuda}:
         torch.cuda.set_rng_state(state.tensors[f"{_RANDOM}cuda"], device)

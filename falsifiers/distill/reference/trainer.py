@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.func import functional_call
-from torch.optim.lr_scheduler import LRScheduler
 from transformers import Qwen2ForCausalLM
 
 from falsifiers.distill.corpus import Corpus, load_corpus, sample
@@ -65,11 +64,6 @@ class Distillation:
         """AdamW over all of the student's parameters."""
         return torch.optim.AdamW(self.student.parameters(), lr=self.recipe.learning_rate)
 
-    @cached_property
-    def schedule(self) -> LRScheduler | None:
-        """What changes the learning rate from step to step."""
-        return None
-
     def distill(self, on_step: OnStep) -> Run:
         """Train from where the subject is to the recipe's last step; checkpoints and export are safetensors."""
         steps = self.steps_to_make()
@@ -99,7 +93,7 @@ class Distillation:
 
     def save(self, checkpointer: Checkpointer, step: int, loss: float) -> None:
         """Hand the state after a step to the checkpointer."""
-        state = capture(self.student_weights(), self.optimizer, self.schedule, self.metadata(step, loss))
+        state = capture(self.student_weights(), self.optimizer, self.metadata(step, loss))
         checkpointer.save(step, state.tensors, state.metadata)
 
     def resume(self) -> int:
@@ -114,7 +108,7 @@ class Distillation:
         if steps:
             state = read_state(checkpoint_path(self.directory, steps[-1]))
             self._make_models()
-            self.steps_made = restore(state, self.student_weights(), self.optimizer, self.schedule)
+            self.steps_made = restore(state, self.student_weights(), self.optimizer)
         return self.steps_made
 
     def _make_models(self) -> tuple[Qwen2ForCausalLM, Qwen2ForCausalLM]:

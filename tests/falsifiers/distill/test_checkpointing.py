@@ -52,13 +52,15 @@ def test_a_file_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(os, "fsync", flushing)
     monkeypatch.setattr(Path, "replace", renaming)
     save_weights(WEIGHTS, tmp_path / "folder" / "w.safetensors", {})
-    assert done == ["fsync w.safetensors.part", "rename", "fsync folder"]
+    assert done == ["fsync w.safetensors", "rename", "fsync folder"]
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is the system's, whoever raised it."""
     path = tmp_path / "w.safetensors"
     save_weights(WEIGHTS, path, {"step": "1"})
+    (tmp_path / ".unfinished").mkdir()
+    (tmp_path / ".unfinished" / "of-a-crash").touch()
 
     def full(descriptor: int) -> None:
         raise OSError(5, "Input/output error")

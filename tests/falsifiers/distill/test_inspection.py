@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from falsifiers.distill.inspection import inspect_export, snapshot, weight_bytes
+from falsifiers.distill.inspection import checkpoints_in, inspect_export, snapshot, weight_bytes
 from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, metadata_only
 
 LIVE = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1.0, 2.0]), "c": torch.tensor([3.0, 4.0])}
@@ -83,3 +83,12 @@ def test_a_snapshot_stays_as_it_was() -> None:
     kept = snapshot(live)
     live["a"] += 1
     assert kept["a"].tolist() == [0.0, 0.0]
+
+
+def test_checkpoints_are_listed_by_number(tmp_path: Path) -> None:
+    """What is still being written in a folder below, and what has another name, is none."""
+    (tmp_path / ".unfinished").mkdir()
+    for name in ("ckpt-step-1000000.apr", "ckpt-step-999999.apr", ".unfinished/ckpt-step-000003.apr", "model.apr"):
+        (tmp_path / name).touch()
+    assert list(checkpoints_in(tmp_path)) == [999_999, 1_000_000]
+    assert checkpoints_in(tmp_path / "model.apr") == checkpoints_in(tmp_path / "missing") == {}

@@ -36,7 +36,7 @@ def test_checkpoints_and_export_say_what_they_are(tmp_path: Path) -> None:
     assert metadata.keys() == _KEYS
     assert metadata["step"] == "3"
     assert float(metadata["final_loss"]) == run.losses[-1]
-    assert not list(run.export.parent.glob("*.part"))
+    assert {path.name for path in run.export.parent.iterdir()} == {run.export.name, "ckpt-step-000002.safetensors"}
 
 
 def test_names_of_checkpoints_widen_past_a_million() -> None:

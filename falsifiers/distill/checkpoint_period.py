@@ -1,0 +1,124 @@
+"""F-DISTILL-CKPT-PERIOD-001: every N steps there is a checkpoint, under its name, with the weights of that step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from falsifiers.distill.another import another
+from falsifiers.distill.inspection import inspect_export, snapshot
+from falsifiers.distill.subject import Checkpointing, Run
+from falsifiers.distill.watch import StepWatch, read_back
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_DEFAULT = 5000  # of SPEC-DISTILL-001, where no distance is given (PR #1856)
+
+
+@dataclass
+class _Findings:
+    """What was wrong, in words, over all runs of a trial."""
+
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    incomplete: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+    misreported: list[str] = field(default_factory=list)
+    matched: int = 0
+
+
+def falsify(trial: Trial[Checkpointing]) -> None:
+    """Train with one distance after the other, none at all among them; compare every file with what we saw then.
+
+    The subject's directory does not exist before a run, nor does the one above it.
+    """
+    seen = _Findings()
+    _examine(trial, trial.subject, trial.parameters["checkpoint_every"], seen)
+    for every in trial.parameters["periods"]:
+        with trial.subject_fault():
+            subject = another(trial, f"every-{every}/new", checkpoint_every=every)
+        _examine(trial, subject, every, seen)
+    with trial.subject_fault():
+        subject = another(
+            trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
+        )
+    _examine(trial, subject, _DEFAULT, seen)
+    trial.measure(
+        missing=seen.missing,
+        unexpected=seen.unexpected,
+        unreadable=seen.unreadable,
+        incomplete=seen.incomplete,
+        different=seen.different,
+        misreported=seen.misreported,
+        matched=seen.matched,
+    )
+
+
+class _Keeper(StepWatch):
+    """A watch that also keeps the weights of the steps after which a checkpoint is due."""
+
+    def __init__(self, trial: Trial[Checkpointing], subject: Checkpointing, every: int) -> None:
+        """Keep the first weights too."""
+        super().__init__(trial, subject)
+        self._keep_every = every
+        self.initial = snapshot(subject.student_weights())
+        self.kept: dict[int, dict[str, Tensor]] = {}
+
+    def __call__(self, step: int, **values: float) -> None:
+        """Count, then keep."""
+        super().__call__(step, **values)
+        if self._keep_every and self.steps % self._keep_every == 0:
+            weights = self._subject.student_weights()
+            with self._trial.falsifier_fault():
+                self.kept[self.steps] = snapshot(weights)
+
+
+def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, seen: _Findings) -> None:
+    """Let the subject train, examine its directory, and remove that."""
+    with trial.subject_fault():
+        watch = _Keeper(trial, subject, every)
+        run = subject.distill(on_step=watch)
+        directory = Path(subject.directory)
+    if subject is trial.subject:
+        read_back(trial, watch)
+    entries = {path.name: path for path in directory.iterdir() if "ckpt" in path.name} if directory.is_dir() else {}
+    label = f"N={every}"
+    expected: dict[str, Path] = {}
+    for step, weights in watch.kept.items():
+        path = next((path for path in entries.values() if path.stem == f"ckpt-step-{step:06}"), None)
+        if path is None:
+            seen.missing.append(f"{label}: ckpt-step-{step:06}")
+        else:
+            expected[path.name] = path
+            _compare(f"{label}: {path.name}", path, weights, watch.initial, seen)
+    seen.unexpected += [f"{label}: {name}" for name in sorted(entries.keys() - expected.keys())]
+    _compare_report(label, run, list(expected.values()), seen)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _compare(
+    name: str, path: Path, weights: Mapping[str, Tensor], initial: Mapping[str, Tensor], seen: _Findings
+) -> None:
+    """A file with the weights that were live when its step ended; what else a checkpoint holds is its own business."""
+    found = inspect_export(path, weights, initial)
+    if not found.readable:
+        seen.unreadable.append(name)
+    elif found.missing:
+        seen.incomplete.append(f"{name}: {len(found.missing)} tensors, such as {found.missing[0]}")
+    elif found.different or found.misshapen or found.mistyped:
+        seen.different.append(f"{name}: {(found.different + found.misshapen + found.mistyped)[0]}")
+    else:
+        seen.matched += 1
+
+
+def _compare_report(label: str, run: Run, expected: list[Path], seen: _Findings) -> None:
+    """The run tells of exactly the checkpoints that there are, in the order of their steps, and of no failed save."""
+    told = [Path(path).name for path in run.checkpoints]
+    if told != [path.name for path in expected] or run.failed_saves:
+        seen.misreported.append(f"{label}: told of {told} and {run.failed_saves} failed saves")

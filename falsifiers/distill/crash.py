@@ -1,0 +1,159 @@
+"""F-DISTILL-CKPT-CRASH-001: a run that is killed and taken up again is the run that was never killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from falsifiers.distill.another import another, directory_of
+from falsifiers.distill.child import Child, Report
+from falsifiers.distill.inspection import checkpoints_in, inspect_export, is_readable, snapshot
+from falsifiers.distill.subject import Checkpointing
+from falsifiers.distill.watch import StepWatch, read_back
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_POLL_SECONDS = 0.01
+_RUN = "crashing"
+
+Blow = Callable[[int], None]
+"""What happens in the process of a run after each of its steps."""
+
+
+def falsify(trial: Trial[Checkpointing]) -> None:
+    """Kill a run in the middle of a write, then at a step, then at any moment; then compare it with one in peace."""
+    every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
+    chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
+    _be_deterministic()
+
+    in_write = _run(trial, _killed_in_write(trial, 2 * every), -signal.SIGXFSZ, -signal.SIGKILL)
+    torn = _torn(trial)
+    trial.measure(torn=torn, killed_in_write=in_write.exit_code == -signal.SIGXFSZ)
+    at_step = _run(trial, _killed_at(trial, chance.randrange(3 * every + 1, 4 * every)), -signal.SIGKILL)
+    trial.measure(torn=(torn := torn + _torn(trial)), lost_in_write=_lost(in_write, at_step))
+    at_random = _killed_within(trial, chance.randrange(4 * every, 5 * every), chance.random())
+    trial.measure(torn=(torn := torn + _torn(trial)), lost_at_step=_lost(at_step, at_random))
+    last = _run(trial, None, 0)
+    trial.measure(lost_at_random=_lost(at_random, last))
+
+    with trial.subject_fault():
+        watch = StepWatch(trial)
+        in_peace = trial.subject.distill(on_step=watch)
+        live = trial.subject.student_weights()
+    read_back(trial, watch)
+    expected = dict(enumerate(in_peace.losses, start=1))
+    told = [told for run in (in_write, at_step, at_random, last) for told in run.steps]
+    seen = inspect_export(Path(last.answer), live, snapshot(live))
+    trial.measure(
+        steps_executed=watch.steps,
+        unequal=sorted({step for step, loss in told if loss != expected.get(step)}),
+        unmade=sorted(set(range(1, steps + 1)) - {step for step, _ in told}),
+        different=seen.different + seen.missing + seen.misshapen + seen.mistyped,
+    )
+
+
+def _be_deterministic() -> None:
+    """Equal bits need kernels that add in one order; cuBLAS reads its part when CUDA starts."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True)
+
+
+def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> Child:
+    """Start the run over in a process of its own, from whatever the last one left."""
+
+    def work(report: Report) -> str:
+        subject = another(trial, _RUN)
+
+        def on_step(step: int, **values: float) -> None:
+            report(step, values["loss"])
+            if blow:
+                blow(step)
+
+        subject.resume()
+        return str(subject.distill(on_step=on_step).export)
+
+    return Child(work, trial.workspace / "log")
+
+
+def _run(trial: Trial[Checkpointing], blow: Blow | None, *expected: int) -> Child:
+    """Start the run over and wait for its end; another end than the expected ones is the subject's fault."""
+    child = _start(trial, blow)
+    with trial.subject_fault():
+        _check(child.finish(), *expected)
+    return child
+
+
+def _check(child: Child, *expected: int) -> None:
+    if child.exit_code not in expected or not child.steps:
+        raise RuntimeError(f"the run ended with {child.exit_code} after {len(child.steps)} steps: {child.log[-2000:]}")
+
+
+def _killed_in_write(trial: Trial[Checkpointing], at: int) -> Blow:
+    """The kernel kills the process (SIGXFSZ) half way through the next file as large as a checkpoint.
+
+    A limit on the size of files hits the middle of a write every time, where a signal from outside would miss it.
+    """
+
+    def blow(step: int) -> None:
+        if step == at - 1 and (present := _settled(trial, step)):
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            half = present[0].stat().st_size // 2
+            resource.setrlimit(resource.RLIMIT_FSIZE, (half, resource.RLIM_INFINITY))
+        if step == at + at // 2 - 1:  # nothing was written: end it before the next save is due
+            os.killpg(0, signal.SIGKILL)
+
+    return blow
+
+
+def _killed_at(trial: Trial[Checkpointing], fatal: int) -> Blow:
+    """SIGKILL after a step, once the checkpoint before it is there: between two saves, where at most N may be lost."""
+
+    def blow(step: int) -> None:
+        if step >= fatal:
+            _settled(trial, step)
+            os.killpg(0, signal.SIGKILL)
+
+    return blow
+
+
+def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> Child:
+    """SIGKILL from outside at a random moment of the step after `fatal`."""
+    child = _start(trial)
+    with trial.subject_fault():
+        last = time.monotonic()
+        for step in child.follow():
+            now = time.monotonic()
+            if step >= fatal:
+                time.sleep(fraction * (now - last))
+                child.kill()
+            last = now
+        _check(child, -signal.SIGKILL, 0)  # on a busy machine the run may have been over before the signal came
+    return child
+
+
+def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
+    """The checkpoints once the newest that is due at a step has come; waits for a writer in the background."""
+    every = trial.parameters["checkpoint_every"]
+    due = step // every * every
+    give_up = time.monotonic() + trial.parameters["settle_seconds"]
+    while due not in (present := checkpoints_in(directory_of(trial, _RUN))) and time.monotonic() < give_up:
+        time.sleep(_POLL_SECONDS)
+    return list(present.values())
+
+
+def _torn(trial: Trial[Checkpointing]) -> list[str]:
+    """Files under a checkpoint's name that cannot be read to their end, right after a crash."""
+    return [path.name for path in checkpoints_in(directory_of(trial, _RUN)).values() if not is_readable(path)]
+
+
+def _lost(before: Child, after: Child) -> int:
+    """Steps that were made before a crash and had to be made again, or never were."""
+    return before.steps[-1][0] - (after.steps[0][0] - 1)

@@ -1,0 +1,154 @@
+"""F-DISTILL-CKPT-FAILSOFT-001: a save that fails is told and survived; an export that fails ends the run as failed."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from falsifiers.distill.another import another, directory_of
+from falsifiers.distill.child import Child, Report
+from falsifiers.distill.inspection import checkpoints_in, is_readable
+from falsifiers.distill.subject import Checkpointing
+from falsifiers.distill.watch import StepWatch, read_back
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_SMALLEST_FILE = 16_384  # bytes: log lines fit, weights do not
+_ABOUT_A_SAVE = re.compile(r"(?i)ckpt|checkpoint|sav")
+_SPEAKS_OF_FAILURE = re.compile(r"(?i)fail|error|could|cannot|can't|unable|not |too large")
+
+_UNFINISHED = (".part", ".partial", ".tmp", ".incomplete")
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """A real fault of the file system, inflicted on a run's process after its first step, and how it passes."""
+
+    name: str
+    inflict: Callable[[Path], None]
+    relieve: Callable[[Path], None]
+
+
+def _stand_in_the_way(directory: Path) -> None:
+    """A file stands where the directory belongs: neither can it be made, nor anything in it (root is refused, too)."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.write_text("a file where a directory belongs\n")
+
+
+def _limit_files(directory: Path) -> None:
+    """Every write ends with EFBIG after a few bytes, as on a full disk with ENOSPC: in the middle of the file."""
+    del directory
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_SMALLEST_FILE, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def _lift_limit(directory: Path) -> None:
+    del directory
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+_FAULTS = (
+    _Fault("file-in-place-of-directory", _stand_in_the_way, lambda directory: directory.unlink(missing_ok=True)),
+    _Fault("file-size-limit", _limit_files, _lift_limit),
+)
+
+
+@dataclass
+class _Findings:
+    """What was wrong, over all runs."""
+
+    steps_short: list[int] = field(default_factory=list)
+    failures: list[int] = field(default_factory=list)
+    unlogged: list[int] = field(default_factory=list)
+    miscounted: list[int] = field(default_factory=list)
+    unsaved_afterwards: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    left_behind: list[str] = field(default_factory=list)
+    exit_codes_after_recovery: list[int] = field(default_factory=list)
+    exit_codes_without_export: list[int] = field(default_factory=list)
+
+
+def falsify(trial: Trial[Checkpointing]) -> None:
+    """Inflict each fault on a run twice: once it passes half way, once it stays until after the export."""
+    seen = _Findings()
+    for fault in _FAULTS:
+        _passing(trial, fault, seen)
+        _staying(trial, fault, seen)
+    with trial.subject_fault():
+        watch = StepWatch(trial)
+        trial.subject.distill(on_step=watch)
+    read_back(trial, watch)
+    trial.measure(**vars(seen))
+
+
+def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
+    """The fault ends after half of the steps: what was due before failed, what is due afterwards must be there."""
+    every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
+    half = steps // 2
+    name = f"{fault.name}-passing"
+    child, directory = _run(trial, fault, name, relief_after=half)
+    files = checkpoints_in(directory)
+    due = range(every, steps + 1, every)
+    failed = [step for step in due if step not in files]
+    seen.exit_codes_after_recovery.append(child.exit_code)
+    seen.steps_short.append(steps - len(child.steps))
+    seen.failures.append(len(failed))
+    seen.unlogged.append(max(0, len(failed) - _lines_about_failures(child.log)))
+    seen.miscounted.append(-1 if child.answer is None else child.answer - len(failed))
+    seen.unsaved_afterwards += [f"{name}: step {step}" for step in failed if step > half]
+    _look_over(name, directory, seen)
+
+
+def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
+    """The fault never ends: all steps are made, and the export fails, which must be no success."""
+    name = f"{fault.name}-staying"
+    child, directory = _run(trial, fault, name, relief_after=None)
+    seen.exit_codes_without_export.append(child.exit_code)
+    seen.steps_short.append(trial.parameters["steps"] - len(child.steps))
+    _look_over(name, directory, seen)
+
+
+def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: int | None) -> tuple[Child, Path]:
+    """One run under the fault; its answer is the number of failed saves that it tells of."""
+    directory = directory_of(trial, name)
+
+    def work(report: Report) -> int:
+        subject = another(trial, name)
+
+        def on_step(step: int, **values: float) -> None:
+            report(step, values["loss"])
+            if step == 1:
+                fault.inflict(directory)
+            if step == relief_after:
+                time.sleep(trial.parameters["settle_seconds"])  # a save in the background fails first
+                fault.relieve(directory)
+
+        return subject.distill(on_step=on_step).failed_saves
+
+    child = Child(work, trial.workspace / f"{name}.log")
+    with trial.subject_fault():
+        child.finish()
+    return child, directory
+
+
+def _lines_about_failures(log: str) -> int:
+    return sum(bool(_ABOUT_A_SAVE.search(line) and _SPEAKS_OF_FAILURE.search(line)) for line in log.splitlines())
+
+
+def _look_over(name: str, directory: Path, seen: _Findings) -> None:
+    """No file that looks whole is torn, and nothing unfinished lies about and takes what little room there is."""
+    if not directory.is_dir():
+        return
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        relative = path.relative_to(directory)
+        if relative.parts[0].startswith(".") or path.suffix in _UNFINISHED:
+            seen.left_behind.append(f"{name}: {relative}")
+        elif path.suffix == ".safetensors" and not is_readable(path):
+            seen.torn.append(f"{name}: {path.name}")

@@ -1,0 +1,96 @@
+"""F-DISTILL-CKPT-ROUNDTRIP-001: a saved student, loaded into a fresh one, is the same function to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.another import setting_of
+from falsifiers.distill.held_out import HeldOut
+from falsifiers.distill.inspection import same_bits, snapshot
+from falsifiers.distill.subject import Checkpointing
+from falsifiers.distill.watch import StepWatch, read_back
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+@dataclass(frozen=True)
+class _Student:
+    """A student at one moment: weights on the CPU, and logits on the same tokens."""
+
+    weights: Mapping[str, Tensor]
+    logits: Tensor
+
+    @classmethod
+    def of(cls, subject: Checkpointing, tokens: Tensor) -> _Student:
+        """Copy what it is; to be called inside `subject_fault`."""
+        return cls(snapshot(subject.student_weights()), subject.student_logits(tokens).cpu())
+
+
+def falsify(trial: Trial[Checkpointing]) -> None:
+    """Train; load the last periodic checkpoint, then the export, into a student that was drawn from another seed."""
+    tokens = _tokens(trial)
+    kept: dict[int, _Student] = {}
+    every = trial.parameters["checkpoint_every"]
+    last_due = trial.parameters["steps"] // every * every
+
+    class Keeping(StepWatch):
+        """A watch that keeps the student of the last checkpoint."""
+
+        def __call__(self, step: int, **values: float) -> None:
+            super().__call__(step, **values)
+            if self.steps == last_due:
+                kept[last_due] = _Student.of(trial.subject, tokens)
+
+    with trial.subject_fault():
+        watch = Keeping(trial)
+        run = trial.subject.distill(on_step=watch)
+        at_end = _Student.of(trial.subject, tokens)
+        fresh = setting_of(trial, "reloaded")
+        other = type(trial.subject)(replace(fresh, seed=fresh.seed + 1))
+        before = _Student.of(other, tokens)
+    read_back(trial, watch)
+    missing: list[str] = []
+    unexpected: list[str] = []
+    different: list[str] = []
+    differences: list[float] = []
+    for path, original in ((run.checkpoints[-1], kept[last_due]), (run.export, at_end)):
+        with trial.subject_fault():
+            other.load(Path(path))
+            reloaded = _Student.of(other, tokens)
+        missing += sorted(original.weights.keys() - reloaded.weights.keys())
+        unexpected += sorted(reloaded.weights.keys() - original.weights.keys())
+        different += [
+            name
+            for name in sorted(original.weights.keys() & reloaded.weights.keys())
+            if not same_bits(original.weights[name], reloaded.weights[name])
+        ]
+        differences.append(_farthest(original.logits, reloaded.logits))
+    trial.measure(
+        steps_executed=watch.steps,
+        missing=missing,
+        unexpected=unexpected,
+        different=different,
+        logits_differences=differences,
+        logits_apart_before=_farthest(at_end.logits, before.logits),
+        logits_between=_farthest(kept[last_due].logits, at_end.logits),
+    )
+
+
+def _tokens(trial: Trial[Checkpointing]) -> Tensor:
+    """Two sequences [2, sequence]: held-out text, and ids spread over the vocabulary to its very end."""
+    text = HeldOut.of(trial).first_sequence
+    with trial.subject_fault():
+        vocabulary = trial.subject.student_logits(text).shape[-1]
+    spread = torch.linspace(0, vocabulary - 1, text.shape[1], device=text.device).round().long()
+    return torch.cat([text, spread.unsqueeze(0)])
+
+
+def _farthest(one: Tensor, other: Tensor) -> float:
+    """The largest absolute difference of two logits; infinite where their shapes differ."""
+    return float((one - other).abs().max()) if one.shape == other.shape else float("inf")
