@@ -52,6 +52,7 @@ from falsifiers.distill.mutants.resuming import (
     RepeatsAStep,
     ResumesFromOldest,
     ResumesFromScratch,
+    ScheduleFromStart,
     WritesInPlace,
 )
 from falsifiers.distill.mutants.saving import (
@@ -161,6 +162,7 @@ __all__ = [
     "ResumesFromScratch",
     "RolledTeacher",
     "SaveBeforeCount",
+    "ScheduleFromStart",
     "SecondHead",
     "SeesFuture",
     "SilentCpuFallback",

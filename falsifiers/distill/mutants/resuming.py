@@ -23,6 +23,7 @@ __all__ = [
     "RepeatsAStep",
     "ResumesFromOldest",
     "ResumesFromScratch",
+    "ScheduleFromStart",
     "WritesInPlace",
 ]
 
@@ -87,6 +88,14 @@ class DataFromStart(_CountsAnew):
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Batches since the process began."""
         return super().batch(step - self.resumed_at)
+
+
+class ScheduleFromStart(_CountsAnew):
+    """The schedule is lost: after a crash the learning rate warms up once more."""
+
+    def learning_rate(self, step: int) -> float:
+        """The rate of the steps since the process began."""
+        return super().learning_rate(step - self.resumed_at)
 
 
 class RepeatsAStep(Distillation):
