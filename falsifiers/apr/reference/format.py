@@ -70,8 +70,7 @@ class Reference:
         body = bytearray(self.header_bytes(header))
         body += self.filled(metadata)
         body += self.filled(self.index(tensors, places, at_data))
-        for tensor in tensors:
-            body += self.filled(tensor.data)
+        body += self.payload(tensors)
         return bytes(body) + struct.pack("<I", self.footer(bytes(body)))
 
     def read(self, data: bytes) -> AprFile:
@@ -103,6 +102,10 @@ class Reference:
             places.append(end)
             end += padded(len(tensor.data))
         return places
+
+    def payload(self, tensors: Sequence[TensorRecord]) -> bytes:
+        """The tensors' bytes, each padded."""
+        return b"".join(self.filled(tensor.data) for tensor in tensors)
 
     def index(self, tensors: Sequence[TensorRecord], places: Sequence[int], at_data: int) -> bytes:
         """One entry a tensor; `at_data`, where the data begins, has no part in it."""

@@ -1,0 +1,70 @@
+"""F-APR-V2-LAYOUT-001: every byte of a file is where the table says, and such files are read as they are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from falsifiers.apr.files import FILES, KNOWN, file_of
+from falsifiers.apr.layout import COLUMN_MAJOR, build, departures, reseal
+from falsifiers.apr.subject import AprFile, AprFormat, Rejected
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_CASES = st.fixed_dictionaries({**FILES, "order": st.integers(0, 1000)})
+
+
+def falsify(trial: Trial[AprFormat]) -> None:
+    """Parse what the subject writes with our own eyes, and have it read what we write, over many sets of tensors."""
+
+    def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
+        file = file_of(case)
+        with trial.subject_fault():
+            written = trial.subject.write(file)
+            own = _read(trial.subject, written)
+        found = departures(written, file)
+        foreign = build(file, _shuffled(len(file.tensors), int(case["order"])))
+        dirty = bytearray(foreign)
+        dirty[6:8] = (int.from_bytes(dirty[6:8], "little") | COLUMN_MAJOR).to_bytes(2, "little")
+        with trial.subject_fault():
+            theirs = _read(trial.subject, foreign)
+            column_major = _read(trial.subject, reseal(bytes(dirty)))
+        return {
+            **{f"{section}_wrong": names for section, names in found.items()},
+            "own_misread": _misread(own, file),
+            "foreign_misread": _misread(theirs, file),
+            "column_major_accepted": column_major is not None,
+        }
+
+    trial.resolve(device="cpu")
+    known = [{**case, "order": number} for number, case in enumerate(KNOWN.values())]
+    trial.measure(cases=trial.search(_CASES, check, examples=trial.parameters["cases"], first=known))
+
+
+def _shuffled(count: int, seed: int) -> list[int]:
+    """An order in which the bytes of so many tensors lie; readers go by offsets."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)  # noqa: S311
+    return order
+
+
+def _read(subject: AprFormat, data: bytes) -> AprFile | None:
+    try:
+        return subject.read(data)
+    except Rejected:
+        return None
+
+
+def _misread(read: AprFile | None, file: AprFile) -> list[str]:
+    """What a reader made of a file, where it is not what is in it."""
+    if read is None:
+        return ["rejected"]
+    wrong = [] if dict(read.metadata) == dict(file.metadata) else ["metadata"]
+    found = {one.name: one for one in read.tensors}
+    if len(found) < len(read.tensors) or found.keys() != {one.name for one in file.tensors}:
+        return [*wrong, "names"]
+    return [*wrong, *(f"tensor {one.name}" for one in file.tensors if found[one.name] != one)]

@@ -1,0 +1,1 @@
+"""Implementations of APR v2 with one known defect each."""

@@ -1,0 +1,193 @@
+"""Readers that open what was damaged, each for a reason of its own."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from falsifiers.apr.reference.format import HEADER_SIZE, Header, Reference, padded
+from falsifiers.apr.subject import AprFile, Rejected, TensorRecord
+from harness import Setting
+
+__all__ = [
+    "AcceptsWhatIsThere",
+    "AlwaysRejects",
+    "DataFooter",
+    "DropsTheTail",
+    "EndUnchecked",
+    "FirstBlocks",
+    "HalfCompared",
+    "HeaderOnly",
+    "HeaderUnchecked",
+    "IndexLeftOut",
+    "Panics",
+    "ShortenedTensors",
+    "TrustsTheHeader",
+    "VerifiedOnce",
+    "WarnsOnly",
+    "ZeroIsUnchecked",
+]
+
+
+class HeaderOnly(Reference):
+    """The reader that was: the header's checksum is verified, the footer is never looked at."""
+
+    def check_footer(self, data: bytes) -> None:
+        """Nothing."""
+
+    def check_end(self, end: int, size: int) -> None:
+        """Nothing."""
+
+
+class VerifiedOnce(Reference):
+    """A file whose header was seen before needs no second look."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._seen: set[bytes] = set()
+
+    def check_footer(self, data: bytes) -> None:
+        if data[:HEADER_SIZE] not in self._seen:
+            super().check_footer(data)
+            self._seen.add(data[:HEADER_SIZE])
+
+
+class WarnsOnly(Reference):
+    """A mismatch is noticed, told nobody, and overlooked."""
+
+    def check_footer(self, data: bytes) -> None:
+        try:
+            super().check_footer(data)
+        except Rejected as error:
+            self.warning = str(error)
+
+
+class HeaderUnchecked(Reference):
+    """The footer is verified, which seems to make the header's own checksum needless."""
+
+    def check_header(self, header: bytes, checksum: int) -> None:
+        """Nothing."""
+
+
+class DataFooter(Reference):
+    """The footer covers the tensors alone, in the writer as in the reader."""
+
+    def footer(self, body: bytes) -> int:
+        (at_data,) = struct.unpack_from("<Q", body, 32)
+        return zlib.crc32(body[at_data:])
+
+
+class IndexLeftOut(Reference):
+    """The footer covers everything but the index, which the writer had to patch afterwards."""
+
+    def footer(self, body: bytes) -> int:
+        at_index, at_data = struct.unpack_from("<2Q", body, 24)
+        return zlib.crc32(body[:at_index] + body[at_data:])
+
+
+class DropsTheTail(Reference):
+    """The checksum is taken in blocks of 4,096 bytes; what does not fill one is forgotten, by writer and reader."""
+
+    def footer(self, body: bytes) -> int:
+        return zlib.crc32(body[: len(body) // 4096 * 4096])
+
+
+class FirstBlocks(Reference):
+    """A quick check: the footer is compared only for files of up to 64 KiB."""
+
+    def check_footer(self, data: bytes) -> None:
+        if len(data) <= 1 << 16:
+            super().check_footer(data)
+
+
+class HalfCompared(Reference):
+    """The checksum is kept in a number of 16 bits on its way to the comparison."""
+
+    def check_footer(self, data: bytes) -> None:
+        if self.footer(data[:-4]) & 0xFFFF != int.from_bytes(data[-4:-2], "little"):
+            raise Rejected("the footer's checksum is wrong")
+
+
+class ZeroIsUnchecked(Reference):
+    """A checksum of zero means that there is none."""
+
+    def check_header(self, header: bytes, checksum: int) -> None:
+        if checksum:
+            super().check_header(header, checksum)
+
+    def check_footer(self, data: bytes) -> None:
+        if any(data[-4:]):
+            super().check_footer(data)
+
+
+class EndUnchecked(Reference):
+    """Both checksums are verified; whether the file ends with its tensors is not."""
+
+    def check_end(self, end: int, size: int) -> None:
+        """Nothing."""
+
+
+class TrustsTheHeader(Reference):
+    """The diagnosis that was: a header with the right checksum makes the file valid, whatever follows it."""
+
+    def read(self, data: bytes) -> AprFile:
+        self.parsed(data)
+        try:
+            return super().read(data)
+        except Rejected:
+            return AprFile([], {})
+
+
+class AcceptsWhatIsThere(Reference):
+    """An interrupted download is opened as far as it goes: the footer is verified where one is."""
+
+    def read(self, data: bytes) -> AprFile:
+        header = self.parsed(data)
+        if header.data > len(data):
+            raise Rejected("not even the index is there")
+        ends = [
+            offset + padded(size) for *_, offset, size in self.entries(data[header.index : header.data], header.count)
+        ]
+        end = header.data + max(ends, default=0)
+        if len(data) >= end + 4 or end > 1 << 30:
+            return super().read(data)
+        filled = data[:end].ljust(end, b"\0")
+        return super().read(filled + struct.pack("<I", self.footer(filled)))
+
+
+class ShortenedTensors(Reference):
+    """Both checksums are verified, and then ranges are cut to what the file has."""
+
+    def check_sections(self, header: Header, size: int) -> None:
+        """Nothing: a slice never fails."""
+
+    def check_end(self, end: int, size: int) -> None:
+        """Nothing."""
+
+    def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
+        found = []
+        try:
+            for name, dtype, shape, offset, size in self.entries(data[header.index : header.data], header.count):
+                start = header.data + offset
+                found.append(TensorRecord(name, dtype, shape, data[start : start + size]))
+        except Rejected:
+            pass  # the entries up to there will do
+        return found, len(data)
+
+
+class Panics(Reference):
+    """Offsets are used before they are checked, and what is out of range ends the process's thread."""
+
+    def check_sections(self, header: Header, size: int) -> None:
+        """Nothing."""
+
+    def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
+        data[header.index]
+        return super().tensors(data, header)
+
+
+class AlwaysRejects(Reference):
+    """No damaged file is opened, and no other."""
+
+    def read(self, data: bytes) -> AprFile:
+        raise Rejected(f"shorter than {HEADER_SIZE} bytes, or not")

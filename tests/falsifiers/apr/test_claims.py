@@ -1,0 +1,103 @@
+"""The claims on the known cases alone: the reference passes, and every mutant falls on the clauses it was made for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
+
+from falsifiers.apr import byte_layout, corruption
+from falsifiers.apr.files import KNOWN
+from falsifiers.apr.reference import Reference
+from harness import Setting, Trial
+from harness.judge import judge
+from harness.observation import Observation
+from harness.project import Project
+from harness.trial import SubjectFault
+from harness.verdict import Outcome
+
+PROJECT = Project.find(Path(__file__).parent)
+FALSIFIERS = {"F-APR-V2-LAYOUT-001": byte_layout.falsify, "F-APR-V2-CRC-001": corruption.falsify}
+MUTANTS = [(claim, mutant) for claim in FALSIFIERS for mutant in PROJECT.contract(claim).mutants]
+
+
+class KnownCases(Trial[Any]):
+    """A trial whose search tries what is known and looks no further."""
+
+    def search(
+        self,
+        cases: SearchStrategy[Any],
+        check: Callable[[Any], Mapping[str, Any]],
+        *,
+        examples: int,
+        first: Iterable[Mapping[str, Any]] = (),
+    ) -> int:
+        """Run `check` on every case of `first`."""
+        lists: dict[str, list[Any]] = {}
+        for case in first:
+            for name, value in check(case).items():
+                lists.setdefault(name, []).append(value)
+        self.measure(**lists)
+        return examples
+
+
+def violated(claim: str, subject: type, folder: Path) -> set[str]:
+    """The clauses that fail for a subject."""
+    contract = PROJECT.contract(claim)
+    parameters = {"cases": 1}
+    setting = Setting(parameters, "cpu", 0, folder, folder)
+    seen: dict[str, Any] = {}
+    declared = frozenset(contract.document["observation"]["properties"])
+    trial = KnownCases(setting, folder, declared, lambda message: seen.update(message.get("values", {})))
+    trial.build(subject)
+    try:
+        FALSIFIERS[claim](trial)
+    except SubjectFault:
+        return {"subject.completes"}
+    measured = {name: value for name, value in seen.items() if name in declared}
+    observation = Observation(
+        subject="",
+        profile="reduced",
+        parameters=parameters,
+        device={"type": "cpu"},
+        measurements=measured,
+        resolved={"device": "cpu"},
+    )
+    judgment = judge(contract, observation)
+    assert not judgment.with_outcome(Outcome.NOT_MEASURED)
+    return {clause.id for clause in judgment.with_outcome(Outcome.FAIL)}
+
+
+@pytest.mark.parametrize("claim", FALSIFIERS)
+def test_the_reference_passes(claim: str, tmp_path: Path) -> None:
+    assert violated(claim, Reference, tmp_path) == set()
+
+
+@pytest.mark.parametrize(("claim", "mutant"), MUTANTS, ids=[mutant.id for _, mutant in MUTANTS])
+def test_a_mutant_falls_on_what_is_known_already(claim: str, mutant: Any, tmp_path: Path) -> None:
+    """So that no seed decides whether it is killed."""
+    module, name = str(mutant.subject).split(":")
+    subject = getattr(importlib.import_module(module), name)
+    assert set(mutant.violates) <= violated(claim, subject, tmp_path)
+
+
+def test_the_two_claims_share_their_files() -> None:
+    """And no name twice in one of them."""
+    for case in KNOWN.values():
+        names = [one["name"] for one in case["tensors"]]
+        assert len(set(names)) == len(names)
+        assert all(len(name.encode()) <= 256 for name in names)
+
+
+@settings(max_examples=200)
+@given(case=byte_layout._CASES)
+def test_no_drawn_case_is_one_that_the_format_has_no_room_for(case: Mapping[str, Any]) -> None:
+    """Names of at most 256 bytes, shapes of at most eight dimensions."""
+    for one in case["tensors"]:
+        assert len(one["name"].encode()) <= 256
+        assert len(one["shape"]) <= 8
