@@ -251,7 +251,7 @@ def _log(name: str, text: str, record: Record, limit: int) -> Log:
         plain = f"{head}\n[… {len(plain) - len(head) - len(tail)} letters left out here; {name}.log has them …]\n{tail}"
     about = _mapping(record.logs.get(name))
     size = about.get("size")
-    return Log(name, _lines(plain), plain.count("\n") + 1, size if isinstance(size, int) else len(text), cut)
+    return Log(name, _lines(plain), len(plain.rstrip().splitlines()), size if isinstance(size, int) else len(text), cut)
 
 
 def _lines(text: str) -> Markup:

@@ -19,6 +19,8 @@ _MOST_POINTS = 120
 """Of a line; where there are more, each stretch is shown by its lowest and its highest."""
 
 _LARGEST = 1e150
+_NOISE = 1e-6
+"""A relative difference below this is no shape: stamps have microseconds, and drawing it would show only rounding."""
 _BROKEN = "\N{MULTIPLICATION SIGN}"
 
 
@@ -63,7 +65,7 @@ def summary(figure: Figure, line: Line) -> str:
 
     broken = len(line.broken())
     told = f"{shown(ys[0])} at first, {shown(ys[-1])} at last; lowest {shown(min(ys))}, highest {shown(max(ys))}"
-    if min(ys) == max(ys):
+    if max(ys) - min(ys) <= _NOISE * max(map(abs, ys)):
         told = f"{shown(ys[0])} throughout"
     return f"{told}; {broken} of {len(line.y)} not finite" if broken else told
 
@@ -150,7 +152,7 @@ def _is_drawable(y: float) -> bool:
 
 def _range(low: float, high: float) -> tuple[float, float]:
     """The axis: from zero where that costs less than half of the height."""
-    if low == high:
+    if high - low <= _NOISE * max(abs(low), abs(high)):
         return (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
     if 0 < low < (high - low):
         low = 0.0

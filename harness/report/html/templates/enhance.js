@@ -34,9 +34,9 @@ for (const box of document.querySelectorAll(".find")) {
       for (const row of document.querySelectorAll(`[data-row="${input.dataset.find}"]`)) {
         const text = row.textContent.toLowerCase();
         row.hidden = !words.every((word) => text.includes(word));
-        shown += !row.hidden;
+        shown += !row.hidden && row.localName === "li";
       }
-      told.textContent = words.length ? `${shown} shown` : "";
+      told.textContent = words.length ? (shown === 1 ? "1 bundle" : `${shown} bundles`) : "";
     });
   }
 }

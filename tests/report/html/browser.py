@@ -1,0 +1,55 @@
+"""A real browser, and the rules by which pages are checked for those who cannot see or point."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["axe_source", "browser"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_AXE, _AXE_SHA256 = "axe-core-4.14.1", "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Headless Chromium; the test is skipped, with the reason, where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is None:
+        pytest.skip(f"needs a browser; none of {', '.join(_NAMES)} is on PATH (apt-get install chromium)")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        try:
+            running = driver.chromium.launch(executable_path=found, args=arguments)
+        except playwright.Error as error:
+            pytest.skip(f"{found} does not start: {str(error).splitlines()[0]}")
+        yield running
+        running.close()
+
+
+def axe_source(cache: Path) -> str:
+    """axe-core, from npm at the first call; the test is skipped, with the reason, where npm cannot fetch it."""
+    package = cache / f"{_AXE}.tgz"
+    if not package.exists():
+        command = ["npm", "pack", _AXE.replace("core-", "core@"), "--silent", "--pack-destination", str(cache)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+        except (OSError, subprocess.SubprocessError) as error:
+            pytest.skip(f"needs axe-core, which npm cannot fetch here: {error}")
+    if hashlib.sha256(package.read_bytes()).hexdigest() != _AXE_SHA256:
+        package.unlink()
+        pytest.fail(f"{_AXE} is not what it was; it was removed")
+    with tarfile.open(package) as archive:
+        member = archive.extractfile("package/axe.min.js")
+        assert member is not None
+        return member.read().decode("utf-8")

@@ -1,0 +1,46 @@
+"""A folder of bundles with every verdict, and some that nobody should trust or could read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, claim_result, sealer
+
+__all__ = ["HOSTILE", "bundles"]
+
+HOSTILE = (
+    "</title></script><script>alert(1)</script>"
+    '<img src="https://example.org/x.png" onerror=alert(1)>\x1b[31m\u202e{{7*7}}'
+)
+"""A title that would be markup, a template, terminal colours and reversed text."""
+
+
+def bundles(folder: Path) -> dict[str, Path]:
+    """One bundle of each kind below folder/evidence, by name."""
+    contracts = folder / "contracts"
+    seal = sealer(folder).seal
+    left = folder / "left"
+    left.mkdir()
+    (left / "counterexample.json").write_text(json.dumps({"items": [3.0, 1.0], "lost": 1.0}))
+    log = "\x1b[1mstep 1\x1b[0m\rstep 2\nMemoryError: <b>no</b>\n" + "a line that says little\n" * 60
+    found = {
+        "PASS": seal(claim_result(contracts, run="run-pass", rows=60)),
+        "FAIL": seal(
+            claim_result(
+                contracts, run="run-fail", rows=60, artifacts=left, output=log,
+                measurements=healthy(returned=2, smallest=float("nan")),
+            )
+        ),
+        "VOID": seal(claim_result(contracts, run="run-void", mutants={**DEFECTIVE, "forgets-one": {}})),
+        "UNPROVEN": seal(claim_result(contracts, run="run-unproven", skipped=True, overrides={"steps": 3})),
+    }  # fmt: skip
+    idle = claim_result(contracts, run="run-idle", measurements={}, mutants={}, rows=0, output="")
+    found["NOT_MEASURED"] = seal(idle)
+    found["HOSTILE"] = seal(claim_result(contracts, run="run-hostile", title=HOSTILE, command=HOSTILE, reason=HOSTILE))
+    found["TAMPERED"] = seal(claim_result(contracts, run="run-tampered"))
+    (found["TAMPERED"] / "observation.json").write_text("{}")
+    found["UNREADABLE"] = seal(claim_result(contracts, run="run-unreadable"))
+    (found["UNREADABLE"] / "record.json").write_text('{"id": 1')
+    return found

@@ -1,0 +1,218 @@
+"""What a bundle's page says, and that nothing in a bundle can make it say anything else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from harness.evidence.verify import verify
+from harness.observation import Ending, EndingKind, Phase
+from harness.report.html import bundle_page
+from harness.report.html.contents import Contents, ContentsError, Series
+from harness.report.views import VIEWS
+from tests.contracts import healthy
+from tests.evidence.factory import DEFECTIVE, claim_result, sealed
+from tests.report.texts import nasty, with_texts
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+class Structure(HTMLParser):
+    """The tags of a page with their attributes' names, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, tuple[str, ...]]] = []
+        self.text = ""
+        self._silent = False
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, tuple(name for name, _ in attrs)))
+        self._silent = tag in ("style", "script")
+        self.text += " "
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent = False
+        self.text += " "
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.text += data
+
+
+def shown(contents: Contents, **settings: Any) -> str:
+    """The text of the page, with single spaces, and none before a stop."""
+    return re.sub(r" (?=[,.:;])", "", " ".join(Structure(page_of(contents, **settings)).text.split()))
+
+
+def page_of(contents: Contents, **settings: Any) -> str:
+    return bundle_page.render(contents, settings.pop("verification", None), bundle_page.ALONE, **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {},
+            "No clause was violated, every clause was measured, and every",
+        ),
+        ({"skipped": True}, "but nothing shows that one could have been"),
+        ({"measurements": healthy(returned=2)}, "The claim is refuted: 1 of 14 clauses violated."),
+        ({"measurements": {}}, "The claim was neither borne out nor refuted"),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "The subject passed, but a mutant lived"),
+        ({"overrides": {"steps": 5}}, "Overridden: steps=5. The run speaks of other parameters than the contract's."),
+        ({"resolved": {}}, "What ran was not read back"),
+    ],
+)
+def test_the_verdict_is_said_as_a_sentence(tmp_path: Path, changes: Any, says: str) -> None:
+    """With what narrows it."""
+    assert says in shown(Contents.read(sealed(tmp_path, **changes)))
+
+
+def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path) -> None:
+    """And what the run speaks for."""
+    text = shown(Contents.read(sealed(tmp_path)))
+    for expected in (
+        "The sorter returns every item it was given, the smallest first. https://example.org/sorting section 1",
+        f"git checkout {'c' * 40} harness run F-DEMO-SORT-001",
+        "harness verify evidence/DEMO-1/F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c",
+        "forgets-one drops the first item killed nothing-lost returned 2 given 3 33 % below 1.25 s",
+        "a" * 64,
+    ):
+        assert expected in text
+
+
+def test_how_a_trial_ended_is_told_with_its_traceback(tmp_path: Path) -> None:
+    """Lines stay lines, and steer nothing."""
+    contents = Contents.read(sealed(tmp_path, measurements={}))
+    assert contents.observation is not None
+    ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "no memory", traceback="one\n\x1b[2J<two>\r\nthree")
+    page = page_of(replace(contents, observation=replace(contents.observation, ending=ending)))
+    assert "one\n\\x1b[2J&lt;two&gt;\nthree</pre>" in page
+    assert "subject fault</strong> while the subject was at work: no memory" in page
+
+
+def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
+    """A FAIL of a mutant is no FAIL of the claim."""
+    contents = Contents.read(sealed(tmp_path))
+    other = replace(contents, record=replace(contents.record, subject="falsifiers.demo.sorting:Forgetful"))
+    assert "Another subject: falsifiers.demo.sorting:Forgetful was held against the claim" in shown(other)
+
+
+def test_a_counterexample_is_shown(tmp_path: Path) -> None:
+    """As JSON, bounded."""
+    left = tmp_path / "left"
+    left.mkdir()
+    (left / "counterexample.json").write_text('{"items": [1, 2], "why": "</pre><b>"}')
+    contents = Contents.read(sealed(tmp_path, artifacts=left))
+    assert '"why": "&lt;/pre&gt;&lt;b&gt;"'.replace('"', "&#34;") in page_of(contents)
+    assert len(page_of(replace(contents, counterexample=[1.5] * 100_000))) < 250_000
+
+
+def test_plots_have_units_and_words(tmp_path: Path) -> None:
+    """Loss by step, time a step, memory in binary units."""
+    contents = Contents.read(sealed(tmp_path, rows=20))
+    series = Series({**contents.metrics.columns, "tokens_per_second": (5000.0,) * 20, "peak_bytes": (2.0**31,) * 20})
+    text = shown(replace(contents, metrics=series))
+    assert "Loss 0 5 10 15" in re.sub(r"(?<=Loss) [\d. ]+(?= 0 5 10 15)", "", text)
+    assert "3 at first, 0.15 at last; lowest 0.15, highest 3" in text
+    assert "Tokens per second tokens/s" in text
+    assert "Peak GiB" in text
+
+
+def test_an_unsound_bundle_is_called_so_first(tmp_path: Path) -> None:
+    """Whatever its record says."""
+    bundle = sealed(tmp_path)
+    (bundle / "metrics.csv").write_text("step,seconds\n")
+    text = shown(Contents.read(bundle), verification=verify(bundle))
+    assert text.index("UNSOUND") < text.index("It says PASS; nothing that it says can be relied on.")
+    assert "TAMPERED metrics.csv: was changed" in text
+
+
+@pytest.mark.parametrize("name", ["contract.json", "observation.json", "trial.json", "metrics.csv", "environment.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b'a,a\n"', b"[[[[[[1]]]]]]"])
+def test_what_is_broken_is_left_out_and_the_rest_is_shown(tmp_path: Path, name: str, content: bytes) -> None:
+    """File by file."""
+    bundle = sealed(tmp_path)
+    (bundle / name).write_bytes(content)
+    text = shown(Contents.read(bundle))
+    assert "forgets-one drops the first item" in text
+
+
+def test_without_a_record_there_is_nothing_to_show(tmp_path: Path) -> None:
+    """And it is said why."""
+    bundle = sealed(tmp_path)
+    (bundle / "record.json").write_text('{"id": "x"}')
+    with pytest.raises(ContentsError, match=r"record\.json: .*missing"):
+        Contents.read(bundle)
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """What lies elsewhere is not shown."""
+    bundle = sealed(tmp_path)
+    secret = tmp_path / "secret"
+    secret.write_text("a secret")
+    (bundle / "stdout.log").unlink()
+    (bundle / "stdout.log").symlink_to(secret)
+    contents = Contents.read(bundle)
+    assert contents.stdout == ""
+    assert any(problem.startswith("stdout.log") for problem in contents.problems)
+
+
+def test_a_page_in_a_bundle_is_small_and_whole(tmp_path: Path) -> None:
+    """With a log of a megabyte and the longest series; the log's head and tail are there, and no script."""
+    bundle = sealed(tmp_path, rows=2000, output="first\n" + "x" * 70 + "\n" * 20_000 + "last\n")
+    page = (bundle / "report.html").read_text()
+    assert len(page) < 80_000
+    assert "<script" not in page
+    assert "first" in page
+    assert "last\n</pre>" in page or "last</pre>" in page
+    contents = Contents.read(bundle)
+    assert VIEWS["report.html"](contents.record, bundle) == page
+
+
+@SETTINGS
+@given(text=nasty)
+def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, text: str) -> None:
+    """The page has the same elements and attributes whatever its texts are, and no character steers a terminal."""
+
+    def page(word: str) -> str:
+        record = with_texts(tmp_path, word)
+        return page_of(replace(pristine, record=record, counterexample=word, stdout=word, stderr=word))
+
+    assert Structure(page(f"a{text}a")).tags == Structure(page("plain")).tags
+    assert all(character == "\n" or character.isprintable() for character in page(text))
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    """A sound bundle, read once."""
+    return Contents.read(sealed(tmp_path_factory.mktemp("pristine")))
+
+
+def test_the_policy_lets_nothing_in(tmp_path: Path) -> None:
+    """No address of anything but links, and hashes of the style and the script that are there."""
+    page = page_of(Contents.read(sealed(tmp_path)))
+    assert "default-src &#39;none&#39;" in page
+    addresses = re.findall(r'(?:src|action|data|poster|background)="|url\(|@import|<link|<iframe|<object|<form', page)
+    assert addresses == []
+    assert re.findall(r'href="(?!#)([^"]*)"', page) == ["https://example.org/sorting"]
+    assert not re.search(r'\sstyle="|\son\w+="', page)
+
+
+def test_a_source_that_is_no_web_address_is_no_link(tmp_path: Path) -> None:
+    """A script in an address would run where it is clicked."""
+    result = claim_result(tmp_path / "contracts")
+    contents = Contents.read(sealed(tmp_path))
+    document = {**result.contract.document, "sources": [{"uri": "javascript:alert(1)", "locator": "here"}]}
+    page = page_of(replace(contents, contract=replace(result.contract, document=document)))
+    assert "javascript:alert(1)" in page
+    assert 'href="javascript' not in page

@@ -1,0 +1,100 @@
+"""Which numbers a clause compares, and how far apart they are in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.contract import parse
+from harness.judge import judge
+from harness.report.html.clauses import Clauses
+from harness.report.html.comparisons import Comparison
+from harness.verdict import Outcome
+from tests.contracts import contract_of, document, healthy, observe
+
+
+def compared(rule: str, **measured: Any) -> list[tuple[float, str, float]]:
+    """What the page says that a rule compared."""
+    rules = [*document()["rules"], {"id": "it", "rule": rule, "message": "no", "source": "a test"}]
+    contract = contract_of(document(rules=rules))
+    observation = observe(healthy(**measured))
+    (result,) = (one for one in judge(contract, observation).clauses if one.id == "it")
+    row = Clauses.of(contract).row(result, observation)
+    return [(one.value, one.operator, one.bound) for one in row.comparisons]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("self.returned == self.given", [(3, "==", 3)]),
+        ("self.smallest < 0.5 * self.largest", [(1, "<", 1.5)]),
+        ("2.0 * self.given > self.largest", [(6, ">", 3)]),
+        ("4.0 >= self.returned", [(3, "<=", 4)]),
+        ("parameters.steps <= self.returned", [(3, ">=", 3)]),
+        ("self.returned > 1.0 && self.returned < 4.0", [(3, ">", 1), (3, "<", 4)]),
+        ("(self.smallest + self.largest) / 2.0 < 9.0", [(2, "<", 9)]),
+        ("self.values.all(value, value > 0.0)", []),
+        ("self.returned < 4.0 || self.given < 4.0", []),
+        ("self.values[0] < 2.0", [(1, "<", 2)]),
+        ("self.returned != 4.0", []),
+        ("size(self.values) == 3", [(3, "==", 3)]),
+    ],
+)
+def test_the_sides_of_a_rule(rule: str, expected: list[tuple[float, str, float]]) -> None:
+    """The measured side first; rules that are no comparison of numbers have none."""
+    assert compared(rule) == expected
+
+
+def test_what_does_not_explain_the_outcome_is_not_drawn() -> None:
+    """NaN fails a rule of which nothing can be compared."""
+    assert compared("self.smallest <= self.largest", smallest=float("nan")) == []
+
+
+@pytest.mark.parametrize(
+    ("clause", "measured", "expected"),
+    [
+        ("given.const", {"given": 4}, [(4, "==", 3)]),
+        ("returned.minimum", {"returned": -1}, [(-1, ">=", 0)]),
+        ("values.minItems", {"values": []}, [(0, ">=", 1)]),
+        ("values.minItems", {"values": [1.0] * 9}, [(9, ">=", 1)]),
+        ("returned.type", {}, []),
+    ],
+)
+def test_the_sides_of_a_bound(clause: str, measured: dict[str, Any], expected: list[tuple[float, str, float]]) -> None:
+    """Of a list its length."""
+    contract = contract_of(document())
+    observation = observe(healthy(**measured))
+    (result,) = (one for one in judge(contract, observation).clauses if one.id == clause)
+    row = Clauses.of(contract).row(result, observation)
+    assert [(one.value, one.operator, one.bound) for one in row.comparisons] == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "operator", "bound", "margin"),
+    [
+        (3.0, "==", 3.0, "equal"), (3.0, "<", 3.0, "on the bound"), (0.5, "<", 1.0, "50 % below"),
+        (1.062, "<", 1.0, "6.2 % above"), (4280.0, "<", 1.0, "4,280 times the bound"), (5.0, ">", 0.0, "above"),
+        (-1.0, ">", 2.0, "below"), (1e30, "<", 1.0, "1e+30 times the bound"), (1e308, "<", 1e-300, "above"),
+    ],
+)  # fmt: skip
+def test_margins_in_words(value: float, operator: str, bound: float, margin: str) -> None:
+    """Percent where they are near, factors where they are far."""
+    assert Comparison(value, operator, bound).margin == margin
+
+
+def test_a_row_without_a_contract_shows_what_the_record_says() -> None:
+    """As in a bundle whose contract cannot be read."""
+    contract = contract_of(document())
+    result = judge(contract, observe(healthy(returned=2))).with_outcome(Outcome.FAIL)[0]
+    row = Clauses.of(None).row(result, None)
+    assert (row.id, row.bound, row.comparisons) == ("nothing-lost", "self.returned == self.given", ())
+    assert [(one.name, one.number) for one in row.quantities] == [("returned", "2"), ("given", "3")]
+
+
+def test_parse_is_what_the_page_uses(tmp_path: Any) -> None:
+    """A contract from a bundle names its sources, which rows then show."""
+    content = document()
+    contract = parse(content, tmp_path / "contract.json", b"{}")
+    result = next(one for one in judge(contract, observe(healthy())).clauses if one.id == "given.const")
+    assert Clauses.of(contract).row(result, None).source == "the falsifier gives three items"

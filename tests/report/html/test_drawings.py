@@ -1,0 +1,80 @@
+"""Scales and plots: well-formed, inside their frame, whatever the numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.report.html import plot, scale
+from harness.report.html.comparisons import Comparison
+from harness.report.html.plot import Figure, Line
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+SAMPLES = st.lists(st.none() | st.floats(), min_size=1, max_size=400)
+
+
+def coordinates(text: str) -> list[float]:
+    """Every number in the attributes of a drawing that place something."""
+    root = ET.fromstring(text)
+    found = []
+    for one in root.iter():
+        for name in ("x", "y", "cx", "cy", "d"):
+            found += [float(number) for number in re.findall(r"-?\d+\.?\d*", one.get(name, ""))]
+    return found
+
+
+@given(value=NUMBERS, bound=NUMBERS, operator=st.sampled_from(["<", "<=", ">", ">=", "=="]))
+def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -> None:
+    """Also for numbers that no double holds the difference of."""
+    comparison = Comparison(value, operator, bound)
+    drawing = scale.draw(comparison)
+    assert all(-1 <= number <= 161 for number in coordinates(drawing))
+    assert ('class="dot"' in drawing) == comparison.holds
+    assert isinstance(comparison.margin, str)
+
+
+@pytest.mark.parametrize(("value", "bound"), [(1.0, 2.0), (-2.0, -1.0), (-1.0, 1.0), (1e-9, 1.0), (0.0, 5.0)])
+def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
+    """On plain and on logarithmic scales."""
+    root = ET.fromstring(scale.draw(Comparison(value, "<", bound)))
+    dot = next(float(one.get("cx", "")) for one in root.iter("circle"))
+    mark = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
+    assert dot < float(mark[1:].split()[0])
+
+
+@given(values=SAMPLES)
+def test_a_plot_stays_in_its_frame(values: list[float | None]) -> None:
+    """Gaps, NaN, infinities and the largest doubles included; what it says in words counts them."""
+    figure = Figure("Loss", "nats", "step", (Line("loss", range(len(values)), values),))
+    drawing = plot.draw(figure)
+    assert all(-5 <= number <= 365 for number in coordinates(drawing))
+    broken = sum(value is not None and not abs(value) < 1e150 for value in values)
+    assert (f"{broken} of {len(values)} not finite" in plot.summary(figure, figure.lines[0])) == (
+        0 < broken < len(values) - values.count(None)
+    )
+
+
+def test_a_plot_keeps_every_peak_of_a_long_series() -> None:
+    """One sample in ten thousand, however few points are drawn."""
+    values = [1.0] * 10_000
+    values[4321] = 9.0
+    figure = Figure("Memory", "GiB", "s", (Line("memory", range(10_000), values),))
+    drawing = plot.draw(figure)
+    assert len(drawing) < 6_000
+    ys = [float(pair.split()[1]) for path in re.findall(r'd="M([^"]*L[^"]*)"', drawing) for pair in path.split("L")]
+    assert max(ys) - min(ys) > 100
+
+
+def test_gaps_are_gaps_and_what_is_not_finite_is_marked() -> None:
+    """Two stretches and a mark."""
+    values = [3.0, 2.0, None, 2.0, math.nan, 1.0, 0.5]
+    figure = Figure("Loss", "", "step", (Line("loss", range(7), values),))
+    drawing = plot.draw(figure)
+    assert drawing.count('class="line s0"') == 3
+    assert drawing.count('class="broken middle"') == 1
+    assert plot.summary(figure, figure.lines[0]) == "3 at first, 0.5 at last; lowest 0.5, highest 3; 1 of 7 not finite"

@@ -1,0 +1,158 @@
+"""The site as people see it: in a real browser, from the file system, on a desk and on a phone, in both themes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.evidence.verify import find_bundles
+from harness.report.html import site
+from tests.report.html.browser import axe_source, browser
+from tests.report.html.evidence import bundles
+
+SCREENS = [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The address of the index and of each bundle's page, by name."""
+    folder = tmp_path_factory.mktemp("browser")
+    named = bundles(folder)
+    site.write(find_bundles([folder / "evidence"]), folder / "site")
+    places = {path.stem: path.as_uri() for path in (folder / "site").rglob("*.html")}
+    runs = {name: places[bundle.name] for name, bundle in named.items() if bundle.name in places}
+    return {"index": places["index"], "UNREADABLE": places["bundle"], **runs}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Started once."""
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture
+def show(chromium: Any) -> Iterator[Any]:
+    """Opens a page, and afterwards holds that it asked for nothing and complained of nothing."""
+    contexts, complaints = [], []
+
+    def shown(address: str, width: int = 1280, **settings: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": 900}, **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on("request", lambda request: request.url == address or complaints.append(f"asked for {request.url}"))
+        page.goto(address)
+        return page
+
+    yield shown
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
+    """Nothing sticks out to the side, and the verdict is in sight before anybody scrolls."""
+    for name, address in pages.items():
+        page = show(address)
+        for width, theme in SCREENS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=theme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+            if name != "index":
+                place = page.locator(".badge.big").bounding_box()
+                assert 0 <= place["y"] < 300, (name, width)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("PASS", "PASS"), ("FAIL", "FAIL"), ("VOID", "VOID"), ("NOT_MEASURED", "NOT_MEASURED"), ("UNPROVEN", "PASS"),
+        ("TAMPERED", "UNSOUND"), ("UNREADABLE", "UNSOUND"),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_the_first_word(pages: dict[str, str], show: Any, name: str, word: str) -> None:
+    """In the page and in its title."""
+    page = show(pages[name])
+    assert page.locator(".badge").first.inner_text() == word
+    assert page.title().split()[0] == word
+
+
+def test_a_hostile_title_is_only_text(pages: dict[str, str], show: Any) -> None:
+    """No dialog, no picture, no element, no template of it; `show` holds that nothing was asked for."""
+    page = show(pages["HOSTILE"])
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 1
+    heading = page.locator("h1").inner_text()
+    assert heading.startswith("</title></script><script>alert(1)</script>")
+    assert heading.endswith(r"\x1b[31m\u202e{{7*7}}")
+
+
+def test_everything_is_there_without_a_script(pages: dict[str, str], show: Any) -> None:
+    """What only a script could do is not offered; filters work all the same."""
+    page = show(pages["FAIL"], java_script_enabled=False)
+    assert not page.locator(".find").is_visible()
+    text = page.locator("main").inner_text()
+    for expected in ("The sorter returns every item", "nothing-lost", "forgets-one", "harness run F-DEMO-SORT-001"):
+        assert expected in text
+    index = show(pages["index"], java_script_enabled=False)
+    rows = index.locator("li.is-PASS")
+    assert rows.first.is_visible()
+    index.get_by_label("PASS 2").uncheck()
+    assert not any(rows.nth(number).is_visible() for number in range(rows.count()))
+    assert index.locator("li.is-FAIL").first.is_visible()
+
+
+def test_the_index_is_searched_as_one_types(pages: dict[str, str], show: Any) -> None:
+    """All words must be there, and it says how many bundles are left."""
+    page = show(pages["index"])
+    page.get_by_label("Find").fill("sorting VOID")
+    assert [row.inner_text().split()[0] for row in page.locator(".bundles li:visible").all()] == ["VOID"]
+    assert page.locator("output").inner_text() == "1 bundle"
+    page.get_by_label("Find").fill("")
+    assert page.locator(".bundles li:visible").count() == 8
+
+
+def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
+    """Each place is marked; colours are gone and what looks like markup is text."""
+    page = show(pages["FAIL"])
+    log = page.locator("pre.log").first
+    assert log.text_content().startswith("step 1\nstep 2\nMemoryError: <b>no</b>\n")
+    page.get_by_label("Find in the logs").fill("memoryerror")
+    assert page.locator("pre.log mark").all_inner_texts() == ["MemoryError", "MemoryError"]
+    assert page.locator("output").inner_text() == "2 places"
+
+
+def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any) -> None:
+    """The first stop leads past everything to the verdict's reasons; folded parts open; long texts can be scrolled."""
+    page = show(pages["PASS"])
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#main")
+    summary = page.locator("summary", has_text="Types and signs")
+    summary.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("details[open] code", has_text="given.type").is_visible()
+
+
+def test_axe_finds_nothing(pages: dict[str, str], chromium: Any, pytestconfig: pytest.Config) -> None:
+    """On a desk and on a phone, in a theme each (the colours of both), with everything unfolded."""
+    source = axe_source(pytestconfig.cache.mkdir("axe"))
+    for name in ("index", "FAIL", "VOID", "NOT_MEASURED", "TAMPERED", "UNREADABLE"):
+        context = chromium.new_context(bypass_csp=True)  # axe has to be brought in, which the page's policy forbids
+        page = context.new_page()
+        page.goto(pages[name])
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        page.evaluate(source)
+        for width, theme in (SCREENS[0], SCREENS[-1]):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=theme)
+            found = page.evaluate("axe.run()")["violations"]
+            told = [(one["id"], one["impact"], [node["html"] for node in one["nodes"]][:3]) for one in found]
+            assert told == [], (name, width, theme)
+        context.close()
