@@ -28,7 +28,7 @@ __all__ = ["ALONE", "BESIDE", "Extent", "render", "unreadable"]
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
 _HIGHLIGHTS: Final = 3
 _MOST_SOURCES: Final = 200
-_MOST_JSON: Final = 20_000
+_MOST_JSON: Final = 8_000
 _LINKED: Final = ("https://", "http://")
 
 
@@ -72,7 +72,7 @@ def render(contents: Contents, verification: Verification | None, extent: Extent
     record = contents.record
     clauses = Clauses.of(contents.contract)
     rows = clauses.rows(record.clauses, contents.observation)
-    table = kills(record, clauses, contents.mutants)
+    table = kills(contents, clauses)
     observation = contents.observation
     return page(
         "bundle.html.j2",
@@ -94,7 +94,8 @@ def render(contents: Contents, verification: Verification | None, extent: Extent
         tally=_tally(record),
         ending=observation.ending if observation and observation.ending.kind is not EndingKind.COMPLETED else None,
         traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
-        counterexample=None if contents.counterexample is None else _json(contents.counterexample),
+        counterexample=contents.counterexample,
+        as_json=_json,
         training=_figures(charts.training(contents)),
         machine=_figures(charts.machine(contents.telemetry)),
         samples=_figures(charts.samples(contents)),

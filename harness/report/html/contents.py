@@ -7,14 +7,16 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from harness import strictjson
+from harness.cases import COUNTEREXAMPLE as KILLER
+from harness.cases import Counterexample, CounterexampleError
 from harness.contract import Contract, ContractError, parse
 from harness.evidence import reader
 from harness.evidence.layout import (
-    ARTIFACTS,
     CONTRACT,
+    COUNTEREXAMPLE,
     ENVIRONMENT,
     INDEX,
     METRICS,
@@ -29,10 +31,7 @@ from harness.evidence.layout import (
 from harness.observation import Observation, ObservationError
 from harness.record import Record, RecordError
 
-__all__ = ["COUNTEREXAMPLE", "Contents", "ContentsError", "Series"]
-
-COUNTEREXAMPLE: Final = f"{ARTIFACTS}/counterexample.json"
-"""Where a falsifier that searches leaves the smallest case that it found."""
+__all__ = ["Contents", "ContentsError", "Series"]
 
 
 class ContentsError(ValueError):
@@ -70,8 +69,10 @@ class Contents:
     """The observations of the mutants that ran, by id."""
     environment: Mapping[str, Any]
     artifacts: tuple[Mapping[str, Any], ...]
-    counterexample: Any
-    """What artifacts/counterexample.json holds; None where there is none."""
+    counterexample: Counterexample | None
+    """The case on which a falsifier that searches refuted the claim."""
+    killers: Mapping[str, Counterexample]
+    """The case that killed a mutant, by its id."""
     problems: tuple[str, ...]
     """Which files could not be read, and why."""
 
@@ -96,6 +97,7 @@ class Contents:
             for mutant in record.mutants
             if mutant_file(mutant.id, OBSERVATION) in files
         }
+        killers = {mutant.id: files.counterexample(mutant_file(mutant.id, KILLER)) for mutant in record.mutants}
         index = files.optional(INDEX, {})
         entries = index.get("artifacts", ()) if isinstance(index, Mapping) else ()
         return cls(
@@ -110,7 +112,8 @@ class Contents:
             mutants={name: one for name, one in observations.items() if one is not None},
             environment=_mapping(files.optional(ENVIRONMENT, {})),
             artifacts=tuple(entry for entry in entries if isinstance(entry, Mapping)),
-            counterexample=strictjson.untag_nonfinite(files.optional(COUNTEREXAMPLE, None)),
+            counterexample=files.counterexample(COUNTEREXAMPLE),
+            killers={name: case for name, case in killers.items() if case is not None},
             problems=tuple(files.problems),
         )
 
@@ -153,6 +156,13 @@ class _Files:
         try:
             return Observation.from_json(self.json(name))
         except (OSError, ObservationError, ValueError) as error:
+            self._note(name, error)
+            return None
+
+    def counterexample(self, name: str) -> Counterexample | None:
+        try:
+            return Counterexample.from_json(self.json(name)) if name in self else None
+        except (OSError, CounterexampleError, ValueError) as error:
             self._note(name, error)
             return None
 

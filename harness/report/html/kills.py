@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.cases import Counterexample
 from harness.judge import judge
 from harness.observation import Observation
-from harness.record import MutantRecord, Record
+from harness.record import MutantRecord
 from harness.report.html.clauses import Clauses, Kind, Row
+from harness.report.html.contents import Contents
 from harness.verdict import Fate, Outcome
 
 __all__ = ["Kill", "kills"]
@@ -25,15 +26,19 @@ class Kill:
     """What its trial measured on the clauses that it must fail on."""
     others: tuple[str, ...]
     """The clauses that it failed besides."""
+    case: Counterexample | None
+    """The case that killed it, where the falsifier searches."""
 
 
-def kills(record: Record, clauses: Clauses, observations: Mapping[str, Observation]) -> list[Kill]:
+def kills(contents: Contents, clauses: Clauses) -> list[Kill]:
     """Every mutant, those that show something amiss first."""
-    ordered = sorted(record.mutants, key=lambda mutant: _ORDER.index(mutant.fate))
-    return [_kill(mutant, clauses, observations.get(mutant.id)) for mutant in ordered]
+    ordered = sorted(contents.record.mutants, key=lambda mutant: _ORDER.index(mutant.fate))
+    return [
+        _kill(mutant, clauses, contents.mutants.get(mutant.id), contents.killers.get(mutant.id)) for mutant in ordered
+    ]
 
 
-def _kill(mutant: MutantRecord, clauses: Clauses, observation: Observation | None) -> Kill:
+def _kill(mutant: MutantRecord, clauses: Clauses, observation: Observation | None, case: Counterexample | None) -> Kill:
     named: tuple[Row, ...] = ()
     if observation is not None and clauses.contract is not None:
         # The bundle keeps the observation, not its judgment; judging is pure, so this is the same one.
@@ -42,4 +47,4 @@ def _kill(mutant: MutantRecord, clauses: Clauses, observation: Observation | Non
     else:
         outcome = Outcome.FAIL if mutant.fate is Fate.KILLED else Outcome.NOT_MEASURED
         named = tuple(Row(name, outcome, (), "", "", "", "", Kind.DECISIVE) for name in mutant.violates)
-    return Kill(mutant, named, tuple(name for name in mutant.failed if name not in mutant.violates))
+    return Kill(mutant, named, tuple(name for name in mutant.failed if name not in mutant.violates), case)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from tests.contracts import healthy
@@ -21,15 +20,12 @@ def bundles(folder: Path) -> dict[str, Path]:
     """One bundle of each kind below folder/evidence, by name."""
     contracts = folder / "contracts"
     seal = sealer(folder).seal
-    left = folder / "left"
-    left.mkdir()
-    (left / "counterexample.json").write_text(json.dumps({"items": [3.0, 1.0], "lost": 1.0}))
     log = "\x1b[1mstep 1\x1b[0m\rstep 2\nMemoryError: <b>no</b>\n" + "a line that says little\n" * 60
     found = {
         "PASS": seal(claim_result(contracts, run="run-pass", rows=60)),
         "FAIL": seal(
             claim_result(
-                contracts, run="run-fail", rows=60, artifacts=left, output=log,
+                contracts, run="run-fail", rows=60, output=log,
                 measurements=healthy(returned=2, smallest=float("nan")),
             )
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from harness.cases import Counterexample
 from harness.evidence.verify import verify
 from harness.observation import Ending, EndingKind, Phase
 from harness.report.html import bundle_page
@@ -107,14 +109,17 @@ def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
     assert "Another subject: falsifiers.demo.sorting:Forgetful was held against the claim" in shown(other)
 
 
-def test_a_counterexample_is_shown(tmp_path: Path) -> None:
-    """As JSON, bounded."""
-    left = tmp_path / "left"
-    left.mkdir()
-    (left / "counterexample.json").write_text('{"items": [1, 2], "why": "</pre><b>"}')
-    contents = Contents.read(sealed(tmp_path, artifacts=left))
-    assert '"why": "&lt;/pre&gt;&lt;b&gt;"'.replace('"', "&#34;") in page_of(contents)
-    assert len(page_of(replace(contents, counterexample=[1.5] * 100_000))) < 250_000
+def test_counterexamples_are_shown(tmp_path: Path) -> None:
+    """The subject's, and under the mutant that it killed; how to run one again; bounded."""
+    case = Counterexample({"items": [1, 2]}, ("nothing-lost",), {"lost": math.nan}, "</pre><b>", 17, True)
+    contents = replace(Contents.read(sealed(tmp_path)), counterexample=case, killers={"forgets-one": case})
+    text = shown(contents)
+    assert "The simplest case that the search found, after 17 cases. It violates nothing-lost." in text
+    assert "The subject raised: </pre><b> The case" in text
+    assert "harness replay evidence/DEMO-1/F-DEMO-SORT-001/" in text
+    assert 'the case that killed it { "items": [ 1, 2 ] }' in text
+    huge = replace(case, case={"items": [1.5] * 100_000})
+    assert len(page_of(replace(contents, counterexample=huge, killers={"forgets-one": huge}))) < 120_000
 
 
 def test_plots_have_units_and_words(tmp_path: Path) -> None:
@@ -186,7 +191,15 @@ def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, tex
 
     def page(word: str) -> str:
         record = with_texts(tmp_path, word)
-        return page_of(replace(pristine, record=record, counterexample=word, stdout=word, stderr=word))
+        return page_of(
+            replace(
+                pristine,
+                record=record,
+                counterexample=Counterexample({word: word}, (word,), {word: word}, word),
+                stdout=word,
+                stderr=word,
+            )
+        )
 
     assert Structure(page(f"a{text}a")).tags == Structure(page("plain")).tags
     assert all(character == "\n" or character.isprintable() for character in page(text))
