@@ -18,6 +18,7 @@ from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.observation import Ending, EndingKind, Observation, Phase, Residency
 from harness.plan import Options, Plan
 from harness.settle import MutantOutcome, fate_of, not_run
+from harness.steps import Steps
 from harness.verdict import Fate
 
 __all__ = ["TrialRun", "Trials", "unmeasured"]
@@ -77,7 +78,10 @@ class TrialRun:
             else:
                 trials[mutant.id], outcome = mutants[mutant.id].result()
                 outcomes.append(outcome)
-        return Trials(result, judgment, trials, outcomes, sources)
+        imported = dict(sources)
+        for trial in (result, *trials.values()):
+            imported |= trial.sources
+        return Trials(result, judgment, trials, outcomes, dict(sorted(imported.items())))
 
     def _finish(self, futures: Sequence[Future[Any]], interruption: Interruption) -> None:
         while not interruption.requested and wait(futures, timeout=_LOOK_SECONDS).not_done:
@@ -156,4 +160,4 @@ def _silent(request: TrialRequest, ending: Ending) -> TrialResult:
     )
     telemetry = Telemetry(COLUMNS, (), {"seconds": "no trial ran"}, DriverResidency(None, None, "no trial ran"))
     empty = Log("", 0, sha256(b"").hexdigest())
-    return TrialResult(observation, (), telemetry, empty, empty, None, 0.0)
+    return TrialResult(observation, Steps(), telemetry, empty, empty, None, 0.0)

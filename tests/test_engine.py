@@ -29,6 +29,7 @@ from harness.plan import Options
 from harness.project import Project
 from harness.record import Record
 from harness.result import ClaimResult
+from harness.steps import Steps
 from harness.verdict import Fate, Verdict
 from tests.contracts import healthy
 
@@ -82,7 +83,7 @@ class Pretender:
         )
         silent = Telemetry(COLUMNS, (), {}, DriverResidency(None, None, "pretended"))
         empty = Log("", 0, sha256(b"").hexdigest())
-        return TrialResult(observation, (), silent, empty, empty, None, 0.0)
+        return TrialResult(observation, Steps(), silent, empty, empty, None, 0.0)
 
 
 @dataclass

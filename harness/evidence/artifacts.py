@@ -1,5 +1,7 @@
 """What a falsifier left in its artifacts folder: copied into the bundle where it is small, else named by digest.
 
+Known shapes of secrets are masked in what is text, as in logs; what is not is copied as it is.
+
 The folder was open to the code under test. Links are not followed, pipes and devices not opened, and it is not walked
 without end.
 """
@@ -19,6 +21,7 @@ from harness import strictjson
 from harness.cases import COUNTEREXAMPLE, Counterexample, CounterexampleError
 from harness.evidence import manifest
 from harness.evidence.layout import ARTIFACTS, INDEX
+from harness.redaction import Redactor
 
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 
@@ -40,10 +43,10 @@ class Artifact:
     size: int | None
     sha256: str | None
     reason: str
-    """Why it was not copied."""
+    """Why it was not copied; or that it was masked, with the digest of what the falsifier left."""
 
 
-def collect(folder: Path) -> Iterator[tuple[Artifact | None, bytes]]:
+def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None, bytes]]:
     """Every artifact in the order of names, with its content where it is to be copied; None for each beyond MOST."""
     room, count = LARGEST_TOGETHER, 0
     for name, path, obstacle in _walk(folder, "", 0):
@@ -53,14 +56,14 @@ def collect(folder: Path) -> Iterator[tuple[Artifact | None, bytes]]:
             if count > 10 * MOST:
                 return
             continue
-        artifact, content = _artifact(name, path, obstacle, min(room, LARGEST))
+        artifact, content = _artifact(name, path, obstacle, min(room, LARGEST), redactor)
         room -= len(content)
         yield artifact, content
 
 
-def counterexample(folder: Path) -> bytes | None:
+def counterexample(folder: Path, redactor: Redactor) -> bytes | None:
     """The counterexample that a search left, where there is one."""
-    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST)
+    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST, redactor)
     return content if artifact.copied else None
 
 
@@ -90,7 +93,7 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, st
             yield name, Path(entry), ""
 
 
-def _artifact(name: str, path: Path, obstacle: str, room: int) -> tuple[Artifact, bytes]:
+def _artifact(name: str, path: Path, obstacle: str, room: int, redactor: Redactor) -> tuple[Artifact, bytes]:
     if obstacle:
         return Artifact(name, False, None, None, obstacle), b""
     obstacle = _unwelcome(name)
@@ -110,11 +113,25 @@ def _artifact(name: str, path: Path, obstacle: str, room: int) -> tuple[Artifact
     if size > room:
         # What was left of both limits: which of them does not matter to whoever looks for the file.
         obstacle = obstacle or f"larger than the {room} bytes that artifacts may still take"
+    masked = content if obstacle else _masked(content, redactor)
     if name == COUNTEREXAMPLE and not obstacle:
-        obstacle = _no_counterexample(content)
+        obstacle = _no_counterexample(masked)
     if obstacle:
         return Artifact(name, False, size, digest.hexdigest(), obstacle), b""
-    return Artifact(name, True, size, digest.hexdigest(), ""), content
+    if masked == content:
+        return Artifact(name, True, size, digest.hexdigest(), ""), content
+    reason = f"secrets in it were masked; before that it had {size} bytes and the sha256 {digest.hexdigest()}"
+    return Artifact(name, True, len(masked), hashlib.sha256(masked).hexdigest(), reason), masked
+
+
+def _masked(content: bytes, redactor: Redactor) -> bytes:
+    """Text with its secrets masked; whatever is no UTF-8 text as it is."""
+    if b"\0" in content:
+        return content
+    try:
+        return redactor.mask(content.decode("utf-8")).encode("utf-8")
+    except UnicodeDecodeError:
+        return content
 
 
 def _no_counterexample(content: bytes) -> str:

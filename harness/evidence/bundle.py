@@ -33,6 +33,7 @@ from harness.evidence.layout import (
 )
 from harness.evidence.unfinished import remove_stale, unfinished
 from harness.record import Record
+from harness.redaction import Redactor
 from harness.result import ClaimResult
 
 __all__ = ["SealError", "Sealer", "View"]
@@ -131,16 +132,17 @@ class Sealer:
         yield CONTRACT, result.contract.content
         yield ENVIRONMENT, series.json_bytes(dict(result.environment))
         yield from series.trial_files(result.subject, series.SUBJECT)
+        redactor = Redactor()
         for mutant, trial in result.mutants.items():
             if not is_folder_name(mutant):
                 raise ValueError(f"{mutant!r} cannot be the name of a folder")
             for name, content in series.trial_files(trial, series.MUTANT):
                 yield mutant_file(mutant, name), content
-            killer = artifacts.counterexample(trial.artifacts) if trial.artifacts is not None else None
+            killer = artifacts.counterexample(trial.artifacts, redactor) if trial.artifacts is not None else None
             if killer is not None:
                 yield mutant_file(mutant, COUNTEREXAMPLE), killer
         if result.subject.artifacts is not None:
-            yield from _artifacts(result.subject.artifacts)
+            yield from _artifacts(result.subject.artifacts, redactor)
         for name, view in self._views.items():
             # What was yielded so far has been written by now: a view may read it.
             yield name, view(result.record, folder).encode("utf-8", errors="backslashreplace")
@@ -153,10 +155,10 @@ def _explained(place: Path, what: str, error: OSError) -> SealError:
     return explained
 
 
-def _artifacts(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
     entries: list[artifacts.Artifact] = []
     omitted = 0
-    for entry, content in artifacts.collect(folder):
+    for entry, content in artifacts.collect(folder, redactor):
         if entry is None:
             omitted += 1
             continue

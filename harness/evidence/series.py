@@ -38,15 +38,17 @@ MUTANT: Final = Allowance(metrics_rows=100, telemetry_rows=60, log_bytes=4 << 10
 
 def trial_files(result: TrialResult, allowance: Allowance) -> Iterator[tuple[str, bytes]]:
     """Every file of a trial by its name (those of layout.TRIAL_FILES)."""
-    steps, step_stride = thinned(result.steps, allowance.metrics_rows)
+    steps, step_stride = thinned(result.steps.rows, allowance.metrics_rows)
     telemetry = result.telemetry
     rows, row_stride = thinned(telemetry.rows, allowance.telemetry_rows)
     columns = ["step", "seconds"]
-    columns += [name for name in dict.fromkeys(key for step in result.steps for key in step) if name not in columns]
+    columns += [
+        name for name in dict.fromkeys(key for step in result.steps.rows for key in step) if name not in columns
+    ]
     about = {
         "seconds": result.seconds,
         "logs": {name: {"size": log.size, "sha256": log.digest} for name, log in _logs(result)},
-        "metrics": {"rows": len(result.steps), "kept": len(steps), "stride": step_stride},
+        "metrics": {"rows": result.steps.count, "kept": len(steps), "stride": step_stride * result.steps.stride},
         "telemetry": {
             "rows": len(telemetry.rows),
             "kept": len(rows),

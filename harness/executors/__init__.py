@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from harness.contract import Contract
 from harness.logs import Log
 from harness.machine.telemetry import Telemetry
 from harness.observation import Observation
+from harness.steps import Steps
 
 __all__ = ["Executor", "Imports", "StepListener", "TrialRequest", "TrialResult"]
 
@@ -43,7 +44,7 @@ class TrialResult:
     """What came of a trial."""
 
     observation: Observation
-    steps: tuple[Mapping[str, Any], ...]
+    steps: Steps
     """The step series: `step`, `seconds` since the start, and what the falsifier recorded."""
     telemetry: Telemetry
     stdout: Log
@@ -52,6 +53,8 @@ class TrialResult:
     """A folder with the small files that the falsifier left; None where no trial ran."""
     seconds: float
     """Wall-clock time from the fork to the trial's last word."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The sha256 of every source file of the project that only this trial imported, by path."""
 
 
 @dataclass(frozen=True)

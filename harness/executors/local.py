@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.process.supervisor import FINISH, STOP
 from harness.process.worker import LARGEST_MESSAGE
 from harness.project import Project
 from harness.redaction import Redactor
+from harness.steps import StepSeries
 
 __all__ = ["LocalExecutor"]
 
@@ -110,18 +111,20 @@ class LocalExecutor:
         )
         return TrialResult(
             observation,
-            tuple(watch.steps),
+            watch.steps.close(),
             telemetry,
             watch.stdout.close(self._redactor),
             watch.stderr.close(self._redactor),
             folder / "artifacts",
             watch.seconds,
+            watch.sources,
         )
 
     def _spec(self, request: TrialRequest, folder: Path) -> dict[str, Any]:
         # The trial sees the leased GPU as cuda:0, and no GPU at all where it has no lease on one.
         visible = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid or str(self._gpu.index) if self._gpu else ""}
         return {
+            "root": str(self._project.root),
             "falsifier": request.contract.falsifier,
             "subject": request.subject,
             "parameters": dict(request.parameters),
@@ -149,7 +152,8 @@ class _Watch:
     interrupted: threading.Event
     measurements: dict[str, Any] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
-    steps: list[Mapping[str, Any]] = field(default_factory=list)
+    steps: StepSeries = field(default_factory=StepSeries)
+    sources: dict[str, str] = field(default_factory=dict)
     phase: Phase = Phase.START
     ending: Ending | None = None
     allocator_peak_bytes: int | None = None
@@ -227,12 +231,14 @@ class _Watch:
             return  # a thread that the subject left behind goes on; what it says comes too late
         if kind == "step":
             row = {"step": message["step"], "seconds": round(time.monotonic() - self.started, 6), **message["values"]}
-            self.steps.append(row)
+            self.steps.add(row)
             self.on_step(message["step"], strictjson.untag_nonfinite(message["values"]), self._memory())
         elif kind == "measure":
             self.measurements.update(message["values"])
         elif kind == "resolve":
             self.resolved.update(message["values"])
+        elif kind == "sources":
+            self.sources.update(message["values"])
         elif kind == "phase":
             self.phase = Phase(message["phase"])
         elif kind == "pid":

@@ -24,7 +24,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -103,14 +103,14 @@ def _import(modules: list[str], root: Path) -> dict[str, Any]:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
             failures[name] = described(error)[:_LONGEST_TEXT]
-    return {"failures": failures, "sources": _sources(root)}
+    return {"failures": failures, "sources": _sources(root, list(sys.modules))}
 
 
-def _sources(root: Path) -> dict[str, str]:
-    """The sha256 of every imported source file of the project, by its path from the root; the harness itself aside."""
+def _sources(root: Path, modules: Iterable[str]) -> dict[str, str]:
+    """The sha256 of those modules' source files in the project, by path from its root; the harness itself aside."""
     found: dict[str, str] = {}
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
+    for name in modules:
+        path = getattr(sys.modules.get(name), "__file__", None)
         if path:
             file = Path(path)
             ours = file.is_relative_to(_HARNESS) or "site-packages" in file.parts
@@ -159,7 +159,7 @@ def _reap() -> None:
 def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
     """The body of a trial's process."""
     os.environ.update(spec["environment"])
-    report = _reporter(messages)
+    report = _with_imports(_reporter(messages), Path(spec["root"]))
     setting = Setting(
         parameters=spec["parameters"],
         device=spec["device"],
@@ -208,6 +208,28 @@ def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
 
 def _told(kind: EndingKind, reason: str, stack: str | None = None) -> dict[str, Any]:
     return {"ending": kind, "reason": reason[:_LONGEST_TEXT], "traceback": stack and stack[-_LONGEST_TEXT:]}
+
+
+def _with_imports(report: Callable[[dict[str, Any]], None], root: Path) -> Callable[[dict[str, Any]], None]:
+    """Report as before, and ahead of each message the sources that were imported since the one before.
+
+    What a falsifier imports only when it runs belongs to the evidence as well, also where the trial then dies.
+    """
+    known = set(sys.modules)
+    count = len(known)
+
+    def tell(message: dict[str, Any]) -> None:
+        nonlocal count
+        if len(sys.modules) != count:
+            names = list(sys.modules)
+            found = _sources(root, [name for name in names if name not in known])
+            known.update(names)
+            count = len(names)
+            if found:
+                report({"kind": "sources", "values": found})
+        report(message)
+
+    return tell
 
 
 def _reporter(descriptor: int) -> Callable[[dict[str, Any]], None]:

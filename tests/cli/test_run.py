@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -318,6 +319,26 @@ def test_a_reader_who_leaves_costs_no_evidence(folder: Path) -> None:
     process.stdout.close()
     assert process.wait(timeout=60) == ExitStatus.PASS
     assert record(folder)["verdict"] == "PASS"
+
+
+def test_a_terminal_that_goes_away(folder: Path) -> None:
+    """A window that is closed without a hang-up: writing fails with EIO; the claim is sealed all the same."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "run", CLAIM, "-v", "-P", "how=slowly"],
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    os.read(ours, 1)
+    os.close(ours)
+    assert process.wait(timeout=60) == ExitStatus.PASS
+    assert record(folder)["verdict"] == "PASS"
+    assert processes_in(folder) == set()
 
 
 def test_a_terminal_that_knows_no_other_letters(folder: Path) -> None:

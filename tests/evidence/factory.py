@@ -24,6 +24,7 @@ from harness.record import MutantRecord, Record
 from harness.report.views import VIEWS
 from harness.result import ClaimResult
 from harness.settle import fate_of, not_run, settle
+from harness.steps import Steps
 from tests.contracts import document, healthy, observe
 
 __all__ = [
@@ -95,7 +96,7 @@ def trial(
     )
     written = output.encode(errors="replace")
     log = Log(output, len(written), hashlib.sha256(written).hexdigest())
-    return TrialResult(observation, steps, telemetry, log, log, artifacts, 1.25)
+    return TrialResult(observation, Steps(steps, rows), telemetry, log, log, artifacts, 1.25)
 
 
 def claim_result(

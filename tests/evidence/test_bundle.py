@@ -23,6 +23,7 @@ from harness.evidence.verify import find_bundles, verify
 from harness.observation import Observation
 from harness.record import MutantRecord, Record
 from harness.schemas import schema_folder
+from harness.steps import Steps
 from tests.contracts import healthy
 from tests.evidence.factory import VIEWS, claim_result, contract_in, sealed, sealer, trial
 
@@ -86,7 +87,7 @@ def test_metrics_hold_the_union_of_what_was_recorded(tmp_path: Path) -> None:
         {"step": 2, "seconds": 0.9, "loss": math.nan, "rate": {"nonfinite": "Infinity"}, "phase": 'warm, "up"'},
         {"step": 3, "seconds": 1.4, "ok": True},
     )
-    bundle = sealer(tmp_path).seal(replace(result, subject=replace(result.subject, steps=steps)))
+    bundle = sealer(tmp_path).seal(replace(result, subject=replace(result.subject, steps=Steps(steps, 3))))
     rows = list(csv.reader((bundle / "metrics.csv").open(newline="")))
     assert rows == [
         ["step", "seconds", "loss", "rate", "phase", "ok"],

@@ -157,6 +157,9 @@ class Sorter:
                             os._exit(0)
                     time.sleep(1000)
                 return sorted(items)
+            case "imports late":
+                from toy import late
+                return sorted(items) if late.LATE else items
             case "leaves a file":
                 (self.workspace / "scratch").write_text("gone afterwards")
                 return sorted(items)
@@ -236,6 +239,10 @@ def falsify(trial):
         for step in range(50_000):
             trial.step(step, loss=0.5, tokens_per_second=1000.0)
         print((time.perf_counter() - began) / 50_000)
+    if trial.parameters["how"] == "imports late and dies":
+        import toy.late
+        trial.step(1, loss=2.0)
+        ctypes.string_at(0)
     trial.step(1, loss=2.0)
     trial.measure(inversions=0)
     trial.resolve(device="cpu")

@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from harness.executors import TrialRequest, TrialResult
 from harness.executors.local import LocalExecutor
 from harness.judge import judge
 from harness.observation import EndingKind, Phase
 from harness.project import Project
 from harness.verdict import Outcome
-from tests.executors.projects import write_project
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with the misbehaving subjects."""
-    return write_project(tmp_path_factory.mktemp("toy"))
-
-
-@pytest.fixture
-def executor(project: Project, tmp_path: Path) -> Iterator[LocalExecutor]:
-    """A running executor; on leaving, nothing below it may be alive."""
-    contract = project.contract("F-TOY-SORT-001")
-    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
-        yield executor
-        folder = executor._server.folder
-    assert not folder.exists()
-    assert [child for child in psutil.Process().children(recursive=True) if child.is_running()] == []
-
-
-def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult:
-    """Run the subject that behaves so."""
-    contract = executor._contract
-    request = TrialRequest(
-        contract=contract,
-        subject=contract.subject,
-        profile="reduced",
-        parameters={"items": 3, "how": how},
-        device={"type": "cpu", "name": "test"},
-        seed=0,
-        seconds=seconds,
-        threads=1,
-    )
-    return executor.run(request, lambda step, values, memory: None)
+from tests.executors.projects import run, write_project
 
 
 def command_lines(processes: list[psutil.Process]) -> list[list[str]]:
@@ -67,7 +33,7 @@ def test_a_healthy_trial_is_measured(executor: LocalExecutor) -> None:
     assert result.observation.ending.kind is EndingKind.COMPLETED
     assert result.observation.measurements == {"inversions": 0}
     assert result.observation.resolved == {"device": "cpu"}
-    assert [row["loss"] for row in result.steps] == [2.0]
+    assert [row["loss"] for row in result.steps.rows] == [2.0]
     assert result.artifacts is not None
     assert (result.artifacts / "result.txt").read_text() == "[1, 2, 3]"
     assert (result.telemetry.peak("rss_bytes") or 0) > 1 << 20
@@ -207,3 +173,12 @@ def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecu
     observation = run(executor, "well").observation
     assert observation.ending.kind is EndingKind.LOST
     assert judge(executor._contract, observation).outcome is Outcome.NOT_MEASURED
+
+
+@pytest.mark.parametrize("how", ["imports late", "imports late and dies"])
+def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, project: Project, how: str) -> None:
+    """Evidence names every file of the project that was at work, also where the trial then dies."""
+    assert "toy/late.py" not in executor.imports().sources
+    digest = hashlib.sha256((project.root / "toy" / "late.py").read_bytes()).hexdigest()
+    assert run(executor, how).sources == {"toy/late.py": digest}
+    assert run(executor, "well").sources == {}

@@ -1,0 +1,35 @@
+"""Secrets in what a falsifier leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from harness.evidence.verify import verify
+from tests.evidence.factory import claim_result, sealer
+
+TOKEN = "hf_" + "a" * 30
+
+
+def test_secrets_in_text_are_masked_and_the_rest_is_copied(tmp_path: Path) -> None:
+    """The index says so, and names what was masked by digest; what is no text stays as it is."""
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    texts = {"notes.txt": f"logged in with {TOKEN}\n", "table.json": json.dumps({"token": TOKEN})}
+    blob = b"\x00\xff" + TOKEN.encode()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "weights.bin").write_bytes(blob)
+    (folder / "plain.txt").write_text("nothing to hide")
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=folder))
+    listed = {entry["name"]: entry for entry in json.loads((bundle / "artifacts/INDEX.json").read_text())["artifacts"]}
+    for name, text in texts.items():
+        content = (bundle / "artifacts" / name).read_bytes()
+        assert TOKEN.encode() not in content
+        assert b"[masked]" in content
+        assert listed[name]["sha256"] == hashlib.sha256(content).hexdigest()
+        assert hashlib.sha256(text.encode()).hexdigest() in listed[name]["reason"]
+    assert (bundle / "artifacts/weights.bin").read_bytes() == blob
+    assert (listed["weights.bin"]["reason"], listed["plain.txt"]["reason"]) == ("", "")
+    assert not verify(bundle).findings
