@@ -155,7 +155,7 @@ class _Tally:
         self._maximum = max(self._maximum, float(piece.max()))
         with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest float64 overflow
             mean = float(piece.mean(dtype=np.float64))
-            squares = float(np.square(piece - mean, dtype=np.float64).sum())
+            squares = float(np.square(np.subtract(piece, mean, dtype=np.float64)).sum())
             total, delta = self._count + piece.size, mean - self._mean
             self._squares += squares + delta * delta * (self._count * piece.size / total)
             self._mean += delta * (piece.size / total)

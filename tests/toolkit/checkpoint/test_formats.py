@@ -274,3 +274,15 @@ def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
         (Kind.DUPLICATE, ("copy", "fine")),
         (Kind.EMPTY, ("empty",)),
     }
+
+
+def test_deviation_of_numbers_far_from_zero(tmp_path: Path) -> None:
+    """Numbers that differ in the last bit of single precision; a file of more than one piece."""
+    array = np.full(3 << 20, 16384.0, np.float32)
+    array[::2] = np.nextafter(array[::2], np.float32(np.inf))
+    (tmp_path / "file").write_bytes(safetensors_bytes({"t": array}))
+    statistics = inspect(tmp_path / "file").tensors["t"].statistics
+    wide = array.astype(np.float64)
+    assert statistics is not None
+    assert statistics.mean == pytest.approx(wide.mean(), rel=1e-12)
+    assert statistics.deviation == pytest.approx(wide.std(), rel=1e-6)
