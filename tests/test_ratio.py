@@ -81,6 +81,8 @@ def test_the_worst_item_counts() -> None:
         ("self.x > 0.0 && self.x < 1.5 * (self.y + 1.0)", 1.0),
         ("self.x < parameters.steps", 1.0),
         ("self.x <= -1.0 * self.y", math.inf),
+        ("self.x < {'a<b': 0.5, 'c': 1.0}['a<b'] * self.y  // a < b", 6.0),
+        ("self.x < (self.y == 1.0 ? 2.0 : 4.0)", 1.5),
     ],
 )
 def test_rules_that_compare(rule: str, expected: float) -> None:
@@ -94,7 +96,13 @@ def test_rules_that_compare(rule: str, expected: float) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    ["self.x == self.y", "self.x < self.y || self.y > 2.0", "!(self.x < self.y)", "self.x > 1.0 ? true : false"],
+    [
+        "self.x == self.y",
+        "self.x < self.y || self.y > 2.0",
+        "!(self.x < self.y)",
+        "self.x > 1.0 ? true : false",
+        "(self.x < self.y)",
+    ],
 )
 def test_rules_that_are_no_conjunction_of_comparisons(rule: str) -> None:
     """They have no threshold to compare with."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
-from harness.contract.rules import Rule, Scope, without_strings
+from harness.contract.rules import Rule, Scope, outline
 
 __all__ = ["has_ratio", "ratio"]
 
@@ -67,33 +67,20 @@ def _over(small: Any, large: Any) -> float:
 
 def _sides(rule: str) -> list[tuple[str, str]]:
     """What should be small and what should be large, of each comparison of a conjunction; empty for other rules."""
-    form = without_strings(rule)
+    form = outline(rule)
     if _NO_COMPARISON.search(form):
         return []
     pairs = []
-    for part in _split(form, re.compile("&&")):
-        sides = list(_split(part, _COMPARISON))
-        if len(sides) != 2:
+    start = 0
+    for end, following in [*(match.span() for match in re.finditer("&&", form)), (len(form), 0)]:
+        comparisons = list(_COMPARISON.finditer(form, start, end))
+        if len(comparisons) != 1:
             return []
-        turned = ">" in part[len(sides[0]) :][:1]
-        pairs.append((sides[1], sides[0]) if turned else (sides[0], sides[1]))
+        (comparison,) = comparisons
+        left, right = rule[start : comparison.start()], rule[comparison.end() : end]
+        pairs.append((right, left) if comparison[0].startswith(">") else (left, right))
+        start = following
     return pairs
-
-
-def _split(text: str, separator: re.Pattern[str]) -> Iterator[str]:
-    """The parts of a text between separators that stand in no bracket."""
-    depth = start = 0
-    position = 0
-    while position < len(text):
-        depth += text[position] in "([{"
-        depth -= text[position] in ")]}"
-        match = separator.match(text, position) if depth == 0 else None
-        if match:
-            yield text[start:position]
-            start = position = match.end()
-        else:
-            position += 1
-    yield text[start:]
 
 
 def _evaluated(

@@ -29,6 +29,7 @@ __all__ = [
     "Scope",
     "compile_rule",
     "literals",
+    "outline",
     "without_strings",
 ]
 
@@ -153,6 +154,20 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
 def without_strings(text: str) -> str:
     """The rule with its string literals emptied and its comments gone, for looking at its form."""
     return _OPAQUE.sub(lambda match: "" if match[0].startswith("//") else '""', text)
+
+
+def outline(text: str) -> str:
+    """The rule's outermost form, of the same length: string literals are quotes throughout, what is bracketed blank.
+
+    A threshold may be looked up in brackets, as in `self.x < {'small': 0.7}[parameters.model] * self.y`.
+    """
+    form = _OPAQUE.sub(lambda match: (" " if match[0].startswith("//") else '"') * len(match[0]), text)
+    kept, depth = [], 0
+    for character in form:
+        depth -= character in ")]}"
+        kept.append(character if depth == 0 else " ")
+        depth += character in "([{"
+    return "".join(kept)
 
 
 def literals(text: str) -> list[float]:
