@@ -13,6 +13,7 @@ import click
 
 from harness.cli.history import need_pandas
 from harness.report import figures, shifts
+from harness.report.columns import aligned, terminal_width
 from harness.report.escaping import printable
 from harness.verdict import ExitStatus
 
@@ -151,10 +152,7 @@ def _part(name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ("", "
         return
     yield f"{name}:"
     head = head if len(head) == len(rows[0]) else ()
-    table = [*([head] if head else []), *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(rows[0]))]
-    for row in table:
-        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned([*([head] if head else []), *rows], terminal_width())
 
 
 def _text(value: Any) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.report import figures, shifts
+from harness.report.columns import aligned, terminal_width
 from harness.report.escaping import printable
 from harness.verdict import ExitStatus
 
@@ -91,7 +92,7 @@ def _newest(table: pd.DataFrame) -> Iterator[str]:
             (row["measurement"], figures.value(row["value"], row["unit"]), _noise(row), _shift(row))
             for row in rows.sort_values("measurement").to_dict("records")
         ]
-        yield from _aligned([("measurement", "newest", "earlier runs", "newest is"), *cells])
+        yield from aligned([("measurement", "newest", "earlier runs", "newest is"), *cells], terminal_width())
         yield ""
 
 
@@ -109,14 +110,10 @@ def _runs(table: pd.DataFrame) -> Iterator[str]:
             )
             for row in rows.to_dict("records")
         ]
-        yield from _aligned([("started (UTC)", "verdict", "commit", "value", "against those before"), *cells])
+        yield from aligned(
+            [("started (UTC)", "verdict", "commit", "value", "against those before"), *cells], terminal_width()
+        )
         yield ""
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield printable("  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _noise(row: Mapping[Hashable, Any]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,8 +117,9 @@ def command(
 
 def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
     from harness.report import status as report
+    from harness.report.columns import terminal_width
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = terminal_width()
     colourful = width is not None and "NO_COLOR" not in os.environ
     for line, status in report.lines(claims, found, width):
         if status is not None and colourful:

@@ -12,6 +12,7 @@ written, the answer is the same and takes longer.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import zlib
@@ -114,7 +115,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((2, Entry.__slots__)).encode()) >> 1
+_VERSION = zlib.crc32(repr((3, Entry.__slots__)).encode()) >> 1
 """Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
 
 
@@ -127,18 +128,20 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None) ->
         cache: the folder that keeps what was read before; where it is None, every record is read.
     """
     evidence = evidence.absolute()
-    found = dict(_walk(evidence))
-    entries: list[Entry] = []
-    unreadable: list[Unreadable] = []
-    for name, row in Cache(evidence, cache, _VERSION, _row).rows(found, claim).items():
+
+    def made(name: bytes, row: Row) -> Entry | Unreadable:
         path = evidence / os.fsdecode(name)
         if row.problem:
-            unreadable.append(Unreadable(path, row.problem))
-        else:
-            document = strictjson.untag_nonfinite(row.document)
-            told = {**document, "verdict": Verdict(document["verdict"]), "killed": tuple(document["killed"])}
-            entries.append(Entry(path=path, sources=row.sources, **told))
-    return Contents(tuple(entries), tuple(unreadable))
+            return Unreadable(path, row.problem)
+        told = _parsed(row.document)
+        told |= {"verdict": Verdict(told["verdict"]), "killed": tuple(told["killed"])}
+        return Entry(path=path, sources=row.sources, **told)
+
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made)
+    return Contents(
+        tuple(one for one in found if isinstance(one, Entry)),
+        tuple(one for one in found if isinstance(one, Unreadable)),
+    )
 
 
 def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[Path, dict[str, Measurement]]:
@@ -148,15 +151,13 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
     nearest to its bound, the clause's own name stands (`losses[].maximum`).
     """
     evidence = evidence.absolute()
-    rows = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim)
-    return {
-        evidence / os.fsdecode(name): {
-            measured: Measurement(strictjson.untag_nonfinite(value), unit)
-            for measured, (value, unit) in row.measurements.items()
-        }
-        for name, row in rows.items()
-        if not row.problem
-    }
+
+    def made(name: bytes, row: Row) -> tuple[Path, dict[str, Measurement]]:
+        told = {measured: Measurement(*value) for measured, value in _parsed(row.measurements).items()}
+        return evidence / os.fsdecode(name), told
+
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made)
+    return {path: told for path, told in found if told}
 
 
 def measurements_of(record: Record) -> dict[str, Measurement]:
@@ -210,10 +211,22 @@ def _row(folder: Path, fingerprint: str) -> Row:
     document["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     return Row(
         claim=record.id,
-        document=strictjson.tag_nonfinite(document),
+        document=_text(document),
         sources=record.sources,
-        measurements=strictjson.tag_nonfinite(dict(_measured(record))),
+        measurements=_text(dict(_measured(record))),
     )
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    # ASCII: half a surrogate pair in a title is no UTF-8, which SQLite asks for.
+    return json.dumps(strictjson.tag_nonfinite(document))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    if '"nonfinite"' in text:
+        document = strictjson.untag_nonfinite(document)
+    return document
 
 
 def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
-
-from harness import strictjson
+from typing import TypeVar, final
 
 __all__ = ["Cache", "Row"]
+
+T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
 _AT_ONCE = 500
@@ -39,13 +39,16 @@ CREATE INDEX IF NOT EXISTS bundles_claim ON bundles (claim);
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is kept of one bundle; everything but the problem is empty where there is one."""
+    """What is kept of one bundle; everything but the problem is empty where there is one.
+
+    Texts are JSON, parsed by whoever needs them: over thousands of bundles that is what an answer costs.
+    """
 
     problem: str = ""
     claim: str = ""
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: str = "{}"
     sources: Mapping[str, str] = field(default_factory=dict)
-    measurements: Mapping[str, Any] = field(default_factory=dict)
+    measurements: str = "{}"
 
 
 class Cache:
@@ -62,30 +65,33 @@ class Cache:
         key = hashlib.sha256(os.fsencode(evidence)).hexdigest()[:24]
         self._file = None if folder is None else folder / "index" / f"{key}.sqlite3"
 
-    def rows(self, found: Mapping[bytes, str], claim: str | None = None) -> dict[bytes, Row]:
-        """The row of every bundle found, by name and sorted; of one claim, where one is given.
+    def rows(self, found: Mapping[bytes, str], claim: str | None, use: Callable[[bytes, Row], T]) -> list[T]:
+        """What `use` makes of the row of every bundle found, sorted by name; of one claim, where one is given.
 
         Args:
             found: the fingerprint of every bundle by its name, the path below the evidence.
+            use: raises ValueError, KeyError or TypeError where a row is damaged.
         """
         if self._file is not None:
             for _ in range(2):
                 try:
                     with suppress(FileExistsError):
                         self._file.parent.mkdir(parents=True)
-                    return self._from(str(self._file), found, claim)
+                    return self._from(str(self._file), found, claim, use)
                 except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError) as error:
                     if isinstance(error, OSError) or _primary_code(error) in _UNUSABLE:
                         break
                     with suppress(OSError):  # it is damaged; whoever has it open keeps the old file
                         self._file.unlink()
-        return self._from(":memory:", found, claim)
+        return self._from(":memory:", found, claim, use)
 
-    def _from(self, database: str, found: Mapping[bytes, str], claim: str | None) -> dict[bytes, Row]:
+    def _from(
+        self, database: str, found: Mapping[bytes, str], claim: str | None, use: Callable[[bytes, Row], T]
+    ) -> list[T]:
         with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
             _prepare(connection, self._version)
             self._update(connection, found)
-            return dict(_select(connection, found, claim))
+            return [use(name, row) for name, row in _select(connection, found, claim)]
 
     def _update(self, connection: sqlite3.Connection, found: Mapping[bytes, str]) -> None:
         known: dict[bytes, str] = dict(connection.execute("SELECT name, fingerprint FROM bundles"))
@@ -132,10 +138,10 @@ def _prepare(connection: sqlite3.Connection, wanted: int) -> None:
 
 
 def _insert(connection: sqlite3.Connection, name: bytes, fingerprint: str, row: Row) -> None:
-    sources = _text(row.sources)
-    key = hashlib.sha256(sources.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    sources = json.dumps(row.sources, sort_keys=True)
+    key = hashlib.sha256(sources.encode()).hexdigest()[:24]
     connection.execute("INSERT OR IGNORE INTO sources VALUES (?, ?)", (key, sources))
-    values = (name, fingerprint, row.problem, row.claim, _text(row.document), key, _text(row.measurements))
+    values = (name, fingerprint, row.problem, row.claim, row.document, key, row.measurements)
     connection.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
 
@@ -146,9 +152,4 @@ def _select(
     query = "SELECT * FROM bundles WHERE ? IS NULL OR claim IN (?, '') ORDER BY name"
     for name, _, problem, of, document, key, measured in connection.execute(query, (claim, claim)):
         if name in found:
-            yield name, Row(problem, of, json.loads(document), sources[key], json.loads(measured))
-
-
-def _text(value: Mapping[str, Any]) -> str:
-    # ASCII: half a surrogate pair in a title is no UTF-8, which SQLite asks for.
-    return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, separators=(",", ":"))
+            yield name, Row(problem, of, document, sources[key], measured)

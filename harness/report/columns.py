@@ -1,0 +1,37 @@
+"""Rows of cells in columns, for terminals of any width."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from harness.report.escaping import printable
+
+__all__ = ["aligned", "terminal_width"]
+
+
+def terminal_width() -> int | None:
+    """How many columns the terminal has that standard output is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int = 2) -> Iterator[str]:
+    """The rows, each cell as wide as the widest of its column.
+
+    Args:
+        rows: of equally many cells.
+        width: of the terminal; columns that do not fit follow on a second line. None for lines as long as they come.
+        indent: how far from the left, in spaces; a second line is twice as far and two more.
+    """
+    shown = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    fitting = len(widths)
+    while width is not None and fitting > 1 and indent + sum(widths[:fitting]) + 2 * (fitting - 1) > width:
+        fitting -= 1
+    for row in shown:
+        cells = [f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)]
+        yield " " * indent + "  ".join(cells[:fitting]).rstrip()
+        rest = "  ".join(cells[fitting:]).rstrip()
+        if rest:
+            yield " " * (2 * indent + 2) + rest
