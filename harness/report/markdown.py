@@ -22,8 +22,8 @@ from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 
-COMMENT: Final = (1 << 16) - 1
-"""Bytes of UTF-8, below the 65,536 characters that GitHub takes in a comment."""
+COMMENT: Final = 65_000
+"""Bytes of UTF-8: GitHub takes 65,536 characters in a comment, and a workflow may add a line of its own."""
 SUMMARY: Final = (1 << 20) - 1
 """Bytes below the 1 MiB that GitHub takes in GITHUB_STEP_SUMMARY, for all that a job's step appends."""
 LEAST: Final = 2000

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs claims, reports the bundles that this wrote, packs them, and ends as the run did; see action.yml.
+#
+# HARNESS CLAIMS OPTIONS FAIL_ON   the inputs of the action
+# RUNNER_TEMP GITHUB_OUTPUT        from the runner
+set -euo pipefail
+
+folder=$(mktemp -d "$RUNNER_TEMP/harness.XXXXXX")
+echo "folder=$folder" >> "$GITHUB_OUTPUT"
+read -ra claims <<< "$CLAIMS"
+read -ra options <<< "$OPTIONS"
+
+status=0
+"$HARNESS" run "${claims[@]}" "${options[@]}" --json "$folder/run.json" || status=$?
+
+# A run that was refused leaves the file empty: then there is no bundle, and the status says why.
+mapfile -t bundles < <(python3 -c '
+import json, pathlib, sys
+text = pathlib.Path(sys.argv[1]).read_text() if pathlib.Path(sys.argv[1]).exists() else ""
+for record in json.loads(text or "{}").get("records", ()):
+    if record["bundle"]:
+        print(record["bundle"])
+' "$folder/run.json")
+echo "bundles=${#bundles[@]}" >> "$GITHUB_OUTPUT"
+
+if [ "${#bundles[@]}" -gt 0 ]; then
+  "$HARNESS" report "${bundles[@]}" --step-summary --markdown "$folder/comment.md" --ctrf "$folder/ctrf.json" \
+    --junit "$folder/junit.xml" --sarif "$folder/claims.sarif" --html "$folder/site"
+  "$HARNESS" pack "${bundles[@]}" -o "$folder/bundles.zip"
+fi
+
+if [ -n "$FAIL_ON" ]; then
+  gate=0
+  "$HARNESS" status --fail-on "$FAIL_ON" || gate=$?
+  # What the run itself found weighs more than what is missing beside it.
+  [ "$status" -ne 0 ] || status=$gate
+fi
+exit "$status"

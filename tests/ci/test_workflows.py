@@ -1,0 +1,171 @@
+"""What the workflows may never do, read from their files; and what their shell does, by running it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2] / ".github"
+WORKFLOWS = sorted((ROOT / "workflows").glob("*.yml"))
+ACTIONS = sorted((ROOT / "actions").glob("*/action.yml"))
+HOSTED = re.compile(r"ubuntu-24\.04(-arm)?")
+
+OWN_CODE_ALONE = (
+    """contains(fromJSON('["push", "schedule", "workflow_dispatch", "merge_group"]'), github.event_name) """
+    "|| (github.event_name == 'pull_request' && github.event.pull_request.head.repo.full_name == github.repository)"
+)
+
+
+def load(path: Path) -> dict[Any, Any]:
+    document: dict[Any, Any] = yaml.safe_load(path.read_text())
+    return document
+
+
+def triggers(workflow: dict[Any, Any]) -> dict[str, Any]:
+    """YAML 1.1 reads the key `on` as true."""
+    found: dict[str, Any] = workflow[True]
+    return found
+
+
+def jobs() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in WORKFLOWS:
+        for name, job in load(path)["jobs"].items():
+            yield f"{path.name} {name}", job
+
+
+def steps() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, job in jobs():
+        for step in job.get("steps", ()):
+            yield name, step
+    for path in ACTIONS:
+        for step in load(path)["runs"]["steps"]:
+            yield f"{path.parent.name}", step
+
+
+def test_the_files_are_of_the_published_schemas() -> None:
+    """Those that check-jsonschema carries."""
+    assert WORKFLOWS
+    assert ACTIONS
+    for schema, files in (("vendor.github-workflows", WORKFLOWS), ("vendor.github-actions", ACTIONS)):
+        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+        checked = subprocess.run(command, capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stdout
+
+
+def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
+    """Whatever is not a runner of GitHub's has the guard; there is one such job, and it has it."""
+    guarded = []
+    for name, job in jobs():
+        runner = job.get("runs-on")
+        if runner is None:
+            continue  # calls another workflow, whose jobs are looked at themselves
+        runners = job["strategy"]["matrix"]["runner"] if runner == "${{ matrix.runner }}" else [runner]
+        if not all(isinstance(one, str) and HOSTED.fullmatch(one) for one in runners):
+            assert " ".join(job["if"].split()) == OWN_CODE_ALONE, name
+            guarded.append(name)
+    assert guarded == ["falsify.yml run"]
+
+
+def test_no_workflow_is_started_by_strangers_with_our_rights() -> None:
+    """Neither by hand-over from another run."""
+    for path in WORKFLOWS:
+        assert not {"pull_request_target", "workflow_run", "issue_comment"} & triggers(load(path)).keys(), path.name
+
+
+@pytest.mark.parametrize(
+    ("event", "head", "status"),
+    [
+        ("push", "", 0),
+        ("schedule", "", 0),
+        ("workflow_dispatch", "", 0),
+        ("merge_group", "", 0),
+        ("pull_request", "team/project", 0),
+        ("pull_request", "stranger/project", 1),
+        ("pull_request", "", 1),
+        ("pull_request_target", "team/project", 1),
+        ("workflow_run", "", 1),
+        ("issue_comment", "", 1),
+    ],
+)
+def test_the_guard_fails_loudly_where_the_job_would_be_skipped(event: str, head: str, status: int) -> None:
+    """A skipped job counts as passed; a deleted fork has no name."""
+    (step,) = load(ROOT / "workflows" / "falsify.yml")["jobs"]["guard"]["steps"]
+    environment = {"PATH": os.environ["PATH"], "EVENT": event, "HEAD": head, "GITHUB_REPOSITORY": "team/project"}
+    done = subprocess.run(["bash", "-e", "-c", step["run"]], env=environment, capture_output=True, text=True)
+    assert done.returncode == status
+    assert ("does not run on a self-hosted runner" in done.stdout) == bool(status)
+
+
+def test_rights_are_the_least() -> None:
+    """None by default; to write comments, one job that checks nothing out."""
+    writers = []
+    for path in WORKFLOWS:
+        workflow = load(path)
+        assert workflow["permissions"] in ({}, {"contents": "read"}), path.name
+        for name, job in workflow["jobs"].items():
+            granted = job.get("permissions", {})
+            assert set(granted.items()) <= {("contents", "read"), ("pull-requests", "write")}, (path.name, name)
+            if "write" in granted.values():
+                writers.append(f"{path.name} {name}")
+                assert not any("checkout" in str(step.get("uses")) for step in job.get("steps", ()))
+    assert writers == ["comment.yml comment", "pull-request.yml comment"]
+
+
+def test_actions_of_others_are_pinned_by_commit() -> None:
+    """A tag can be moved to other code."""
+    used = [(name, step["uses"]) for name, step in steps() if "uses" in step]
+    used += [(name, job["uses"]) for name, job in jobs() if "uses" in job]
+    assert used
+    for name, action in used:
+        assert action.startswith("./") or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action), name
+        if action.startswith("./"):
+            place = ROOT.parent / action
+            assert place.is_file() or (place / "action.yml").is_file(), name
+
+
+def test_no_script_has_values_pasted_into_it() -> None:
+    """A branch's name, or an input, would be code; variables are not."""
+    for name, step in steps():
+        assert "${{" not in step.get("run", ""), name
+
+
+def test_checkouts_leave_no_token_behind() -> None:
+    """Where claims run, which is code that others wrote."""
+    for name, step in steps():
+        if "checkout" in str(step.get("uses")) and name.startswith("falsify"):
+            assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize(
+    ("earlier", "method"), [("", "POST"), ("7\t<!-- other -->\n41\t{mark}\n42\t{mark}\n", "PATCH")]
+)
+def test_a_comment_replaces_the_one_before_it(tmp_path: Path, earlier: str, method: str) -> None:
+    """Found by its first line; `gh` is played by a script that writes down how it was called."""
+    mark = "<!-- falsifier-harness report gx10 -->"
+    (tmp_path / "comments").write_text(earlier.format(mark=mark))
+    gh = tmp_path / "gh"
+    gh.write_text('#!/bin/sh\ncase "$*" in *--paginate*) cat comments ;; *) echo "$*" >> calls ;; esac\n')
+    gh.chmod(0o755)
+    (tmp_path / "report").mkdir()
+    step = load(ROOT / "workflows" / "comment.yml")["jobs"]["comment"]["steps"][-1]
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NAME": "gx10", "NUMBER": "5", "GITHUB_RUN_ID": "9"}
+    variables |= {"GITHUB_REPOSITORY": "team/project", "GITHUB_SERVER_URL": "https://github.com"}
+    command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
+    subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True)
+    assert not (tmp_path / "calls").exists()  # nothing was due: there is no report, and no comment
+    (tmp_path / "report" / "comment.md").write_text("<!-- falsifier-harness report -->\n## 1 PASS\n")
+    subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True)
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    place = "issues/5/comments" if method == "POST" else "issues/comments/41"
+    assert call == f"api --method {method} repos/team/project/{place} --field body=@body.md --silent"
+    body = (tmp_path / "body.md").read_text().splitlines()
+    assert (body[0], body[2]) == (mark, "## 1 PASS")
+    assert body[-1].endswith("evidence-gx10 of https://github.com/team/project/actions/runs/9")
