@@ -34,3 +34,20 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         process_group=0,
     )
+
+
+def imported(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """Run `harness` in a folder; what came of it, and the top-level modules that it had imported at its end."""
+    script = (
+        "import sys\n"
+        "from harness.cli import main\n"
+        f"sys.argv = ['harness', *{list(arguments)!r}]\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=120
+    )
+    return done, set(done.stderr.split())

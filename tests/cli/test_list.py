@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness.verdict import ExitStatus
-from tests.cli.harness_command import environment, harness
+from tests.cli.harness_command import harness, imported
 from tests.contracts import document, write_contract, write_project
 
 OTHER = document(id="F-DEMO-A-LONGER-NAME-002", issue="DEMO-20", title="Another")
@@ -74,22 +72,6 @@ def test_nothing_heavy_is_imported(project: Path) -> None:
     heavy = (
         "torch pandas matplotlib numpy transformers jsonschema cel rich hypothesis psutil pynvml junitparser filelock"
     )
-    script = (
-        "import sys\n"
-        "from harness.cli import main\n"
-        "sys.argv = ['harness', 'list']\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as end:\n"
-        f"    print(end.code, sorted(set({heavy.split()!r}) & set(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=project,
-        env=environment(project),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == "0 []\n"
+    done, modules = imported(project, "list")
+    assert (done.returncode, modules & set(heavy.split())) == (ExitStatus.PASS, set())
     assert "2 claims" in done.stdout

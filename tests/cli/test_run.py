@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -41,6 +43,15 @@ def record(folder: Path) -> dict[str, object]:
     (bundle,) = bundles(folder)
     document: dict[str, object] = json.loads((bundle / "record.json").read_text())
     return document
+
+
+@contextmanager
+def changed(folder: Path) -> Iterator[dict[str, Any]]:
+    """The claim's contract, to be changed; it is written back."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    yield contract
+    path.write_text(json.dumps(contract))
 
 
 def processes_in(folder: Path) -> set[int]:
@@ -82,10 +93,8 @@ def test_exit_statuses(folder: Path, how: str, status: ExitStatus) -> None:
 
 def test_a_mutant_that_lives_voids_the_claim(folder: Path) -> None:
     """A falsifier that cannot see its mutant proves nothing: VOID, exit 4."""
-    path = folder / "contracts" / f"{CLAIM}.json"
-    contract = json.loads(path.read_text())
-    contract["mutants"][0]["parameters"] = {"how": "slowly"}
-    path.write_text(json.dumps(contract))
+    with changed(folder) as contract:
+        contract["mutants"][0]["parameters"] = {"how": "slowly"}
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.VOID
     assert "identity  survived" in done.stdout
@@ -93,10 +102,8 @@ def test_a_mutant_that_lives_voids_the_claim(folder: Path) -> None:
 
 def test_a_mutant_that_dies_of_something_else_voids_the_claim(folder: Path) -> None:
     """Killed on another clause than declared is not killed."""
-    path = folder / "contracts" / f"{CLAIM}.json"
-    contract = json.loads(path.read_text())
-    contract["mutants"][0]["parameters"] = {"how": "raises"}
-    path.write_text(json.dumps(contract))
+    with changed(folder) as contract:
+        contract["mutants"][0]["parameters"] = {"how": "raises"}
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.VOID
     assert "identity  misattributed" in done.stdout
@@ -114,10 +121,8 @@ def test_skipped_mutants_are_said_everywhere(folder: Path) -> None:
 
 def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) -> None:
     """It is listed as not run; alone it proves nothing."""
-    path = folder / "contracts" / f"{CLAIM}.json"
-    contract = json.loads(path.read_text())
-    contract["mutants"][0]["requires"] = {"device": "cuda", "gpus": 64}
-    path.write_text(json.dumps(contract))
+    with changed(folder) as contract:
+        contract["mutants"][0]["requires"] = {"device": "cuda", "gpus": 64}
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.NOT_MEASURED
     assert "0 of 1 mutants killed, 1 not run" in done.stdout
@@ -126,10 +131,8 @@ def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) ->
 
 def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
     """Without the GPU that it needs, a claim is not measured."""
-    path = folder / "contracts" / f"{CLAIM}.json"
-    contract = json.loads(path.read_text())
-    contract["profiles"]["reduced"]["requires"] = {"device": "cuda", "gpus": 64}
-    path.write_text(json.dumps(contract))
+    with changed(folder) as contract:
+        contract["profiles"]["reduced"]["requires"] = {"device": "cuda", "gpus": 64}
     assert harness(folder, "run", CLAIM).returncode == ExitStatus.NOT_MEASURED
     assert record(folder)["verdict"] == "NOT_MEASURED"
 
@@ -163,11 +166,9 @@ def test_refusals(folder: Path, arguments: list[str]) -> None:
 
 def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
     """Why, and with which option it would run; not a row for every clause."""
-    path = folder / "contracts" / f"{CLAIM}.json"
-    contract = json.loads(path.read_text())
-    reduced = contract["profiles"]["reduced"]
-    contract["profiles"]["full"] = {**reduced, "requires": {"device": "cuda", "memory_gib": 4000}}
-    path.write_text(json.dumps(contract))
+    with changed(folder) as contract:
+        reduced = contract["profiles"]["reduced"]
+        contract["profiles"]["full"] = {**reduced, "requires": {"device": "cuda", "memory_gib": 4000}}
     done = harness(folder, "run", CLAIM, "--profile", "full")
     assert done.returncode == ExitStatus.NOT_MEASURED
     title, verdict, evidence, count = done.stdout.splitlines()

@@ -74,7 +74,13 @@ def cluster(folder: Path, seconds: float = 30.0) -> Iterator[dict[str, str]]:
         _start(daemons, folder, environment, "slurmctld", "-D")
         _start(daemons, folder, environment, "slurmd", "-D", "-N", _host())
         _await(lambda: _idle(environment), "Slurm", seconds)
-        yield variables
+        try:
+            yield variables
+        finally:  # an srun whose controller is gone would wait for it
+            subprocess.run(["scancel", "--me"], env=environment, capture_output=True)
+            deadline = time.monotonic() + 10
+            while not _idle(environment) and time.monotonic() < deadline:
+                time.sleep(0.1)
 
 
 def _configure(folder: Path) -> None:
