@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
 
 from tests.cli.folders import contents
-from tests.cli.harness_command import harness
-from tests.contracts import healthy
+from tests.cli.harness_command import environment, harness
+from tests.contracts import healthy, write_project
 from tests.evidence.factory import sealed
 
 
@@ -142,3 +144,17 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path
     (tmp_path / "file").write_text("mine")
     run = harness(tmp_path, "report", str(evidence), "--sarif", "file/a.sarif")
     assert (run.returncode, "--sarif" in run.stderr, "Traceback" in run.stderr) == (2, True, False)
+
+
+@pytest.mark.parametrize("arguments", [["report", "evidence", "--html", "site"], ["run", "F-DEMO-SORT-001"]])
+def test_without_jinja2_it_is_refused_before_anything_is_done(tmp_path: Path, arguments: list[str]) -> None:
+    """With the remedy; hours of work would else end without a bundle."""
+    root = write_project(tmp_path / "project")
+    script = "import sys; sys.modules['jinja2'] = None; from harness.cli import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=root, env=environment(tmp_path), capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert "jinja2, which is not installed: pip install jinja2" in run.stderr
+    assert not (root / "site").exists()
+    assert not list(root.rglob("record.json"))
