@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.contract import Contract
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
-from harness.contract.rules import Rule, Scope, without_strings
+from harness.contract.rules import Rule, Scope, outline
 from harness.observation import Observation
 
 __all__ = ["Comparison", "of_bound", "of_rule"]
@@ -35,7 +35,9 @@ _HOLDS: Final = {
     "==": lambda value, bound: value == bound,
 }
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-_OPERATOR = re.compile(r"<=|>=|==|!=|<|>")
+_OPERATOR = re.compile(r"<=|>=|==|<|>")
+_AND = re.compile("&&")
+_OTHER = re.compile(r"\|\||!|\?|\bin\b")
 _SIZE = re.compile(r"(\d+) (?:items|entries)")
 
 
@@ -103,36 +105,14 @@ def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[C
 
 def _terms(text: str) -> Iterator[tuple[str, str, str]]:
     """Both sides and the operator of every comparison in a conjunction; nothing where the rule is of another form."""
-    if without_strings(text) != text or any(sign in text for sign in ("||", "?", "!", "{", "//")):
+    form = outline(text)
+    ends = [match.span() for match in _AND.finditer(form)] + [(len(form), len(form))]
+    starts = [0] + [following for _, following in ends[:-1]]
+    found = [list(_OPERATOR.finditer(form, start, end)) for start, (end, _) in zip(starts, ends, strict=True)]
+    if _OTHER.search(form) or any(len(operators) != 1 for operators in found):
         return
-    pieces = [_split(piece) for piece in _conjuncts(text)]
-    yield from (piece for piece in pieces if piece is not None) if None not in pieces else ()
-
-
-def _conjuncts(text: str) -> Iterator[str]:
-    start = 0
-    for index in _top_level(text):
-        if text.startswith("&&", index):
-            yield text[start:index]
-            start = index + 2
-    yield text[start:]
-
-
-def _split(text: str) -> tuple[str, str, str] | None:
-    open_places = set(_top_level(text))
-    found = [match for match in _OPERATOR.finditer(text) if match.start() in open_places]
-    if len(found) != 1:
-        return None
-    return text[: found[0].start()].strip(), found[0][0], text[found[0].end() :].strip()
-
-
-def _top_level(text: str) -> Iterator[int]:
-    """The places that stand in no bracket."""
-    depth = 0
-    for index, letter in enumerate(text):
-        depth += (letter in "([") - (letter in ")]")
-        if depth == 0:
-            yield index
+    for start, (end, _), (operator,) in zip(starts, ends, found, strict=True):
+        yield text[start : operator.start()].strip(), operator[0], text[operator.end() : end].strip()
 
 
 def _evaluated(text: str, scope: Scope) -> float | None:

@@ -37,6 +37,7 @@ def compared(rule: str, **measured: Any) -> list[tuple[float, str, float]]:
         ("self.values.all(value, value > 0.0)", []),
         ("self.returned < 4.0 || self.given < 4.0", []),
         ("self.values[0] < 2.0", [(1, "<", 2)]),
+        ("self.smallest < {'it < that': 0.5}['it < that'] * self.largest", [(1, "<", 1.5)]),
         ("self.returned != 4.0", []),
         ("size(self.values) == 3", [(3, "==", 3)]),
     ],
