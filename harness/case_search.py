@@ -117,7 +117,8 @@ class CaseSearch:
             for case in first if self._only is None else [self._only]:
                 self._try(case)
             for number in range(_MOST_ROUNDS if self._only is None else 0):
-                self._draw(number, cases, each, examples, Phase.generate, Phase.target)
+                if len(self._known) < examples:
+                    self._draw(number, cases, each, examples, Phase.generate, Phase.target)
         refuting = [result for result in self.results if result.violated]
         if len(self._known) < examples and not refuting and self._only is None:
             raise ValueError(f"the strategy draws {len(self._known)} different cases of the {examples} asked for")

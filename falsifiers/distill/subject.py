@@ -13,7 +13,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["Checkpointing", "Distillation", "OnStep", "Run"]
+__all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Run"]
 
 
 @dataclass(frozen=True)
@@ -77,4 +77,12 @@ class Checkpointing(Distillation, Protocol):
 
     def load(self, path: Path) -> None:
         """Take over the weights of an export or a checkpoint."""
+        ...
+
+
+class Gradients(Distillation, Protocol):
+    """A trainer that also shows what a batch would do to it; F-DISTILL-BATCH-001 needs that."""
+
+    def gradients(self, inputs: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+        """By parameter, the gradient that a step on this batch [rows, sequence] takes, before clipping."""
         ...

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
 
-__all__ = ["distillation_loss"]
+__all__ = ["IGNORED", "distillation_loss"]
+
+IGNORED = -100
+"""The label of a position that does not count, as in `torch.nn.functional.cross_entropy`."""
 
 
 def distillation_loss(student: Tensor, teacher: Tensor, labels: Tensor, *, alpha: float, temperature: float) -> Tensor:
-    """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both terms averaged over the tokens, in nats.
+    """`alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)`, both averaged over the tokens that count, in nats.
 
     The factor T^2 keeps the divergence's gradient at the size of the cross entropy's whatever the temperature
     (Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015, section 2). The weights are those
     of SPEC-DISTILL-001; other trainers exchange the roles of alpha and 1 - alpha.
 
     Args:
-        student, teacher: logits [batch, sequence, vocabulary].
-        labels: token ids [batch, sequence].
+        student, teacher: logits [batch, sequence, vocabulary]; those in half precision are computed with in float32.
+        labels: token ids [batch, sequence]; where no token counts, the loss is 0.
     """
-    student, teacher = student.flatten(0, -2), teacher.flatten(0, -2)
-    cross_entropy = F.cross_entropy(student, labels.flatten())
-    divergence = F.kl_div(
+    student, teacher, labels = _precise(student.flatten(0, -2)), _precise(teacher.flatten(0, -2)), labels.flatten()
+    counts = labels != IGNORED
+    tokens = counts.sum().clamp_min(1)
+    cross_entropy = F.cross_entropy(student, labels, ignore_index=IGNORED, reduction="sum")
+    divergences = F.kl_div(
         F.log_softmax(student / temperature, dim=-1),
         F.log_softmax(teacher / temperature, dim=-1),
-        reduction="batchmean",
+        reduction="none",
         log_target=True,
-    )
-    return alpha * cross_entropy + (1 - alpha) * temperature**2 * divergence
+    ).sum(dim=-1)
+    divergence = torch.where(counts, divergences, 0.0).sum()
+    return (alpha * cross_entropy + (1 - alpha) * temperature**2 * divergence) / tokens
+
+
+def _precise(logits: Tensor) -> Tensor:
+    """Logits in float32 or better: with eight bits of mantissa a divergence would be mostly rounding."""
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

@@ -154,6 +154,16 @@ class Distillation:
             torch.nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.gradient_norm)
         self.optimizer.step()
 
+    def gradients(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The gradients by parameter that a step on this batch takes, before clipping; no step is made."""
+        self.optimizer.zero_grad()
+        self.loss(inputs, labels, 1).backward()
+        found = {
+            name: weight.grad.clone() for name, weight in self.student_weights().items() if weight.grad is not None
+        }
+        self.optimizer.zero_grad()
+        return found
+
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""
         return self.recipe.learning_rate * min(1.0, step / max(1, self.recipe.warmup_steps))

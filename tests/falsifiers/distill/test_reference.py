@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from falsifiers.distill import export, smoke
+from falsifiers.distill import batch, embedding, export, kl_moves, learning_rate, smoke, teacher_divergence
 from falsifiers.distill.mutants import SilentCpuFallback
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.config import ARCHITECTURES, Recipe, new_model
@@ -86,11 +86,20 @@ def test_the_half_billion_architecture_is_qwen2s(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("claim", "falsify"),
-    [("F-DISTILL-SMOKE-001", smoke.falsify), ("F-DISTILL-CKPT-EXPORT-001", export.falsify)],
+    [
+        ("F-DISTILL-SMOKE-001", smoke.falsify),
+        ("F-DISTILL-CKPT-EXPORT-001", export.falsify),
+        ("F-DISTILL-TEACHER-DIV-001", teacher_divergence.falsify),
+        ("F-DISTILL-KL-MOVES-001", kl_moves.falsify),
+        ("F-DISTILL-LR-001", learning_rate.falsify),
+        ("F-DISTILL-EMBED-001", embedding.falsify),
+        ("F-DISTILL-BATCH-001", batch.falsify),
+    ],
 )
 def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: str, falsify) -> None:  # type: ignore[no-untyped-def]
     """Everything declared, nothing else, and what ran is read back."""
-    trial, recorded = a_trial(a_setting(tmp_path), Distillation, declared(claim))
+    setting = a_setting(tmp_path, embedding="model.embed_tokens.weight")
+    trial, recorded = a_trial(setting, Distillation, declared(claim))
     falsify(trial)
     assert recorded.measurements.keys() == declared(claim)
     assert recorded.resolved == {"device": "cpu", "dtype": "float32", "steps": 3}

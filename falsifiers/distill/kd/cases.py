@@ -1,0 +1,87 @@
+"""The inputs on which the loss is tried: shapes, temperatures, logit scales, dtypes, ignored positions.
+
+A case is JSON; its tensors are drawn from its own seed, so that it can be run again exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from falsifiers.distill.kd.subject import IGNORED, Question
+
+__all__ = ["cases", "first_cases", "question"]
+
+_TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)
+_ALPHAS = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0)
+_SCALES = (0.1, 1.0, 4.0, 10.0, 30.0)
+_FAVOURITE = 3.0
+"""Of a skewed row's favourite token, how many scales its logit is above the others: a trained model's rows are such."""
+
+
+def cases(parameters: Mapping[str, Any], dtypes: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    """Cases of up to the parameters' `largest_rows`, `largest_vocabulary` and `largest_width`.
+
+    Temperature 1 and skewed logits come first, so that shrinking ends there: at high temperatures the divergence is
+    symmetric to second order, and who exchanges teacher and student is seen at low ones.
+    """
+    return st.fixed_dictionaries(
+        {
+            "dtype": st.sampled_from(dtypes),
+            "rows": st.integers(1, parameters["largest_rows"]),
+            "vocabulary": st.integers(2, parameters["largest_vocabulary"]),
+            "width": st.integers(1, parameters["largest_width"]),
+            "temperature": st.sampled_from(_TEMPERATURES),
+            "alpha": st.sampled_from(_ALPHAS),
+            "scale": st.sampled_from(_SCALES),
+            "skewed": st.sampled_from([True, False]),
+            "ignored": st.sampled_from([0.0, 0.25, 0.75, 1.0]),
+            "upstream": st.sampled_from([1.0, 2.0, 0.125]),
+            "seed": st.integers(0, 2**16),
+        }
+    )
+
+
+def first_cases(dtypes: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Cases that every search begins with: a skewed one at temperature 1, logits beyond 88, and ignored positions."""
+    skewed = {
+        "rows": 2, "vocabulary": 8, "width": 4, "temperature": 1.0, "alpha": 0.3, "scale": 4.0,
+        "skewed": True, "ignored": 0.0, "upstream": 1.0, "seed": 0,
+    }  # fmt: skip
+    large = {**skewed, "rows": 4, "width": 1, "scale": 30.0}
+    masked = {**skewed, "rows": 8, "vocabulary": 24, "temperature": 4.0, "ignored": 0.25, "upstream": 2.0}
+    return [{**case, "dtype": dtype} for case in (skewed, large, masked) for dtype in dtypes]
+
+
+def question(case: Mapping[str, Any], device: str) -> Question:
+    """The tensors of a case, drawn on the CPU, where equal seeds draw equal numbers, and brought to the device."""
+    generator = torch.Generator().manual_seed(case["seed"])
+    dtype = getattr(torch, case["dtype"])
+
+    def model() -> tuple[Tensor, Tensor]:
+        hidden = torch.randn(case["rows"], case["width"], generator=generator, dtype=torch.float64)
+        head = torch.randn(case["vocabulary"], case["width"], generator=generator, dtype=torch.float64)
+        if case["skewed"]:  # every row points at some token's row of the head
+            chosen = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
+            hidden += _FAVOURITE * head[chosen] / head[chosen].square().sum(dim=-1, keepdim=True).clamp_min(0.1)
+        hidden *= case["scale"] / case["width"] ** 0.5
+        return hidden.to(device, dtype), head.to(device, dtype)
+
+    student, student_head = model()
+    teacher, teacher_head = model()
+    labels = _labels(case, generator).to(device)
+    return Question(
+        student, student_head, teacher, teacher_head, labels, case["alpha"], case["temperature"], case["upstream"]
+    )
+
+
+def _labels(case: Mapping[str, Any], generator: torch.Generator) -> Tensor:
+    """Token ids of the rows, the case's share of them ignored; a share of 1 ignores all."""
+    labels = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
+    ignored = torch.randperm(case["rows"], generator=generator)[: round(case["ignored"] * case["rows"])]
+    labels[ignored] = IGNORED
+    return labels

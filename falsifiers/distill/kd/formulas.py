@@ -1,0 +1,72 @@
+"""The distillation loss and its gradients in float64, written down from the definition: no subject's code is used.
+
+    L = alpha * CE(s, y) + (1 - alpha) * T^2 * KL(softmax(t / T) || softmax(s / T)),  mean over the rows that count
+    dL/ds = (alpha * (softmax(s) - onehot(y)) + (1 - alpha) * T * (softmax(s / T) - softmax(t / T))) / rows that count
+
+Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network" (2015), section 2; the weights are those of
+SPEC-DISTILL-001, where other trainers exchange alpha and 1 - alpha.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.held_out import log_probabilities
+from falsifiers.distill.kd.subject import IGNORED, Question
+
+__all__ = ["Truth", "truth"]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the answer should be.
+
+    Attributes:
+        loss: in nats a row that counts.
+        magnitude: the sum of the absolute values of what the loss is a sum of: how exact it can be in any dtype.
+        student_gradient, head_gradient: of `upstream * loss`, float64.
+        largest: bounds, for each of both gradients, what an element of it could be.
+    """
+
+    loss: float
+    magnitude: float
+    student_gradient: Tensor
+    head_gradient: Tensor
+    largest: tuple[float, float]
+
+
+def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
+    """Evaluate the formulas.
+
+    Args:
+        asked: of any dtype; taken as the exact numbers that it holds.
+        divergence_weight: instead of `(1 - alpha) * T^2`, for losses of another convention.
+    """
+    alpha, temperature = asked.alpha, asked.temperature
+    weight = (1.0 - alpha) * temperature**2 if divergence_weight is None else divergence_weight
+    student, head = asked.student.double(), asked.student_head.double()
+    logits, wanted = student @ head.T, asked.teacher.double() @ asked.teacher_head.double().T
+    counts = asked.labels != IGNORED
+    labels = asked.labels.clamp_min(0).unsqueeze(-1)
+    rows = max(1, int(counts.sum()))
+
+    log_q, log_p = log_probabilities(logits, temperature), log_probabilities(wanted, temperature)
+    p = log_p.exp()
+    surprises = -log_probabilities(logits).gather(-1, labels).squeeze(-1)
+    divergences = (p * (log_p - log_q)).sum(dim=-1)
+    magnitudes = alpha * surprises + weight * (p * (log_p.abs() + log_q.abs())).sum(dim=-1)
+
+    gradient = alpha * log_probabilities(logits).exp() + weight / temperature * (log_q.exp() - p)
+    gradient.scatter_add_(-1, labels, torch.full_like(surprises, -alpha).unsqueeze(-1))
+    gradient *= (asked.upstream / rows) * counts.double().unsqueeze(-1)
+    bound = asked.upstream * (alpha + weight / temperature)
+    return Truth(
+        loss=float(((alpha * surprises + weight * divergences) * counts).sum() / rows),
+        magnitude=float((magnitudes * counts).sum() / rows),
+        student_gradient=gradient @ head,
+        head_gradient=gradient.T @ student,
+        largest=(bound / rows * float(head.abs().max()), bound * float(student.abs().max())),
+    )

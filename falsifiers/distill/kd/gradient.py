@@ -1,0 +1,99 @@
+"""F-DISTILL-KD-GRAD-001: the gradients are those of the loss, by its closed form and by its own differences."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.kd.cases import cases, first_cases, question
+from falsifiers.distill.kd.formulas import Truth, truth
+from falsifiers.distill.kd.subject import Answer, KdLoss, Question
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_DTYPES = ("float64", "float32")
+_STEP = 1e-3
+"""Of the largest change of a logit: a stencil of fourth order errs by its fourth power, and by rounding over it."""
+_FLOOR = 1e-3
+"""Of the largest gradient possible: where all is nearly zero, an error is measured against that."""
+
+
+def falsify(trial: Trial[KdLoss]) -> None:
+    """Compare the gradients with the closed form, and in float64 with differences of the subject's own loss."""
+    devices: set[str] = set()
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        asked = question(case, trial.device)
+        with trial.subject_fault():
+            answer = trial.subject(asked)
+            _require_shapes(asked, answer)
+            devices.update({answer.student_gradient.device.type, answer.head_gradient.device.type})
+        right = truth(asked)
+        errors = {f"errors_{case['dtype']}": _error(answer, right)}
+        if case["dtype"] == "float64":
+            errors["inconsistencies"] = _inconsistency(trial, asked, answer, right, case["seed"])
+        return errors
+
+    drawn = cases(trial.parameters, _DTYPES)
+    first = first_cases(_DTYPES)
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    trial.resolve(device="+".join(sorted(devices)))
+
+
+def _error(answer: Answer, right: Truth) -> float:
+    """The largest error of an element of either gradient, relative to that gradient's largest element."""
+    pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
+    return max(
+        float((got.double() - true).abs().max()) / _scale(float(true.abs().max()), largest)
+        for (got, true), largest in zip(pairs, right.largest, strict=True)
+    )
+
+
+def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right: Truth, seed: int) -> float:
+    """How far the gradients are from a difference of the subject's own losses, along one direction of all inputs.
+
+    A value and a gradient that belong to different losses show here even where a test knows neither formula.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    directions = [
+        torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.device)
+        for tensor in (asked.student, asked.student_head)
+    ]
+    for direction, other in zip(directions, (asked.student_head, asked.student), strict=True):
+        # No logit moves by more than 1 in one unit of either direction.
+        direction /= max(1e-30, float(other.norm(dim=-1).max() * direction.norm(dim=-1).max()))
+    gradients = (answer.student_gradient, answer.head_gradient)
+    along = sum(float((gradient.double() * way).sum()) for gradient, way in zip(gradients, directions, strict=True))
+
+    def moved(steps: float) -> float:
+        student, head = (
+            tensor + steps * _STEP * way
+            for tensor, way in zip((asked.student, asked.student_head), directions, strict=True)
+        )
+        with trial.subject_fault():
+            return float(trial.subject(dataclasses.replace(asked, student=student, student_head=head)).loss)
+
+    difference = (8.0 * (moved(1) - moved(-1)) - (moved(2) - moved(-2))) / (12.0 * _STEP)
+    steepest = asked.alpha + (1.0 - asked.alpha) * asked.temperature
+    return abs(along / asked.upstream - difference) / _scale(abs(difference), steepest)
+
+
+def _scale(size: float, largest: float) -> float:
+    """What an error is relative to."""
+    return max(size, _FLOOR * largest, 1e-30)
+
+
+def _require_shapes(asked: Question, answer: Answer) -> None:
+    """Raise ValueError where a gradient has not the shape of what it is a gradient of."""
+    pairs: tuple[tuple[str, Tensor, Tensor], ...] = (
+        ("hidden states", answer.student_gradient, asked.student),
+        ("head", answer.head_gradient, asked.student_head),
+    )
+    for name, gradient, tensor in pairs:
+        if gradient.shape != tensor.shape:
+            raise ValueError(f"the gradient of the {name} is {tuple(gradient.shape)}, not {tuple(tensor.shape)}")

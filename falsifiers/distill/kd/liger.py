@@ -1,0 +1,92 @@
+"""F-DISTILL-LIGER-KD-001: which formula Liger-Kernel's fused distillation loss has, and how to get ours from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from hypothesis import strategies as st
+
+from falsifiers.distill.held_out import log_probabilities
+from falsifiers.distill.kd.cases import cases, first_cases, question
+from falsifiers.distill.kd.formulas import truth
+from falsifiers.distill.kd.subject import IGNORED, Answer, Question
+from harness import Trial
+
+__all__ = ["WeightedKdLoss", "falsify"]
+
+_BETAS = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+class WeightedKdLoss(Protocol):
+    """A loss of two weighted parts; built as `Subject(setting)`."""
+
+    def __call__(self, question: Question, *, hard: float, soft: float, beta: float) -> Answer:
+        """`hard` times the cross entropy and `soft` times the generalised Jensen-Shannon divergence of `beta`.
+
+        The question's alpha is not looked at.
+        """
+        ...
+
+
+def falsify(trial: Trial[WeightedKdLoss]) -> None:
+    """Compare with the formula that its source has, and see that a soft weight of (1 - alpha) T^2 makes it ours."""
+    devices: set[str] = set()
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        asked, beta = question(case, trial.device), case["beta"]
+        with trial.subject_fault():
+            plain = trial.subject(asked, hard=asked.alpha, soft=1.0 - asked.alpha, beta=beta)
+            squared = (1.0 - asked.alpha) * asked.temperature**2
+            ours = trial.subject(asked, hard=asked.alpha, soft=squared, beta=0.0)
+            devices.update({plain.loss.device.type, ours.head_gradient.device.type})
+            losses = float(plain.loss), float(ours.loss)
+        wanted, magnitude = _formula(asked, beta)
+        right = truth(asked)
+        return {
+            "errors": abs(losses[0] - wanted) / max(1.0, magnitude),
+            "errors_as_ours": abs(losses[1] - right.loss) / max(1.0, right.magnitude),
+            "gradient_errors_as_ours": max(
+                float((got.double() - true).abs().max()) / max(float(true.abs().max()), 1e-3 * largest, 1e-30)
+                for got, true, largest in zip(
+                    (ours.student_gradient, ours.head_gradient),
+                    (right.student_gradient, right.head_gradient),
+                    right.largest,
+                    strict=True,
+                )
+            ),
+        }
+
+    drawn = st.tuples(cases(trial.parameters, ("float32",)), st.sampled_from(_BETAS)).map(
+        lambda pair: {**pair[0], "beta": pair[1]}
+    )
+    first = [{**case, "beta": beta} for case in first_cases(("float32",)) for beta in (0.0, 0.1)]
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    trial.resolve(device="+".join(sorted(devices)))
+
+
+def _formula(asked: Question, beta: float) -> tuple[float, float]:
+    """`alpha * CE + (1 - alpha) * JSD_beta` with no factor T^2, and the size of its terms; both in float64.
+
+    JSD_beta = beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s; of beta 0 it is KL(t || s), of 1
+    KL(s || t). All of it is averaged over the tokens that count.
+    """
+    logits = asked.student.double() @ asked.student_head.double().T
+    log_q = log_probabilities(logits, asked.temperature)
+    log_p = log_probabilities(asked.teacher.double() @ asked.teacher_head.double().T, asked.temperature)
+    if beta in (0.0, 1.0):
+        one, other = (log_p, log_q) if beta == 0.0 else (log_q, log_p)
+        divergences = (one.exp() * (one - other)).sum(dim=-1)
+    else:
+        mixed = torch.logaddexp(log_p + math.log(beta), log_q + math.log(1.0 - beta))
+        of_teacher, of_student = ((one.exp() * (one - mixed)).sum(dim=-1) for one in (log_p, log_q))
+        divergences = beta * of_teacher + (1.0 - beta) * of_student
+    counts = asked.labels != IGNORED
+    surprises = -log_probabilities(logits).gather(-1, asked.labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    rows = max(1, int(counts.sum()))
+    sizes = log_p.exp() * (log_p.abs() + log_q.abs()) + log_q.exp() * (log_p.abs() + log_q.abs())
+    terms = asked.alpha * surprises + (1.0 - asked.alpha) * divergences
+    magnitudes = asked.alpha * surprises + (1.0 - asked.alpha) * sizes.sum(dim=-1)
+    return float((terms * counts).sum() / rows), float((magnitudes * counts).sum() / rows)

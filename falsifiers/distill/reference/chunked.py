@@ -1,0 +1,197 @@
+"""The distillation loss without all logits: chunk by chunk over the tokens, gradients made in the forward pass.
+
+Logits of 4,096 tokens over a vocabulary of 151,936 take 2.3 GiB in float32, and the plain loss makes half a dozen
+tensors of that size. Here a chunk's logits are made, turned in place into their own gradient, used for the gradients of
+hidden states and head, and forgotten. What is kept is as large as the hidden states and the head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from falsifiers.distill.kd.subject import Answer, Question
+from falsifiers.distill.reference.loss import IGNORED
+from harness import Setting
+
+__all__ = ["ChunkedKdLoss", "chunked_distillation_loss"]
+
+_CHUNK_BYTES = 320 << 20
+"""Of one chunk's logits: large enough that its products keep a GPU busy, small beside the models themselves."""
+
+
+def chunked_distillation_loss(
+    student: Tensor,
+    student_head: Tensor,
+    teacher: Tensor,
+    teacher_head: Tensor,
+    labels: Tensor,
+    *,
+    alpha: float,
+    temperature: float,
+    chunk: int | None = None,
+) -> Tensor:
+    """`distillation_loss` of logits `student @ student_head.T` and `teacher @ teacher_head.T`, never made as a whole.
+
+    The gradient reaches `student` and `student_head`; the teacher's inputs are constants. It can be taken once: the
+    backward pass gives the gradients away instead of copying them.
+
+    Args:
+        student, teacher: hidden states [..., width]; the widths may differ.
+        student_head, teacher_head: [vocabulary, width], of one vocabulary.
+        labels: token ids [...]; IGNORED ones do not count.
+        chunk: tokens at a time; without it as many as make logits of 320 MiB.
+
+    Raises:
+        ValueError: the shapes do not belong together, or the vocabularies differ.
+    """
+    if student.shape[:-1] != labels.shape or teacher.shape[:-1] != labels.shape:
+        raise ValueError(
+            f"labels {tuple(labels.shape)} do not belong to hidden states of {tuple(student.shape)} and "
+            f"{tuple(teacher.shape)}"
+        )
+    if student_head.shape[0] != teacher_head.shape[0]:
+        raise ValueError(
+            f"the vocabularies differ: {student_head.shape[0]} and {teacher_head.shape[0]} tokens; cut or pad one first"
+        )
+    if chunk is None:
+        chunk = max(1, _CHUNK_BYTES // (4 * student_head.shape[0]))
+    loss: Tensor = _Chunked.apply(
+        student.flatten(0, -2),
+        student_head,
+        teacher.detach().flatten(0, -2),
+        teacher_head.detach(),
+        labels.flatten(),
+        float(alpha),
+        float(temperature),
+        chunk,
+    )
+    return loss
+
+
+class _Chunked(torch.autograd.Function):
+    """Makes the gradients where the logits are; the backward pass multiplies them by what comes from above."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        student: Tensor,
+        student_head: Tensor,
+        teacher: Tensor,
+        teacher_head: Tensor,
+        labels: Tensor,
+        alpha: float,
+        temperature: float,
+        chunk: int,
+    ) -> Tensor:
+        wanted = ctx.needs_input_grad[:2]
+        precise = torch.promote_types(student.dtype, torch.float32)
+        hidden_gradient = torch.empty_like(student) if wanted[0] else None
+        # In half precision the sum over chunks is kept in float32: small contributions would be lost beside large ones.
+        head_gradient = torch.zeros_like(student_head, dtype=precise) if wanted[1] else None
+        total = student.new_zeros((), dtype=precise)
+        tokens = (labels != IGNORED).sum().clamp_min(1)
+        for start in range(0, len(labels), chunk):
+            rows = slice(start, start + chunk)
+            logits = (student[rows] @ student_head.T).to(precise)
+            towards = (teacher[rows] @ teacher_head.T).to(precise)
+            total += _loss_and_gradient(logits, towards, labels[rows], tokens, alpha, temperature)
+            del towards
+            gradient = logits.to(student.dtype)
+            if hidden_gradient is not None:
+                torch.mm(gradient, student_head, out=hidden_gradient[rows])
+            if head_gradient is not None:
+                _add_product(head_gradient, gradient.T, student[rows])
+            del logits, gradient
+        ctx.gradients = hidden_gradient, head_gradient
+        ctx.dtypes = student.dtype, student_head.dtype
+        return total / tokens
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.gradients is None:
+            raise RuntimeError("the chunked loss gave its gradients away; compute it again for another backward pass")
+        given, ctx.gradients = ctx.gradients, None
+        gradients = [
+            None if gradient is None else gradient.mul_(upstream).to(dtype)
+            for gradient, dtype in zip(given, ctx.dtypes, strict=True)
+        ]
+        return (*gradients, None, None, None, None, None, None)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """`total += left @ right`, in one operation where the dtypes allow it."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
+
+
+def _loss_and_gradient(
+    logits: Tensor, towards: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
+) -> Tensor:
+    """The sum of the chunk's losses; `logits` becomes the gradient of the mean loss, `towards` is used up.
+
+    Args:
+        logits, towards: student's and teacher's [rows, vocabulary], float32 or float64.
+        labels: [rows]; tokens: how many of all rows count, a scalar.
+    """
+    if logits.is_cuda and logits.dtype is torch.float32 and logits.is_contiguous() and towards.is_contiguous():
+        from falsifiers.distill.reference.chunked_triton import fused_rows
+
+        return fused_rows(logits, towards, labels, tokens, alpha, temperature)
+    return eager_rows(logits, towards, labels, tokens, alpha, temperature)
+
+
+def eager_rows(
+    logits: Tensor, towards: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
+) -> Tensor:
+    """`_loss_and_gradient` in torch's own operations: on any device, three tensors of a chunk's size at the peak."""
+    counts = labels != IGNORED
+    targets = labels.clamp_min(0).unsqueeze(-1)
+    weight = (1.0 - alpha) * temperature**2
+    # The cross entropy looks at the logits as they are, the divergence at the softened ones.
+    log_sums = logits.logsumexp(dim=-1, keepdim=True)
+    surprises = (log_sums - logits.gather(-1, targets)).squeeze(-1)
+    hard = (logits - log_sums).exp_().mul_(alpha)
+
+    logits.div_(temperature)
+    logits.sub_(logits.logsumexp(dim=-1, keepdim=True))
+    towards.div_(temperature)
+    towards.sub_(towards.logsumexp(dim=-1, keepdim=True))
+    p = towards.exp()
+    divergences = towards.sub_(logits).mul_(p).sum(dim=-1)
+
+    logits.exp_().sub_(p).mul_(weight / temperature).add_(hard)
+    logits.scatter_add_(-1, targets, torch.full_like(targets, -alpha, dtype=logits.dtype))
+    logits.mul_((counts.to(logits.dtype) / tokens).unsqueeze(-1))
+    return torch.where(counts, alpha * surprises + weight * divergences, 0.0).sum()
+
+
+class ChunkedKdLoss:
+    """The chunked loss as the falsifiers of losses ask for it; its chunks are small, so that there are several."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting; inputs bring their device with them."""
+
+    def __call__(self, question: Question) -> Answer:
+        """The loss and its gradients."""
+        student = question.student.detach().requires_grad_()
+        head = question.student_head.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = chunked_distillation_loss(
+                student,
+                head,
+                question.teacher,
+                question.teacher_head,
+                question.labels,
+                alpha=question.alpha,
+                temperature=question.temperature,
+                chunk=3,
+            )
+        gradients = torch.autograd.grad(loss, (student, head), torch.full_like(loss, question.upstream))
+        return Answer(loss.detach(), *gradients)

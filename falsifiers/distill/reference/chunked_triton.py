@@ -1,0 +1,96 @@
+"""One Triton kernel for what the chunked loss does to a chunk's logits: two sweeps over them instead of a dozen.
+
+The first sweep gathers, for every row, the running maximum and sum of exponentials (Milakov and Gimelshein, "Online
+normalizer calculation for softmax", 2018) of the student's logits at temperature 1 and T and of the teacher's at T; the
+second writes the gradient over the student's logits and sums up the divergence.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from falsifiers.distill.reference.loss import IGNORED
+
+__all__ = ["fused_rows"]
+
+_BLOCK = 4096
+
+
+def fused_rows(
+    logits: Tensor, towards: Tensor, labels: Tensor, tokens: Tensor, alpha: float, temperature: float
+) -> Tensor:
+    """The sum of the rows' losses; `logits` becomes the gradient of the mean loss over `tokens`.
+
+    Args:
+        logits, towards: student's and teacher's [rows, vocabulary], float32, contiguous, on one GPU.
+        labels: [rows] int64; tokens: how many of all rows count, an int64 scalar on the GPU.
+    """
+    rows, vocabulary = logits.shape
+    losses = torch.empty(rows, device=logits.device, dtype=torch.float32)
+    block = min(_BLOCK, triton.next_power_of_2(vocabulary))
+    with torch.cuda.device_of(logits):
+        _rows[(rows,)](
+            logits, towards, labels, tokens, losses, vocabulary, alpha, 1.0 / temperature,
+            (1.0 - alpha) * temperature**2, (1.0 - alpha) * temperature,
+            ignored=IGNORED, block=block, num_warps=16 if block >= 4096 else 8,
+        )  # fmt: skip
+    return losses.sum()
+
+
+@triton.jit
+def _merged(maximum, total, values):  # type: ignore[no-untyped-def]
+    """A running maximum and sum of exponentials, with one more block of values."""
+    larger = tl.maximum(maximum, tl.max(values, axis=0))
+    return larger, total * tl.exp(maximum - larger) + tl.sum(tl.exp(values - larger), axis=0)
+
+
+@triton.jit
+def _rows(  # type: ignore[no-untyped-def]
+    logits, towards, labels, tokens, losses, vocabulary, alpha, inverse, value_weight, gradient_weight,
+    ignored: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    student = logits + row * vocabulary
+    teacher = towards + row * vocabulary
+    label = tl.load(labels + row)
+    if label == ignored:
+        for start in range(0, vocabulary, block):
+            columns = start + tl.arange(0, block)
+            tl.store(student + columns, tl.zeros([block], tl.float32), mask=columns < vocabulary)
+        tl.store(losses + row, 0.0)
+        return
+
+    at_label = tl.load(student + label)
+    hard_maximum, hard_sum = float("-inf"), 0.0
+    soft_maximum, soft_sum = float("-inf"), 0.0
+    true_maximum, true_sum = float("-inf"), 0.0
+    for start in range(0, vocabulary, block):
+        columns = start + tl.arange(0, block)
+        inside = columns < vocabulary
+        of_student = tl.load(student + columns, mask=inside, other=float("-inf"))
+        of_teacher = tl.load(teacher + columns, mask=inside, other=float("-inf"))
+        hard_maximum, hard_sum = _merged(hard_maximum, hard_sum, of_student)
+        soft_maximum, soft_sum = _merged(soft_maximum, soft_sum, of_student * inverse)
+        true_maximum, true_sum = _merged(true_maximum, true_sum, of_teacher * inverse)
+    hard_log = hard_maximum + tl.log(hard_sum)
+    soft_log = soft_maximum + tl.log(soft_sum)
+    true_log = true_maximum + tl.log(true_sum)
+
+    share = 1.0 / tl.load(tokens).to(tl.float32)
+    divergence = 0.0
+    for start in range(0, vocabulary, block):
+        columns = start + tl.arange(0, block)
+        inside = columns < vocabulary
+        of_student = tl.load(student + columns, mask=inside, other=0.0)
+        of_teacher = tl.load(teacher + columns, mask=inside, other=0.0)
+        log_q = of_student * inverse - soft_log
+        log_p = of_teacher * inverse - true_log
+        p = tl.exp(log_p)
+        divergence += tl.sum(tl.where(inside, p * (log_p - log_q), 0.0), axis=0)
+        gradient = alpha * tl.exp(of_student - hard_log) + gradient_weight * (tl.exp(log_q) - p)
+        gradient = tl.where(columns == label, gradient - alpha, gradient)
+        tl.store(student + columns, gradient * share, mask=inside)
+    tl.store(losses + row, alpha * (hard_log - at_label) + value_weight * divergence)

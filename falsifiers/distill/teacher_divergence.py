@@ -1,0 +1,32 @@
+"""F-DISTILL-TEACHER-DIV-001: the teacher is not the student's start, and knows more than it."""
+
+from __future__ import annotations
+
+from falsifiers.distill.held_out import HeldOut, evaluate
+from falsifiers.distill.subject import Distillation
+from falsifiers.distill.watch import StepWatch, read_back
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Distillation]) -> None:
+    """Compare both models on held-out text before the run, and again after a few steps of it."""
+    held_out = HeldOut.of(trial)
+    before = evaluate(trial, held_out)
+    with trial.subject_fault():
+        tokens = held_out.first_sequence
+        apart = (trial.subject.teacher_logits(tokens) - trial.subject.student_logits(tokens)).abs().max()
+        watch = StepWatch(trial)
+        trial.subject.distill(on_step=watch)
+    read_back(trial, watch)
+    after = evaluate(trial, held_out)
+    trial.measure(
+        initial_kl=before.kl,
+        final_kl=after.kl,
+        logits_apart=apart,
+        teacher_cross_entropy=before.teacher_cross_entropy,
+        student_cross_entropy=before.cross_entropy,
+        blind_cross_entropy=held_out.blind_cross_entropy,
+        final_teacher_cross_entropy=after.teacher_cross_entropy,
+    )

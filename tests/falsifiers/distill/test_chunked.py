@@ -1,0 +1,122 @@
+"""The chunked loss against the plain one: values, gradients, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from falsifiers.distill.kd.cases import cases, question
+from falsifiers.distill.kd.formulas import truth
+from falsifiers.distill.reference.chunked import chunked_distillation_loss, eager_rows
+from falsifiers.distill.reference.kd import PlainKdLoss
+from harness import Setting
+
+SMALL = {"largest_rows": 12, "largest_vocabulary": 40, "largest_width": 6}
+SETTING = Setting({}, "cpu", 0, Path(), Path())
+
+
+def chunked(case: Mapping[str, Any], chunk: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
+    """Loss and both gradients of a case."""
+    asked = question(case, device)
+    student, head = asked.student.requires_grad_(), asked.student_head.requires_grad_()
+    loss = chunked_distillation_loss(
+        student, head, asked.teacher, asked.teacher_head, asked.labels,
+        alpha=asked.alpha, temperature=asked.temperature, chunk=chunk,
+    )  # fmt: skip
+    return loss.detach(), *torch.autograd.grad(loss, (student, head), torch.full_like(loss, asked.upstream))
+
+
+@settings(deadline=None, max_examples=60)
+@given(cases(SMALL, ("float64", "float32")), st.integers(1, 13))
+def test_chunks_of_any_size_make_the_plain_loss(case: dict[str, Any], chunk: int) -> None:
+    """Value and gradients agree to rounding, whatever is ignored."""
+    asked = question(case, "cpu")
+    plain = PlainKdLoss(SETTING)(asked)
+    loss, *gradients = chunked(case, chunk)
+    tolerance = 1e-4 if case["dtype"] == "float32" else 1e-11
+    scale = max(1.0, truth(asked).magnitude)
+    assert float((loss - plain.loss).abs()) <= tolerance * scale
+    for got, wanted, largest in zip(
+        gradients, (plain.student_gradient, plain.head_gradient), truth(asked).largest, strict=True
+    ):
+        assert float((got - wanted).abs().max()) <= tolerance * largest
+
+
+def test_the_gradients_are_as_exact_as_float32_allows() -> None:
+    """Within 1e-5 of float64, by norm, at a vocabulary of thousands."""
+    case = {
+        "dtype": "float32", "rows": 64, "vocabulary": 5000, "width": 32, "temperature": 4.0, "alpha": 0.3,
+        "scale": 4.0, "skewed": True, "ignored": 0.25, "upstream": 1.0, "seed": 1,
+    }  # fmt: skip
+    right = truth(question(case, "cpu"))
+    _, *gradients = chunked(case, 7)
+    for got, wanted in zip(gradients, (right.student_gradient, right.head_gradient), strict=True):
+        assert float((got.double() - wanted).norm() / wanted.norm()) < 1e-5
+
+
+def test_half_precision_is_summed_in_float32() -> None:
+    """The head's gradient of bfloat16 inputs is rounded once, at the end."""
+    case = {
+        "dtype": "bfloat16", "rows": 64, "vocabulary": 50, "width": 8, "temperature": 1.0, "alpha": 0.3,
+        "scale": 1.0, "skewed": False, "ignored": 0.0, "upstream": 1.0, "seed": 1,
+    }  # fmt: skip
+    right = truth(question(case, "cpu"))
+    loss, hidden, head = chunked(case, 2)
+    assert (loss.dtype, hidden.dtype, head.dtype) == (torch.float32, torch.bfloat16, torch.bfloat16)
+    assert float((head.double() - right.head_gradient).norm() / right.head_gradient.norm()) < 0.01
+
+
+def test_batches_of_sequences_and_frozen_heads() -> None:
+    """Leading dimensions are tokens; what asks for no gradient gets none."""
+    student, teacher = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 3, 5)
+    heads = torch.randn(7, 4), torch.randn(7, 5)
+    labels = torch.randint(7, (2, 3))
+    loss = chunked_distillation_loss(student, heads[0], teacher, heads[1], labels, alpha=0.3, temperature=2.0)
+    loss.backward()
+    assert student.grad is not None
+    assert student.grad.shape == student.shape
+    assert heads[0].grad is None
+
+
+def test_a_second_backward_pass_is_refused() -> None:
+    """The gradients were given away; silence would give zeros or twice the same."""
+    student, head = torch.randn(3, 4, requires_grad=True), torch.randn(7, 4)
+    loss = chunked_distillation_loss(student, head, student, head, torch.zeros(3).long(), alpha=0.3, temperature=2.0)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="compute it again"):
+        loss.backward()
+
+
+def test_what_does_not_belong_together_is_refused() -> None:
+    """Other labels, another vocabulary."""
+    hidden, head, labels = torch.randn(3, 4), torch.randn(7, 4), torch.zeros(3).long()
+    with pytest.raises(ValueError, match="do not belong"):
+        chunked_distillation_loss(hidden, head, hidden, head, labels[:2], alpha=0.3, temperature=2.0)
+    with pytest.raises(ValueError, match="vocabularies differ: 7 and 6"):
+        chunked_distillation_loss(hidden, head, hidden, head[:6], labels, alpha=0.3, temperature=2.0)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("vocabulary", [3, 4096, 4097, 151_936])
+def test_the_kernel_does_what_torch_does(vocabulary: int) -> None:
+    """The sum of losses and every gradient, ignored rows and logits beyond 88 included."""
+    from falsifiers.distill.reference.chunked_triton import fused_rows
+
+    generator = torch.Generator().manual_seed(0)
+    logits, towards = (40.0 * torch.randn(33, vocabulary, generator=generator).cuda() for _ in range(2))
+    labels = torch.randint(vocabulary, (33,), generator=generator).cuda()
+    labels[::5] = -100
+    tokens = (labels != -100).sum()
+    for alpha, temperature in ((0.3, 4.0), (0.0, 1.0), (1.0, 2.0)):
+        ours, theirs = logits.clone(), logits.clone()
+        loss = fused_rows(ours, towards.clone(), labels, tokens, alpha, temperature)
+        wanted = eager_rows(theirs, towards.clone(), labels, tokens, alpha, temperature)
+        assert torch.allclose(loss, wanted, rtol=1e-5)
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-7)

@@ -1,0 +1,74 @@
+"""The falsifiers of losses on the inputs that every search begins with: healthy losses hold, mutants die of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falsifiers.distill.kd.cases import first_cases, question
+from falsifiers.distill.kd.formulas import truth
+from harness import Setting, Trial, strictjson
+from harness.contract import Contract, Mutant
+from harness.contract.entry_point import resolve
+from harness.judge import judge
+from harness.observation import Observation
+from harness.project import Project
+from harness.settle import fate_of
+from harness.verdict import Fate, Outcome
+from tests.falsifiers.distill.trials import CONTRACTS, Recorded
+
+PROJECT = Project.find(CONTRACTS)
+CLAIMS = {name: PROJECT.contract(name) for name in ("F-DISTILL-KD-LOSS-001", "F-DISTILL-KD-GRAD-001")}
+CHUNKED = "falsifiers.distill.reference.chunked:ChunkedKdLoss"
+
+
+def observed(contract: Contract, subject: str, folder: Path) -> Observation:
+    """A trial of the cases that come first, in this process."""
+    parameters = {**contract.profiles["reduced"].parameters, "cases": 9}
+    setting = Setting(parameters, "cpu", 0, folder, folder)
+    claim = folder / "claim.json"
+    strictjson.dump({"contract": contract.document, "device": {"type": "cpu"}, "case": None}, claim)
+    recorded = Recorded()
+    trial: Trial[Any] = Trial(setting, folder, contract.measurements, recorded, claim)
+    trial.build(resolve(subject))
+    resolve(contract.falsifier)(trial)
+    measured = strictjson.untag_nonfinite(recorded.measurements)
+    device = {"type": "cpu", "name": "a CPU"}
+    return Observation(subject, "reduced", parameters, device, measured, recorded.resolved)
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("subject", ["falsifiers.distill.reference.kd:PlainKdLoss", CHUNKED])
+def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) -> None:
+    """The plain one and the chunked one, in every clause."""
+    judgment = judge(CLAIMS[claim], observed(CLAIMS[claim], subject, tmp_path))
+    assert judgment.outcome is Outcome.PASS, judgment.reason
+    assert not (tmp_path / "counterexample.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("claim", "mutant"),
+    [pytest.param(name, one, id=f"{name}-{one.id}") for name, contract in CLAIMS.items() for one in contract.mutants],
+)
+def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Path) -> None:
+    """Whatever the seed draws afterwards: on the declared clauses, and with a counterexample."""
+    outcome = fate_of(mutant, judge(CLAIMS[claim], observed(CLAIMS[claim], mutant.subject, tmp_path)))
+    assert outcome.fate is Fate.KILLED, outcome.reason
+    kept = json.loads((tmp_path / "counterexample.json").read_text())
+    assert set(mutant.violates) & set(kept["clauses"])
+
+
+def test_the_formula_is_the_historical_one() -> None:
+    """All positions ignored: nothing is lost and nothing moves; else the gradient of a row sums to zero over logits."""
+    case = first_cases(("float64",))[0]
+    nothing = truth(question({**case, "ignored": 1.0}, "cpu"))
+    assert nothing.loss == 0.0
+    assert not nothing.student_gradient.any()
+    asked = question(case, "cpu")
+    something = truth(asked)
+    assert something.loss > 0.0
+    assert something.student_gradient.shape == asked.student.shape
+    assert something.head_gradient.shape == asked.student_head.shape
