@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
-NAMES = ("contract", "observation", "record", "environment", "trial", "artifacts", "counterexample")
+NAMES = ("contract", "observation", "record", "environment", "trial", "artifacts", "counterexample", "attestation")
 
 
 @dataclass(frozen=True)

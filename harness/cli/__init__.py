@@ -22,6 +22,8 @@ _COMMANDS = {
     "history": "how a claim's measurements moved over runs and devices",
     "diff": "what changed between two runs of a claim",
     "verify": "check bundles and judge them again",
+    "keygen": "make a key to sign evidence with",
+    "attest": "sign bundles that are sealed already",
     "replay": "run again exactly the case that refuted a claim",
     "inspect": "look at every tensor of a checkpoint",
     "report": "write bundles as a static site",

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -22,6 +22,9 @@ from harness.events import Handler
 from harness.plan import Options
 from harness.project import Project, ProjectError
 from harness.verdict import ExitStatus, Verdict, exit_status
+
+if TYPE_CHECKING:
+    from harness.evidence.bundle import Attest
 
 __all__ = ["checked_device", "checked_subject", "command"]
 
@@ -66,6 +69,13 @@ __all__ = ["checked_device", "checked_subject", "command"]
 @click.option("--event-lines", is_flag=True, hidden=True, help="Tell every event as a line of JSON; no other reports.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output.")
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    envvar="HARNESS_SIGNING_KEY",
+    metavar="FILE",
+    help="Sign every bundle with this private key (harness keygen); or name it in HARNESS_SIGNING_KEY.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show every step, and tracebacks.")
 def command(
     ids: tuple[str, ...],
@@ -87,6 +97,7 @@ def command(
     event_lines: bool,
     junit: Path | None,
     json_file: str | None,
+    key: Path | None,
     verbose: bool,
 ) -> ExitStatus:
     """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/.
@@ -137,7 +148,7 @@ def command(
         raise click.UsageError(
             f"a bundle's pages need {error.name}, which is not installed: pip install jinja2"
         ) from error
-    sealer = Sealer(evidence or project.evidence, VIEWS)
+    sealer = Sealer(evidence or project.evidence, VIEWS, _attest(key))
     try:
         sealer.prepare()
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -240,6 +251,21 @@ def _select(
     if not chosen:
         raise click.UsageError("name a claim, or --all, --issue or --spec; `harness list` shows the claims")
     return list(chosen.values())
+
+
+def _attest(key: Path | None) -> Attest | None:
+    """What signs a bundle: tried before hours of work, for a key that cannot sign refuses the run."""
+    if key is None:
+        return None
+    from functools import partial
+
+    from harness.evidence import attestation
+    from harness.evidence.keys import KeyRefused, load_private
+
+    try:
+        return partial(attestation.attest, signer=load_private(key))
+    except KeyRefused as error:
+        raise click.BadParameter(str(error), param_hint="--key") from error
 
 
 def checked_device(text: str) -> str:

@@ -4,68 +4,147 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.evidence.findings import Code, Severity
 from harness.verdict import ExitStatus, Verdict
 
 if TYPE_CHECKING:
     from harness.evidence.findings import Verification
+    from harness.evidence.verify import Against
 
 __all__ = ["command"]
+
+_REMARKS = {str(code): code for code in Code if code.severity is Severity.REMARK}
+_PROJECT = frozenset(
+    {
+        Code.STALE_CONTRACT,
+        Code.STALE_FALSIFIER,
+        Code.STALE_SUBJECT,
+        Code.COMMIT_NOT_IN_HISTORY,
+        Code.OTHER_HARNESS,
+    }
+)
+"""The remarks that only a project can be the cause of."""
+_SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 
 @click.command("verify")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
+@click.option(
+    "--trusted-key",
+    "trusted_keys",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A public key; every bundle must then be signed by one of those named.",
+)
+@click.option("--fail-on", metavar="CODE,…", multiple=True, help="Remarks that a bundle may not have; `any` is all.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
+def command(
+    paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], fail_on: tuple[str, ...], as_json: bool
+) -> ExitStatus:
     """Verify the bundles at or below each PATH: their files, their formats, and their judgment made again.
 
     Neither torch nor a GPU is needed. What is printed as the verdict is what contract and observations say now.
 
-    The verdicts do not change the exit status: a sound bundle that says FAIL is sound. It is 2 where a bundle is
-    unsound, unfinished, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.
-    """
-    from harness.evidence.verify import find_bundles, verify
+    A bundle is unsound where it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
+    remarks: UNSIGNED, UNKNOWN_KEY, STALE_CONTRACT, STALE_FALSIFIER, STALE_SUBJECT, COMMIT_NOT_IN_HISTORY, DIRTY_TREE,
+    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, OTHER_HARNESS. They are told, and change
+    the exit status where --fail-on names them. Whether it is stale is asked of the project that this folder is in.
 
+    The verdicts do not change the exit status: a sound bundle that says FAIL is sound. It is 2 where a bundle is
+    unsound, unfinished or not accepted, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.
+    """
+    from harness.evidence.verify import find_bundles, verify_all
+
+    against = _against(trusted_keys)
+    gate = _Gate(_codes(fail_on) | (_SIGNED if trusted_keys else frozenset()))
+    if gate.refused & _PROJECT and against.state is None:
+        needs = min(gate.refused & _PROJECT)
+        raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
     unusable = [path for path in paths if not path.is_dir()]
     found = {path: find_bundles([path]) for path in paths if path not in unusable}
     empty = [path for path, bundles in found.items() if not bundles]
     # A bundle below two of the paths is verified, and counted, once.
     bundles = list({bundle.resolve(): bundle for some in found.values() for bundle in some}.values())
     verifications = []
-    for bundle in bundles:
-        verifications.append(verify(bundle))
+    for one in verify_all(bundles, against=against):
+        verifications.append(one)
         if not as_json:
-            _show(verifications[-1])
+            _show(one, gate)
     if as_json:
-        _print_json(verifications, unusable, empty)
+        _print_json(verifications, gate, unusable, empty)
     else:
         for path in unusable:
             click.echo(f"{_plain(str(path))}: is no folder; name a bundle or a folder of bundles", err=True)
         for path in empty:
             click.echo(f"{_plain(str(path))}: nothing to verify, there is no bundle below it", err=True)
-        click.echo(_denominator(verifications))
-    if unusable or not all(one.sound for one in verifications):
+        click.echo(_denominator(verifications, gate))
+        if against.state is None and verifications:
+            click.echo("staleness was not asked: this folder belongs to no project")
+    if unusable or not all(one.sound and gate.accepts(one) for one in verifications):
         return ExitStatus.REFUSED
     return ExitStatus.NOT_MEASURED if empty else ExitStatus.PASS
 
 
-def _show(one: Verification) -> None:
-    click.echo(_plain("  ".join(_line(one))))
-    for finding in one.findings:
+@dataclass(frozen=True)
+class _Gate:
+    """What is asked of a bundle beyond being sound."""
+
+    refused: frozenset[Code]
+
+    def accepts(self, one: Verification) -> bool:
+        return not any(remark.code in self.refused for remark in one.remarks)
+
+
+def _codes(texts: Sequence[str]) -> frozenset[Code]:
+    names = [name.strip().upper() for text in texts for name in text.split(",")]
+    if "ANY" in names:
+        return frozenset(_REMARKS.values())
+    for name in names:
+        if name not in _REMARKS:
+            known = ", ".join(_REMARKS)
+            why = "makes a bundle unsound, which fails always" if name in Code.__members__ else "is no remark"
+            raise click.BadParameter(f"{name or 'an empty name'} {why}; remarks: any, {known}", param_hint="--fail-on")
+    return frozenset(_REMARKS[name] for name in names)
+
+
+def _against(trusted_keys: Sequence[Path]) -> Against:
+    from harness.evidence.keys import KeyRefused, load_public
+    from harness.evidence.staleness import ProjectState
+    from harness.evidence.verify import Against
+    from harness.project import Project, ProjectError
+
+    try:
+        keys = {key.keyid: key for key in map(load_public, trusted_keys)}
+    except KeyRefused as error:
+        raise click.BadParameter(str(error), param_hint="--trusted-key") from error
+    try:
+        return Against(keys, ProjectState(Project.find()))
+    except ProjectError:
+        return Against(keys)
+
+
+def _show(one: Verification, gate: _Gate) -> None:
+    click.echo(_plain("  ".join(_line(one, gate))))
+    for finding in (*one.findings, *one.remarks):
         click.echo(f"  {_plain(str(finding))}")
 
 
-def _line(one: Verification) -> list[str]:
+def _line(one: Verification, gate: _Gate) -> list[str]:
     verdict = str(one.verdict) if one.verdict else "no verdict"
-    parts = [verdict if one.sound else f"UNSOUND ({verdict})"]
+    parts = [f"UNSOUND ({verdict})" if not one.sound else verdict if gate.accepts(one) else f"NOT ACCEPTED ({verdict})"]
     if one.id is not None:
         parts += [one.id, f"{one.profile} profile", str(one.device)]
     if one.verdict is not None:
         parts.append("proven" if one.proven else "UNPROVEN")
+    if one.signed_by:
+        parts.append("signed by " + ", ".join(key[:12] for key in one.signed_by))
     if one.overrides:
         parts.append("overridden: " + ", ".join(f"{name}={value}" for name, value in one.overrides.items()))
     if one.subject is not None:
@@ -75,29 +154,35 @@ def _line(one: Verification) -> list[str]:
     return [*parts, str(one.path)]
 
 
-def _denominator(verifications: Sequence[Verification]) -> str:
+def _denominator(verifications: Sequence[Verification], gate: _Gate) -> str:
     sound = [one for one in verifications if one.sound]
     counts = Counter(one.verdict for one in sound)
     of_sound = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
     total = len(verifications)
     bundles = f"{total} bundle{'' if total == 1 else 's'}"
-    return f"{bundles}: {len(sound)} sound, {total - len(sound)} unsound; of the sound: {of_sound}"
+    told = f"{bundles}: {len(sound)} sound, {total - len(sound)} unsound; of the sound: {of_sound}"
+    if not gate.refused:
+        return told
+    return f"{told}; {sum(not gate.accepts(one) for one in sound)} of them not accepted"
 
 
-def _print_json(verifications: Sequence[Verification], unusable: Sequence[Path], empty: Sequence[Path]) -> None:
+def _print_json(
+    verifications: Sequence[Verification], gate: _Gate, unusable: Sequence[Path], empty: Sequence[Path]
+) -> None:
     import json
 
     from harness import strictjson
 
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
-        "bundles": [one.to_json() for one in verifications],
+        "bundles": [{**one.to_json(), "accepted": one.sound and gate.accepts(one)} for one in verifications],
         "no_folder": [str(path) for path in unusable],
         "without_bundles": [str(path) for path in empty],
         "total": {
             "bundles": len(verifications),
             "sound": len(sound),
             "unsound": len(verifications) - len(sound),
+            "not_accepted": sum(not gate.accepts(one) for one in sound),
             "verdicts": {verdict: sum(one.verdict is verdict for one in sound) for verdict in Verdict},
         },
     }

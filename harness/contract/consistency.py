@@ -79,6 +79,7 @@ def _rule_problems(contract: Contract) -> Iterator[Problem]:
 
 def _mutant_problems(contract: Contract) -> Iterator[Problem]:
     known = contract.clause_ids
+    comparable = frozenset(clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause))
     parameters = {name for profile in contract.profiles.values() for name in profile.parameters}
     for index, mutant in enumerate(contract.mutants):
         for position, clause in enumerate(mutant.violates):
@@ -93,7 +94,7 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
                 yield Problem(
                     pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
                 )
-        yield from _ratio_problems(contract, mutant, pointer("mutants", index, "ratios"))
+        yield from _ratio_problems(contract, comparable, mutant, pointer("mutants", index, "ratios"))
         if mutant.subject == contract.subject and not mutant.parameters:
             yield Problem(
                 pointer("mutants", index, "subject"),
@@ -102,8 +103,7 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
             )
 
 
-def _ratio_problems(contract: Contract, mutant: Mutant, place: str) -> Iterator[Problem]:
-    comparable = {clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause)}
+def _ratio_problems(contract: Contract, comparable: frozenset[str], mutant: Mutant, place: str) -> Iterator[Problem]:
     for profile, ratios in mutant.ratios.items():
         if profile not in contract.profiles:
             yield Problem(place + pointer(profile), f"there is no profile {profile}", "remove it")

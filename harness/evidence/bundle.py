@@ -20,6 +20,7 @@ from harness.evidence import artifacts, manifest, series
 from harness.evidence.durable import sync_folder, sync_tree, write_new
 from harness.evidence.layout import (
     ARTIFACTS,
+    ATTESTATION,
     CONTRACT,
     ENVIRONMENT,
     INDEX,
@@ -36,10 +37,13 @@ from harness.record import Record
 from harness.redaction import Redactor
 from harness.result import ClaimResult
 
-__all__ = ["SealError", "Sealer", "View"]
+__all__ = ["Attest", "SealError", "Sealer", "View"]
 
 View = Callable[[Record, Path], str]
 """Writes a record in some format, as the text of a file; the folder has the bundle's other files, views aside."""
+
+Attest = Callable[[Record, str, bytes], bytes]
+"""The content of an attestation of a record, its contract's subject and a manifest (see `attestation.attest`)."""
 
 _REMEDIES = {
     errno.ENOSPC: "free some space there, or name another folder with --evidence",
@@ -61,16 +65,18 @@ class SealError(OSError):
 class Sealer:
     """Writes bundles below one folder."""
 
-    def __init__(self, root: Path, views: Mapping[str, View]) -> None:
+    def __init__(self, root: Path, views: Mapping[str, View], attest: Attest | None = None) -> None:
         """Args:
         root: the evidence folder; made where it does not exist.
         views: what writes each of layout.VIEWS, by file name.
+        attest: signs what is sealed; None: bundles stay unsigned.
         """
         unknown = sorted(set(views) - set(VIEWS))
         if unknown:
             raise ValueError(f"{unknown[0]} is no file of a bundle; known: {', '.join(VIEWS)}")
         self._root = root
         self._views = dict(views)
+        self._attest = attest
 
     def prepare(self) -> None:
         """Make sure, before hours of work, that a bundle could be written.
@@ -124,7 +130,12 @@ class Sealer:
                 )
             write_new(folder / name, content)
             digests[name] = hashlib.sha256(content).hexdigest()
-        write_new(folder / MANIFEST, manifest.render(digests))
+        sealed = manifest.render(digests)
+        write_new(folder / MANIFEST, sealed)
+        if self._attest is not None:
+            # The contract's own subject: a result's contract has the one that was measured.
+            subject = result.contract.document["subject"]
+            write_new(folder / ATTESTATION, self._attest(result.record, subject, sealed))
         sync_tree(folder)
 
     def _files(self, result: ClaimResult, folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -6,20 +6,22 @@ somebody made for the purpose can still ask for more memory or time than there i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness import schemas, strictjson
 from harness.cases import COMPLETES, Counterexample, CounterexampleError, judge_case
 from harness.cases import COUNTEREXAMPLE as KILLER
 from harness.contract import Contract, ContractError, parse
 from harness.contract.cel_engine import engine
-from harness.evidence import manifest, reader
-from harness.evidence.findings import Code, Finding, Verification
+from harness.evidence import attestation, manifest, reader
+from harness.evidence.archive import UNPACKING
+from harness.evidence.findings import Code, Finding, Severity, Verification
 from harness.evidence.layout import (
     ARTIFACTS,
+    ATTESTATION,
     CLAIM_FILES,
     CONTRACT,
     COUNTEREXAMPLE,
@@ -39,9 +41,13 @@ from harness.evidence.layout import (
 )
 from harness.evidence.rejudge import rejudge
 from harness.evidence.series import csv_problem
+from harness.evidence.staleness import Origin, coverage
 from harness.observation import Observation, ObservationError
 from harness.record import FORMAT, Record, RecordError
 from harness.verdict import Outcome
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import SSlibKey
 
 __all__ = ["MOST_FINDINGS", "examine", "prepare"]
 
@@ -59,14 +65,28 @@ def prepare() -> None:
         schemas.problems(name, {})
 
 
-def examine(path: Path) -> Verification:
-    """Everything that can be said of the bundle at `path` (resolved: no link on the way)."""
-    examination = _Examination(path)
+def examine(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Origin | None]:
+    """Everything that can be said of a bundle by itself, and where it says that it comes from.
+
+    Args:
+        path: resolved: no link on the way.
+        trusted: public keys by id.
+    """
+    examination = _Examination(path, trusted)
     try:
         examination.run()
     except Exception as error:  # a bundle made to break us is unsound; what was found until then stays
         examination.note(Code.INVALID, "", f"cannot be verified: {type(error).__name__}: {str(error)[:300]}")
-    return examination.result()
+    return examination.result(), examination.origin
+
+
+def _obstacle(path: Path) -> str:
+    """Why there is no bundle to look at here, by the folder's name and kind; empty where there may be one."""
+    if path.name.startswith(UNPACKING):
+        return "is being unpacked, or was when that was interrupted; the next `harness unpack` there removes it then"
+    if path.name.startswith(UNFINISHED):
+        return "was never finished: it is being written, or its writer died; the claim's next run removes it then"
+    return "" if path.is_dir() else "is no folder"
 
 
 class _RefusedError(Exception):
@@ -78,8 +98,10 @@ class _RefusedError(Exception):
 
 
 class _Examination:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, trusted: Mapping[str, SSlibKey]) -> None:
+        self.origin: Origin | None = None
         self._path = path
+        self._trusted = trusted
         self._found: list[Finding] = []
         self._known = Verification(path, ())
         self._listing = reader.Listing()
@@ -93,10 +115,16 @@ class _Examination:
         if len(found) > MOST_FINDINGS:
             rest = len(found) - MOST_FINDINGS
             found = [*found[:MOST_FINDINGS], Finding(found[MOST_FINDINGS].code, "", f"and {rest} more findings")]
-        return replace(self._known, findings=tuple(found))
+        remarks = tuple(one for one in found if one.code.severity is Severity.REMARK)
+        findings = tuple(one for one in found if one.code.severity is Severity.UNSOUND)
+        return replace(self._known, findings=findings, remarks=remarks)
 
     def run(self) -> None:
-        for part in self._path.parts:
+        obstacle = _obstacle(self._path)
+        if obstacle:
+            self.note(Code.INCOMPLETE, "", obstacle)
+            return
+        for part in self._path.parent.parts:
             if part.startswith(UNFINISHED):
                 self.note(Code.INCOMPLETE, "", f"lies in {part}: it was never finished")
         try:
@@ -117,7 +145,7 @@ class _Examination:
         digests: dict[str, str] = {}
         for name in sorted(self._listing.files):
             try:
-                if name.endswith((".json", ".csv")) or name == MANIFEST:
+                if name.endswith((".json", ".csv")) or name in (MANIFEST, ATTESTATION):
                     self._contents[name], digests[name] = reader.read(self._path, name)
                 else:
                     digests[name] = reader.digest(self._path, name)
@@ -136,13 +164,14 @@ class _Examination:
         except manifest.ManifestError as error:
             self.note(Code.INVALID, MANIFEST, str(error))
             return
+        self._known = replace(self._known, manifest=digests.get(MANIFEST))
         for name in sealed:
             if name not in self._listing.files:
                 self.note(Code.TAMPERED, name, "is missing: the manifest lists it")
             elif name in digests and digests[name] != sealed[name]:
                 self.note(Code.TAMPERED, name, "was changed: its sha256 is not the manifest's")
         for name in self._listing.files:
-            if name not in sealed and name != MANIFEST:
+            if name not in sealed and name not in (MANIFEST, ATTESTATION):
                 self.note(Code.TAMPERED, name, "was added: the manifest does not list it")
         for name in self._listing.empty:
             self.note(Code.TAMPERED, name, "was added: an empty folder, and a bundle has none")
@@ -154,7 +183,7 @@ class _Examination:
             parts = name.split("/")
             if parts[0] == MUTANTS and len(parts) == 3 and parts[2] in (*TRIAL_FILES, KILLER):
                 mutants[parts[1]] = None
-            elif parts[0] != ARTIFACTS and name not in (*CLAIM_FILES, *TRIAL_FILES, *VIEWS, MANIFEST):
+            elif parts[0] != ARTIFACTS and name not in (*CLAIM_FILES, *TRIAL_FILES, *VIEWS, MANIFEST, ATTESTATION):
                 self.note(Code.INVALID, name, "is no file of a bundle")
         wanted = [*CLAIM_FILES, *TRIAL_FILES]
         wanted += [mutant_file(mutant, name) for mutant in mutants for name in TRIAL_FILES]
@@ -236,6 +265,7 @@ class _Examination:
     def _judge(self, folders: list[str]) -> None:
         record = self._document(RECORD, "record", Record.from_json)
         if record is not None:
+            self.origin = Origin.of(record)
             self._check_folder(record)
             device = f"{record.device['type']} {record.device['name']}"
             self._known = replace(
@@ -254,6 +284,9 @@ class _Examination:
             mutant: self._document(mutant_file(mutant, OBSERVATION), "observation", Observation.from_json)
             for mutant in folders
         }
+        if record is not None and contract is not None:
+            self._found += coverage(record, contract.subject)
+            self._check_attestation(record, contract)
         if record is None or contract is None or observation is None:
             return
         seen = {mutant: one for mutant, one in mutants.items() if one is not None}
@@ -287,6 +320,15 @@ class _Examination:
                 message = f"says that it {says} {clause}; judged now, that is not so"
                 file = mutant_file(mutant, KILLER) if mutant else COUNTEREXAMPLE
                 self.note(Code.REJUDGED_DIFFERENTLY, file, message, "/clauses")
+
+    def _check_attestation(self, record: Record, contract: Contract) -> None:
+        if ATTESTATION not in self._listing.files:
+            self.note(Code.UNSIGNED, "", f"there is no {ATTESTATION}: nobody vouches for what it says")
+        elif ATTESTATION in self._contents and MANIFEST in self._contents:  # else that was noted already
+            content, sealed = self._contents[ATTESTATION], self._contents[MANIFEST]
+            checked = attestation.check(content, record, contract.subject, sealed, self._trusted)
+            self._found += checked.findings
+            self._known = replace(self._known, signed_by=checked.signed_by)
 
     def _contract(self, document: Any) -> Contract:
         return parse(document, self._path / CONTRACT, self._contents[CONTRACT])

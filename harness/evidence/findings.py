@@ -94,6 +94,13 @@ class Verification:
 
     path: Path
     findings: tuple[Finding, ...]
+    """What makes it unsound."""
+    remarks: tuple[Finding, ...] = ()
+    """What its readers should know."""
+    manifest: str | None = None
+    """The sha256 of the manifest that was verified: it stands for every file."""
+    signed_by: tuple[str, ...] = ()
+    """The trusted keys that signed it, by id."""
     verdict: Verdict | None = None
     """As judged again; None where that was impossible."""
     reason: str = ""
@@ -131,6 +138,8 @@ class Verification:
     def from_json(cls, document: Mapping[str, Any]) -> Verification:
         """The inverse of `to_json`."""
         plain = {key: value for key, value in document.items() if key != "sound"}
-        findings = tuple(Finding(**{**one, "code": Code(one["code"])}) for one in plain["findings"])
+        for name in ("findings", "remarks"):
+            plain[name] = tuple(Finding(**{**one, "code": Code(one["code"])}) for one in plain[name])
         verdict = None if plain["verdict"] is None else Verdict(plain["verdict"])
-        return cls(**{**plain, "path": Path(plain["path"]), "findings": findings, "verdict": verdict})
+        signed_by = tuple(plain["signed_by"])
+        return cls(**{**plain, "path": Path(plain["path"]), "signed_by": signed_by, "verdict": verdict})

@@ -8,6 +8,7 @@ evidence/<issue>/<claim>/<run>/
   artifacts/INDEX.json artifacts/counterexample.json artifacts/…
   junit.xml summary.md report.html                                               views of the files above
   MANIFEST.sha256
+  attestation.intoto.jsonl                                                       only where somebody signed
 
 While it is written, the folder is called .unfinished-<run>~… (see `harness.evidence.unfinished`).
 """
@@ -19,6 +20,7 @@ from typing import Final
 
 __all__ = [
     "ARTIFACTS",
+    "ATTESTATION",
     "CLAIM_FILES",
     "CONTRACT",
     "COUNTEREXAMPLE",
@@ -45,6 +47,8 @@ __all__ = [
 ]
 
 MANIFEST: Final = "MANIFEST.sha256"
+ATTESTATION: Final = "attestation.intoto.jsonl"
+"""The one file that the manifest does not list, for it is signed over the manifest."""
 RECORD: Final = "record.json"
 CONTRACT: Final = "contract.json"
 ENVIRONMENT: Final = "environment.json"

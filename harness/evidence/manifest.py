@@ -1,4 +1,4 @@
-"""MANIFEST.sha256: the digest of every other file of a bundle, in the form that `sha256sum -c` checks.
+"""MANIFEST.sha256: the digest of every file of a bundle but itself and the attestation, as `sha256sum -c` checks it.
 
     digests = {"record.json": "9f86d08…"}
     parse(render(digests)) == digests
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.evidence.layout import MANIFEST
+from harness.evidence.layout import ATTESTATION, MANIFEST
 
 __all__ = ["ManifestError", "check_name", "parse", "render"]
 
@@ -72,11 +72,12 @@ def check_name(name: str) -> None:
     """Refuse a name that no manifest may hold.
 
     Raises:
-        ManifestError: it is not relative, not spelt plainly, the manifest's own, or has a forbidden character.
+        ManifestError: it is not relative, not spelt plainly, that of a file which no manifest lists, or has a
+            forbidden character.
     """
     if _FORBIDDEN.search(name):
         raise ManifestError(f"{name!r} has a backslash, a control character, or is not UTF-8")
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise ManifestError(f"{name!r} is not a plain relative name")
-    if name == MANIFEST:
-        raise ManifestError("a manifest does not list itself")
+    if name in (MANIFEST, ATTESTATION):
+        raise ManifestError(f"a manifest lists neither itself nor {ATTESTATION}, which is signed over it")

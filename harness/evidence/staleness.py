@@ -30,6 +30,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, final
@@ -43,7 +44,7 @@ from harness.record import Record
 from harness.schemas import pointer
 from harness.verdict import Verdict
 
-__all__ = ["STALE", "ProjectState", "Recorded", "changes", "coverage", "staleness"]
+__all__ = ["STALE", "Origin", "ProjectState", "Recorded", "changes", "coverage", "staleness"]
 
 STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 """The codes that make evidence stale: contract, falsifier or subject are not those that it speaks of."""
@@ -66,6 +67,26 @@ class Recorded(Protocol):
     def subject(self) -> str: ...
     @property
     def sources(self) -> Mapping[str, str]: ...
+
+
+@final
+@dataclass(frozen=True)
+class Origin:
+    """What a record says of where it comes from: all of it that staleness needs."""
+
+    id: str
+    subject: str
+    falsifier: str
+    verdict: Verdict
+    contract_digest: str
+    sources: Mapping[str, str]
+    harness: Mapping[str, str]
+    commit: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, record: Record) -> Origin:
+        """Of a record."""
+        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
 
 
 @final
@@ -149,7 +170,7 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         yield _remark(Code.OTHER_SUBJECT, f"measured was {record.subject}, not {contract_subject}", "subject")
 
 
-def staleness(record: Record, state: ProjectState) -> tuple[Finding, ...]:
+def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ...]:
     """Where a record no longer speaks of the project: of its contract, its sources, its history."""
     return (*changes(record, state), *_history(record, state))
 
@@ -179,13 +200,13 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
             yield _remark(code, "the record lists none of the files that it uses", "sources")
 
 
-def _history(record: Record, state: ProjectState) -> Iterator[Finding]:
+def _history(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:
     lacks = state.ancestry.lacks(record.commit["revision"])
     if lacks:
         reason = record.commit["reason"] if record.commit["revision"] is None else None
         yield _remark(Code.COMMIT_NOT_IN_HISTORY, f"{lacks}: {reason}" if reason else lacks, "commit", "revision")
     if record.harness.get("sha256") != state.harness:
-        said = f"measured by harness {record.harness['version']} in another state of its sources than this one"
+        said = f"another state of the harness's sources measured it (version: {record.harness['version']})"
         yield _remark(Code.OTHER_HARNESS, said, "harness")
 
 

@@ -1,8 +1,7 @@
 """Verifying: whether a bundle is the one that was sealed, and whether it says what it should when judged again.
 
-    for path in find_bundles([Path("evidence")]):
-        verification = verify(path)
-        print(verification.verdict, *verification.findings)
+    for verification in verify_all(find_bundles([Path("evidence")])):
+        print(verification.path, verification.verdict, *verification.findings, *verification.remarks)
 
 Neither torch nor a GPU is needed. A bundle may come from anybody: whatever is in it becomes a finding, never an
 exception, and no bundle gets more than its time and memory.
@@ -12,52 +11,89 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness import strictjson
 from harness.evidence.archive import UNPACKING
 from harness.evidence.findings import Code, Finding, Verification
-from harness.evidence.isolation import Limits, Stopped, isolated
+from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED
+from harness.verdict import Verdict
 
-__all__ = ["Code", "Finding", "Limits", "Verification", "find_bundles", "verify"]
+if TYPE_CHECKING:
+    from securesystemslib.signer import SSlibKey
+
+    from harness.evidence.staleness import ProjectState
+
+__all__ = ["Against", "Code", "Finding", "Limits", "Verification", "find_bundles", "verify", "verify_all"]
 
 _MARKS = frozenset({MANIFEST, RECORD, OBSERVATION})
 """A folder that has one of these is, or was, a bundle."""
 
 
-def verify(path: Path, limits: Limits | None = None) -> Verification:
+@dataclass(frozen=True)
+class Against:
+    """What bundles are held against besides themselves."""
+
+    trusted: Mapping[str, SSlibKey] = field(default_factory=dict)
+    """Public keys whose signatures count, by id."""
+    state: ProjectState | None = None
+    """The project whose claims the bundles are to be evidence of; None: nobody asks."""
+
+
+def verify(path: Path, limits: Limits | None = None, against: Against | None = None) -> Verification:
     """Verify one bundle.
 
     Args:
         path: its folder, or a folder that was never finished.
         limits: what verifying it may use.
+        against: keys and project; without, signatures stay unknown and staleness unasked.
     """
-    folder = Path(os.path.realpath(path))
-    if folder.name.startswith(UNPACKING):
-        message = "is being unpacked, or was when that was interrupted; the next `harness unpack` there removes it then"
-        return Verification(path, (Finding(Code.INCOMPLETE, "", message),))
-    if folder.name.startswith(UNFINISHED):
-        message = "was never finished: it is being written, or its writer died; the claim's next run removes it then"
-        return Verification(path, (Finding(Code.INCOMPLETE, "", message),))
-    if not folder.is_dir():
-        return Verification(path, (Finding(Code.INCOMPLETE, "", "is no folder"),))
+    (verification,) = verify_all([path], limits, against)
+    return verification
+
+
+def verify_all(
+    paths: Sequence[Path], limits: Limits | None = None, against: Against | None = None
+) -> Iterator[Verification]:
+    """Verify bundles, as many at a time as this process has processors; what is known of each comes in their order."""
     from harness.evidence import examination
 
     examination.prepare()
+    against = against or Against()
+    works = [partial(_examined, Path(os.path.realpath(path)), against.trusted) for path in paths]
+    outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
+    for path, outcome in zip(paths, outcomes, strict=True):
+        if isinstance(outcome, Stopped):
+            message = f"could not be verified: {outcome}; no bundle of ours needs as much"
+            yield Verification(path, (Finding(Code.INVALID, "", message),))
+        else:
+            yield _known(path, outcome, against.state)
 
-    def work() -> bytes:
-        found = examination.examine(folder).to_json()
-        return json.dumps(strictjson.tag_nonfinite({**found, "path": ""})).encode("ascii")
 
-    limits = limits or Limits()
-    try:
-        document = strictjson.untag_nonfinite(json.loads(isolated(work, limits)))
-    except Stopped as stopped:
-        message = f"could not be verified: {stopped}; no bundle of ours needs as much"
-        return Verification(path, (Finding(Code.INVALID, "", message),))
-    return Verification.from_json({**document, "path": path})
+def _examined(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
+    """What examining a bundle tells, as the text that leaves its process."""
+    from harness.evidence import examination
+
+    verification, origin = examination.examine(folder, trusted)
+    document = {**verification.to_json(), "path": ""}
+    told = [document, None if origin is None else asdict(origin)]
+    return json.dumps(strictjson.tag_nonfinite(told)).encode("ascii")
+
+
+def _known(path: Path, told: bytes, state: ProjectState | None) -> Verification:
+    from harness.evidence.staleness import Origin, staleness
+
+    document, origin = strictjson.untag_nonfinite(json.loads(told))
+    verification = Verification.from_json({**document, "path": path})
+    if state is None or origin is None:
+        return verification
+    stale = staleness(Origin(**{**origin, "verdict": Verdict(origin["verdict"])}), state)
+    return replace(verification, remarks=(*verification.remarks, *stale))
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Path]:

@@ -11,7 +11,6 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.evidence.findings import Severity
 from harness.record import Record
 from harness.report import figures
 from harness.report.caveats import caveats
@@ -120,7 +119,7 @@ def _against(bundle: Examined) -> Iterator[str]:
     """What speaks against a claim, or against its evidence; nothing of a PASS that nothing narrows."""
     record = bundle.record
     if record is None:
-        problems = [one for one in bundle.verification.findings if one.code.severity is Severity.UNSOUND]
+        problems = bundle.verification.findings
         listed = "\n".join(f"- {markdown(shortened(str(one)))}" for one in problems[:_MOST_CLAUSES])
         yield f"### UNSOUND: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} is no evidence:\n\n{listed}"
         return

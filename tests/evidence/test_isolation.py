@@ -12,7 +12,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from harness.evidence.isolation import Limits, Stopped, isolated
+from harness.evidence.isolation import Limits, Stopped, isolated, isolated_all
 
 LIMITS = Limits(seconds=2.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
 
@@ -68,3 +68,75 @@ def test_what_a_library_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -
 
     assert isolated(work, LIMITS) == b"done"
     assert capfd.readouterr() == ("", "")
+
+
+def test_works_run_side_by_side_and_answer_in_order() -> None:
+    """Each slow one beside quick ones; the failures stay where they belong."""
+
+    def work(number: int) -> Callable[[], bytes]:
+        def run() -> bytes:
+            if number % 5 == 0:
+                time.sleep(0.3)
+            if number % 7 == 0:
+                crash()
+            return str(number).encode()
+
+        return run
+
+    outcomes = list(isolated_all(map(work, range(40)), LIMITS, 4))
+    told = [outcome if isinstance(outcome, bytes) else str(outcome) for outcome in outcomes]
+    assert told == [b"%d" % number if number % 7 else "died of SIGSEGV" for number in range(40)]
+
+
+def test_a_work_that_hangs_holds_up_no_other() -> None:
+    """Its time is its own; the rest is done meanwhile."""
+    works = [lambda: sum(iter(int, 1)).to_bytes(), *[lambda: b"done"] * 10]
+    started = time.monotonic()
+    outcomes = list(isolated_all(works, LIMITS, 2))
+    assert isinstance(outcomes[0], Stopped)
+    assert outcomes[1:] == [b"done"] * 10
+    assert time.monotonic() - started < 2 * LIMITS.seconds
+
+
+def test_what_one_work_leaves_behind_the_next_does_not_find() -> None:
+    """Memory, limits, modules, the working folder: every work begins where this process is."""
+    here = os.getcwd()
+
+    def spoil() -> bytes:
+        os.chdir("/")
+        sys.setrecursionlimit(50)
+        sys.modules["json"] = None  # type: ignore[assignment]
+        globals()["LIMITS"] = None
+        return bytes(bytearray(200 << 20)[:1])
+
+    def look() -> bytes:
+        import json
+
+        return json.dumps([os.getcwd(), sys.getrecursionlimit() > 50, LIMITS is not None]).encode()
+
+    outcomes = list(isolated_all([spoil, look] * 5, LIMITS, 1))
+    assert outcomes[1::2] == [f'["{here}", true, true]'.encode()] * 5
+
+
+def test_who_stops_listening_leaves_no_process() -> None:
+    """However many were begun."""
+    before = set(psutil.Process().children())
+    works: list[Callable[[], bytes]] = [lambda: b"first", *[sleep_inside_a_library] * 3]
+    outcomes = isolated_all(works, LIMITS, 4)
+    assert next(outcomes) == b"first"
+    outcomes.close()
+    assert set(psutil.Process().children()) == before
+
+
+def test_a_work_that_closes_its_pipe_and_goes_on_is_ended() -> None:
+    """An answer counts once its process has ended well."""
+
+    def work() -> bytes:
+        os.closerange(3, 256)
+        time.sleep(60)
+        return b""
+
+    started = time.monotonic()
+    with pytest.raises(Stopped, match="did not end after its last word"):
+        isolated(work, LIMITS)
+    assert time.monotonic() - started < 5

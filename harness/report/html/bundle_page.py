@@ -10,7 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from harness import strictjson
-from harness.evidence.findings import Finding, Severity, Verification
+from harness.evidence.findings import Verification
 from harness.observation import EndingKind
 from harness.record import Record
 from harness.report import figures
@@ -82,8 +82,8 @@ def render(contents: Contents, verification: Verification | None, extent: Extent
         standing=_standing(record, verification),
         statement=_statement(record, verification),
         verification=verification,
-        wrong=_findings(verification, Severity.UNSOUND),
-        remarks=_findings(verification, Severity.REMARK),
+        wrong=verification.findings if verification else (),
+        remarks=verification.remarks if verification else (),
         circumstances=_circumstances(record),
         caveats=[(one.head, _marked(one.text)) for one in _caveats(contents)],
         rows=rows,
@@ -122,10 +122,6 @@ def unreadable(name: str, reason: str, verification: Verification | None, home: 
     return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
 
 
-def _findings(verification: Verification | None, severity: Severity) -> list[Finding]:
-    return [one for one in verification.findings if one.code.severity is severity] if verification else []
-
-
 def _standing(record: Record, verification: Verification | None) -> str:
     """The word that everything of the page stands under."""
     return str(record.verdict) if verification is None or verification.sound else "UNSOUND"
@@ -134,7 +130,7 @@ def _standing(record: Record, verification: Verification | None) -> str:
 def _statement(record: Record, verification: Verification | None) -> str:
     """The verdict as a sentence."""
     if verification is not None and not verification.sound:
-        found = len(_findings(verification, Severity.UNSOUND))
+        found = len(verification.findings)
         return (
             f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
             f"It says {record.verdict}; nothing that it says can be relied on."

@@ -1,0 +1,62 @@
+"""`harness attest`: sign bundles that are sealed already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.verdict import ExitStatus
+
+__all__ = ["command"]
+
+
+@click.command("attest")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    envvar="HARNESS_SIGNING_KEY",
+    required=True,
+    metavar="FILE",
+    help="The private key (harness keygen); or name it in HARNESS_SIGNING_KEY.",
+)
+def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
+    """Sign the bundles at or below each PATH: you vouch that they say what was measured.
+
+    Each is verified first; one that is unsound is not signed. A signature that a bundle has already is kept
+    beside yours. Code under test runs as its user and could read a key that `harness run` can read:
+    sign where it does not run, and the key is out of its reach.
+
+    Exit status: 0 every bundle is signed now; 2 one was refused; 3 there is none.
+    """
+    from harness.evidence.attestation import AlreadySigned
+    from harness.evidence.keys import KeyRefused, load_private
+    from harness.evidence.signing import sign
+    from harness.evidence.verify import find_bundles
+    from harness.report.escaping import printable
+
+    try:
+        signer = load_private(key)
+    except KeyRefused as error:
+        raise click.BadParameter(str(error), param_hint="--key") from error
+    for path in paths:
+        if not path.is_dir():
+            raise click.UsageError(f"{path} is no folder; name a bundle or a folder of bundles")
+    bundles = find_bundles(paths)
+    refused = 0
+    for bundle in bundles:
+        try:
+            sign(bundle, signer)
+        except AlreadySigned:
+            click.echo(printable(f"signed already: {bundle}"))
+        except (KeyRefused, OSError) as error:
+            refused += 1
+            click.echo(printable(f"not signed: {bundle}: {error}"), err=True)
+        else:
+            click.echo(printable(f"signed: {bundle}"))
+    counted = f"{len(bundles)} bundle{'' if len(bundles) == 1 else 's'}"
+    click.echo(f"{counted}: {len(bundles) - refused} signed by {signer.public_key.keyid}")
+    if not bundles:
+        return ExitStatus.NOT_MEASURED
+    return ExitStatus.REFUSED if refused else ExitStatus.PASS

@@ -1,0 +1,192 @@
+"""Signing keys: making one, reading one, and what a signature of one is.
+
+    harness keygen ci.key           writes ci.key (private, for you alone) and ci.key.pub
+
+Ed25519 (RFC 8032) is what we make; ECDSA over P-256 is read too, as that is what others' tools make. Files are PEM:
+PKCS #8 without a passphrase for a private key, SubjectPublicKeyInfo for a public one, as `openssl pkey` reads and
+writes them. A key is named by the sha256 that securesystemslib makes of its public half.
+
+The libraries are an extra, `pip install 'falsifier-harness[sign]'`; they are imported when a key is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner, SSlibKey
+
+__all__ = ["KeyRefused", "generate", "load_private", "load_public", "require", "signed", "signers"]
+
+_LARGEST = 1 << 16
+"""Bytes of a key's file; a pipe or a disk image named by mistake is not read to its end."""
+
+
+class KeyRefused(ValueError):
+    """A key cannot be made, read or used; the text says why and what to do, and never what is in the file."""
+
+
+def generate(path: Path) -> tuple[SSlibKey, Path]:
+    """Make an Ed25519 key: the private half at `path`, for its owner alone, the public half beside it as .pub.
+
+    Returns:
+        The public half, and its file.
+
+    Raises:
+        KeyRefused: one of the files exists already (nothing is ever overwritten), or cannot be written.
+    """
+    require()
+    from securesystemslib.signer import CryptoSigner
+
+    signer = CryptoSigner.generate_ed25519()
+    public = path.with_name(path.name + ".pub")
+    written: list[Path] = []
+    try:
+        for place, content, mode in (
+            (path, signer.private_bytes, 0o600),
+            (public, _public_pem(signer.public_key), 0o644),
+        ):
+            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            written.append(place)
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+    except OSError as error:
+        for place in written:
+            place.unlink(missing_ok=True)
+        place = path if path not in written else public
+        remedy = "name another file, or move that one away" if isinstance(error, FileExistsError) else ""
+        raise KeyRefused(f"{place} is not written: {error.strerror}" + (f"; {remedy}" if remedy else "")) from error
+    return signer.public_key, public
+
+
+def load_private(path: Path) -> CryptoSigner:
+    """The key that signs.
+
+    Raises:
+        KeyRefused: no such file, or no private key that can sign is in it.
+    """
+    require()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from securesystemslib.signer import CryptoSigner
+
+    content = _read(path)
+    try:
+        signer = CryptoSigner(load_pem_private_key(content, password=None))
+    except TypeError as error:
+        raise KeyRefused(f"{path} has a passphrase; take it off with `openssl pkey -in {path} -out FILE`") from error
+    except (ValueError, UnsupportedAlgorithm):  # their texts may quote what is in the file
+        hint = "it is the public key; name the private one" if b"PUBLIC KEY-----" in content else _FORM
+        raise KeyRefused(f"{path} is no private key in PEM: {hint}") from None
+    _check_kind(path, signer.public_key)
+    return signer
+
+
+def load_public(path: Path) -> SSlibKey:
+    """A key that is trusted.
+
+    Raises:
+        KeyRefused: no such file, or no public key is in it.
+    """
+    require()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.signer import SSlibKey
+
+    content = _read(path)
+    try:
+        key = SSlibKey.from_crypto(load_pem_public_key(content))
+    except (ValueError, UnsupportedAlgorithm):
+        private = b"PRIVATE KEY-----" in content
+        hint = "it is a private key; name the public one beside it, and keep this one to yourself" if private else _FORM
+        raise KeyRefused(f"{path} is no public key in PEM: {hint}") from None
+    _check_kind(path, key)
+    return key
+
+
+def _public_pem(key: SSlibKey) -> bytes:
+    """The public half as a PEM file has it."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def signed(payload: bytes, payload_type: str, signer: CryptoSigner) -> dict[str, Any]:
+    """A DSSE envelope over these bytes, with one signature."""
+    from securesystemslib.dsse import Envelope
+
+    envelope = Envelope(payload, payload_type, {})
+    envelope.sign(signer)
+    document: dict[str, Any] = envelope.to_dict()
+    return document
+
+
+def signers(
+    payload: bytes, payload_type: str, signatures: Iterable[bytes], trusted: Mapping[str, SSlibKey]
+) -> list[frozenset[str]]:
+    """For each signature, the ids of the trusted keys that made it.
+
+    A signature's own word for its key is not asked: it is not signed, and others name keys otherwise than we do.
+    """
+    if not trusted:
+        return [frozenset() for _ in signatures]
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import Error
+    from securesystemslib.signer import Signature
+
+    content = Envelope(payload, payload_type, {}).pae()
+    found: list[frozenset[str]] = []
+    for signature in signatures:
+        made: set[str] = set()
+        for identifier, key in trusted.items():
+            try:
+                key.verify_signature(Signature(identifier, signature.hex()), content)
+            except Error:  # its kinds of failure have no nearer ancestor in common
+                continue
+            made.add(identifier)
+        found.append(frozenset(made))
+    return found
+
+
+_FORM = "make one with `harness keygen FILE`, or convert it with `openssl pkey`"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            content = os.read(descriptor, _LARGEST)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise KeyRefused(f"{path} cannot be read: {error.strerror}") from error
+    return content
+
+
+def _check_kind(path: Path, key: SSlibKey) -> None:
+    if key.scheme not in ("ed25519", "ecdsa-sha2-nistp256"):
+        raise KeyRefused(f"{path} is a key of the kind {key.scheme}; Ed25519 and ECDSA over P-256 are taken")
+
+
+def require() -> None:
+    """Make sure that what signing needs is installed.
+
+    Raises:
+        KeyRefused: it is not.
+    """
+    for name in ("cryptography", "securesystemslib", "in_toto_attestation"):
+        try:
+            import_module(name)
+        except ImportError as error:  # it is not there, or what it needs is not
+            remedy = "pip install 'falsifier-harness[sign]'"
+            raise KeyRefused(
+                f"signatures need the package {name}, which cannot be imported: {error}; {remedy}"
+            ) from error

@@ -1,0 +1,264 @@
+"""`harness keygen`, `run --key`, `attest` and `verify --trusted-key`, through the installed command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import COMMAND, environment, harness
+from tests.contracts import healthy
+from tests.evidence.factory import files_of, rewrite, sealed, set_at
+from tests.executors.projects import write_project
+
+CLAIM = "F-TOY-SORT-001"
+PLACE = "evidence/DEMO-1/F-DEMO-SORT-001"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two keys."""
+    for name in ("ci.key", "other.key"):
+        assert harness(tmp_path, "keygen", name).returncode == ExitStatus.PASS
+    return tmp_path
+
+
+def key_id(folder: Path, name: str = "ci.key") -> str:
+    """How verify names a key."""
+    from harness.evidence.keys import load_public
+
+    return str(load_public(folder / f"{name}.pub").keyid)
+
+
+# keygen
+
+
+def test_a_key_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask; the public half is printed, and openssl's form is its file's."""
+    before = os.umask(0)
+    try:
+        made = harness(tmp_path, "keygen", "ci.key")
+    finally:
+        os.umask(before)
+    assert (made.returncode, made.stderr) == (ExitStatus.PASS, "")
+    assert (tmp_path / "ci.key").stat().st_mode & 0o777 == 0o600
+    public = (tmp_path / "ci.key.pub").read_text()
+    assert public in made.stdout
+    assert key_id(tmp_path) in made.stdout
+    private = (tmp_path / "ci.key").read_text()
+    assert private.startswith("-----BEGIN PRIVATE KEY-----\n")
+    assert private.splitlines()[1] not in made.stdout
+    assert public.startswith("-----BEGIN PUBLIC KEY-----\n")
+
+
+@pytest.mark.parametrize("taken", ["ci.key", "ci.key.pub"])
+def test_nothing_is_overwritten(tmp_path: Path, taken: str) -> None:
+    """Nor is half a key left; a link that leads nowhere is something too."""
+    for put in (lambda place: place.write_text("mine"), lambda place: place.symlink_to(tmp_path / "nowhere")):
+        put(tmp_path / taken)
+        made = harness(tmp_path, "keygen", "ci.key")
+        assert made.returncode == ExitStatus.REFUSED
+        assert f"{taken} is not written" in made.stderr
+        assert [path.name for path in tmp_path.iterdir()] == [taken]
+        (tmp_path / taken).unlink()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """Refused, with the cause."""
+    made = harness(tmp_path, "keygen", "gone/ci.key")
+    assert (made.returncode, "No such file" in made.stderr) == (ExitStatus.REFUSED, True)
+
+
+# run --key
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_a_signed_run_keeps_its_key_to_itself(folder: Path, how: str) -> None:
+    """The bundle is signed; neither key nor its place is in the bundle, the output, or a trial's environment."""
+    write_project(folder)
+    module = folder / "toy" / "sorting.py"
+    module.write_text(f"import os\nprint('these are they', dict(os.environ), flush=True)\n{module.read_text()}")
+    variables = environment(folder)
+    options = ["--key", "ci.key"]
+    if how == "variable":
+        variables["HARNESS_SIGNING_KEY"] = str(folder / "ci.key")
+        options = []
+    done = subprocess.run(
+        [*COMMAND, "run", CLAIM, *options], cwd=folder, env=variables, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    (bundle,) = (folder / "evidence" / "TOY-1" / CLAIM).iterdir()
+    secret = (folder / "ci.key").read_text().splitlines()[1]
+    told = done.stdout + done.stderr + "".join((bundle / name).read_text(errors="replace") for name in files_of(bundle))
+    assert secret not in told
+    assert "SIGNING_KEY" not in told
+    assert "ci.key" not in told
+    verified = harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub")
+    assert verified.returncode == ExitStatus.PASS
+    assert f"signed by {key_id(folder)[:12]}" in verified.stdout
+    # Whose staleness is asked stands in the project that the evidence is of.
+    assert "STALE" not in verified.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file"),
+        ("", "no private key in PEM"),
+        ("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "no private key in PEM"),
+        ("public", "it is the public key"),
+        ("passphrase", "has a passphrase"),
+        ("rsa", "is a key of the kind"),
+    ],
+)
+def test_a_key_that_cannot_sign_refuses_the_run(folder: Path, content: str | None, says: str) -> None:
+    """Before anything runs; what is in the file is not repeated."""
+    from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    write_project(folder)
+    path = folder / "a.key"
+    form = (Encoding.PEM, PrivateFormat.PKCS8)
+    match content:
+        case None:
+            pass
+        case "public":
+            path.write_bytes((folder / "ci.key.pub").read_bytes())
+        case "passphrase":
+            key = ed25519.Ed25519PrivateKey.generate()
+            path.write_bytes(key.private_bytes(*form, BestAvailableEncryption(b"open sesame")))
+        case "rsa":
+            path.write_bytes(rsa.generate_private_key(65537, 2048).private_bytes(*form, NoEncryption()))
+        case _:
+            path.write_text(content)
+    done = harness(folder, "run", CLAIM, "--key", "a.key")
+    assert done.returncode == ExitStatus.REFUSED
+    assert says in done.stderr
+    assert "c2VjcmV0" not in done.stderr
+    assert not (folder / "evidence").exists()
+
+
+# attest and verify
+
+
+def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
+    """All below a folder; what is signed already stays as it is."""
+    sealed(folder, run="a-pass")
+    sealed(folder, run="b-fail", measurements=healthy(returned=2))
+    first = harness(folder, "attest", "evidence", "--key", "ci.key")
+    assert (first.returncode, first.stderr) == (ExitStatus.PASS, "")
+    assert first.stdout.splitlines()[-1] == f"2 bundles: 2 signed by {key_id(folder)}"
+    again = harness(folder, "attest", f"{PLACE}/a-pass", "--key", "ci.key")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, f"signed already: {PLACE}/a-pass")
+    assert harness(folder, "attest", f"{PLACE}/a-pass", "--key", "other.key").returncode == ExitStatus.PASS
+    both = harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub", "--trusted-key", "other.key.pub")
+    assert both.returncode == ExitStatus.PASS
+    names = ", ".join(sorted(key_id(folder, name)[:12] for name in ("ci.key", "other.key")))
+    assert f"signed by {names}" in both.stdout
+    other = harness(folder, "verify", "evidence", "--trusted-key", "other.key.pub")
+    assert other.returncode == ExitStatus.REFUSED
+    assert "NOT ACCEPTED (FAIL)" in other.stdout
+    assert other.stdout.splitlines()[-2].endswith("1 of them not accepted")
+
+
+def test_what_is_unsound_is_not_signed(folder: Path) -> None:
+    """The others are, and the exit status is 2."""
+    sealed(folder, run="a-good")
+    rewrite(sealed(folder, run="b-bad"), "record.json", set_at("verdict", "FAIL"))
+    done = harness(folder, "attest", "evidence", "--key", "ci.key")
+    assert done.returncode == ExitStatus.REFUSED
+    assert f"not signed: {PLACE}/b-bad: it is unsound: REJUDGED_DIFFERENTLY" in done.stderr
+    assert done.stdout.splitlines() == [f"signed: {PLACE}/a-good", f"2 bundles: 1 signed by {key_id(folder)}"]
+    assert harness(folder, "attest", "contracts", "--key", "ci.key").returncode == ExitStatus.NOT_MEASURED
+    assert harness(folder, "attest", "nowhere", "--key", "ci.key").returncode == ExitStatus.REFUSED
+
+
+def test_unsigned_is_sound_until_a_key_is_trusted(folder: Path) -> None:
+    """Who names a key wants a signature: leaving it out must not be a way around."""
+    sealed(folder)
+    alone = harness(folder, "verify", "evidence")
+    assert (alone.returncode, "  UNSIGNED " in alone.stdout) == (0, True)
+    trusting = harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub")
+    assert (trusting.returncode, trusting.stdout.startswith("NOT ACCEPTED (PASS)")) == (2, True)
+    document = json.loads(harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub", "--json").stdout)
+    (bundle,) = document["bundles"]
+    assert (bundle["sound"], bundle["accepted"], document["total"]["not_accepted"]) == (True, False, 1)
+    assert "UNSIGNED" in {remark["code"] for remark in bundle["remarks"]}
+
+
+def test_remarks_fail_where_they_are_named(folder: Path) -> None:
+    """By code, in either case, several, or any."""
+    sealed(folder, overrides={"steps": 5})
+    for codes, status in (("REDUCED_PROFILE", 2), ("dirty_tree,Overridden", 2), ("any", 2), ("DIRTY_TREE", 0)):
+        assert harness(folder, "verify", "evidence", "--fail-on", codes).returncode == status, codes
+
+
+@pytest.mark.parametrize(
+    ("codes", "says"),
+    [
+        ("OLD", "OLD is no remark"),
+        ("", "an empty name is no remark"),
+        ("TAMPERED", "fails always"),
+        ("STALE_CONTRACT", "needs a project"),
+        ("any", None),
+    ],
+)
+def test_what_cannot_be_failed_on(folder: Path, codes: str, says: str | None) -> None:
+    """A gate that could never close is refused; `any` is any that can be asked here."""
+    sealed(folder)
+    done = harness(folder, "verify", "evidence", "--fail-on", codes)
+    assert done.returncode == ExitStatus.REFUSED
+    assert says is None or says in done.stderr
+
+
+def test_a_changed_project_makes_evidence_stale(folder: Path) -> None:
+    """Told by verify in the project, and a gate closes on it."""
+    write_project(folder)
+    assert harness(folder, "run", CLAIM).returncode == ExitStatus.PASS
+    gate = ("verify", "evidence", "--fail-on", "STALE_CONTRACT,STALE_FALSIFIER,STALE_SUBJECT")
+    assert harness(folder, *gate).returncode == ExitStatus.PASS
+    with (folder / "toy" / "sorting.py").open("a") as file:
+        file.write("# more\n")
+    stale = harness(folder, *gate)
+    assert stale.returncode == ExitStatus.REFUSED
+    assert "STALE_SUBJECT record.json/sources: toy/sorting.py differ" in stale.stdout
+    assert "staleness was not asked" not in stale.stdout
+
+
+def test_without_the_libraries_the_remedy_is_told(folder: Path) -> None:
+    """What needs no key goes on working, also on bundles that are signed."""
+    sealed(folder)
+    assert harness(folder, "attest", "evidence", "--key", "ci.key").returncode == ExitStatus.PASS
+    hidden = folder / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Hidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('cryptography', 'securesystemslib', 'in_toto_attestation', 'google'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+    )
+    variables = {**environment(folder), "PYTHONPATH": f"{hidden}{os.pathsep}{Path(__file__).parents[2]}"}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*COMMAND, *words], cwd=folder, env=variables, capture_output=True, text=True)
+
+    verified = run("verify", "evidence")
+    assert (verified.returncode, "UNKNOWN_KEY" in verified.stdout) == (0, True), verified.stderr
+    for words in (
+        ("keygen", "new.key"),
+        ("attest", "evidence", "--key", "ci.key"),
+        ("verify", "evidence", "--trusted-key", "ci.key.pub"),
+    ):
+        refused = run(*words)
+        assert (refused.returncode, "falsifier-harness[sign]" in refused.stderr) == (2, True), refused.stderr

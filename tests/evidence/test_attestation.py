@@ -1,0 +1,459 @@
+"""Attestations, read as an enemy: what they say is what the bundle says, and whose they are nobody is believed."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import CryptoSigner, SSlibKey
+from sigstore import dsse as sigstore_dsse
+
+from harness.evidence.attestation import PAYLOAD_TYPE, AlreadySigned
+from harness.evidence.findings import Code, Verification
+from harness.evidence.keys import KeyRefused, load_public
+from harness.evidence.layout import ATTESTATION, MANIFEST, RECORD
+from harness.evidence.signing import sign
+from harness.evidence.verify import Against, verify
+from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at
+
+
+@pytest.fixture(scope="module")
+def signer() -> CryptoSigner:
+    """Whom we trust."""
+    return CryptoSigner.generate_ed25519()
+
+
+@pytest.fixture(scope="module")
+def stranger() -> CryptoSigner:
+    """Whom we do not."""
+    return CryptoSigner.generate_ed25519()
+
+
+@pytest.fixture
+def attested(bundle: Path, signer: CryptoSigner) -> Path:
+    """A bundle that whom we trust has signed."""
+    sign(bundle, signer)
+    return bundle
+
+
+def known(bundle: Path, *signers: CryptoSigner) -> Verification:
+    """Verified, trusting these."""
+    keys = {signer.public_key.keyid: signer.public_key for signer in signers}
+    return verify(bundle, against=Against(keys))
+
+
+def signing(verification: Verification) -> set[Code]:
+    """What was found about signatures, and everything that makes it unsound."""
+    about = {Code.UNSIGNED, Code.UNKNOWN_KEY}
+    return {one.code for one in (*verification.findings, *(r for r in verification.remarks if r.code in about))}
+
+
+def envelope_of(bundle: Path) -> Any:
+    """The parsed envelope."""
+    return json.loads((bundle / ATTESTATION).read_text())
+
+
+def statement_of(bundle: Path) -> Any:
+    """The parsed payload."""
+    return json.loads(base64.b64decode(envelope_of(bundle)["payload"]))
+
+
+def put(bundle: Path, envelope: Any) -> None:
+    """Write an envelope."""
+    (bundle / ATTESTATION).write_text(json.dumps(envelope) + "\n")
+
+
+def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: str = PAYLOAD_TYPE) -> None:
+    """Write an envelope over any statement."""
+    envelope = Envelope(json.dumps(statement).encode(), payload_type, {})
+    for signer in signers:
+        envelope.sign(signer)
+    put(bundle, envelope.to_dict())
+
+
+def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSigner) -> None:
+    """With and without a key to trust."""
+    for verification in (known(bundle), known(bundle, signer)):
+        assert verification.sound
+        assert (signing(verification), verification.signed_by) == ({Code.UNSIGNED}, ())
+
+
+def test_a_signed_bundle_is_signed_by_whom_we_trust(
+    attested: Path, signer: CryptoSigner, stranger: CryptoSigner
+) -> None:
+    """Without a key, or with another's, whose it is stays unknown."""
+    assert (signing(known(attested, stranger, signer)), known(attested, signer).signed_by) == (
+        set(),
+        (signer.public_key.keyid,),
+    )
+    for verification in (known(attested), known(attested, stranger)):
+        assert verification.sound
+        assert (signing(verification), verification.signed_by) == ({Code.UNKNOWN_KEY}, ())
+
+
+def test_signing_changes_nothing_that_is_sealed(bundle: Path, signer: CryptoSigner) -> None:
+    """One file more, readable by whoever can read the rest, and nothing left beside the bundle."""
+    before = {name: (bundle / name).read_bytes() for name in files_of(bundle)}
+    (bundle / MANIFEST).chmod(0o640)
+    sign(bundle, signer)
+    assert {name: (bundle / name).read_bytes() for name in files_of(bundle) if name != ATTESTATION} == before
+    assert (bundle / ATTESTATION).stat().st_mode & 0o777 == 0o640
+    assert list(bundle.parent.iterdir()) == [bundle]
+    assert (bundle / ATTESTATION).read_bytes().count(b"\n") == 1
+
+
+def test_several_may_sign_one_statement(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
+    """Over the same bytes; who has signed cannot sign again."""
+    payload = envelope_of(attested)["payload"]
+    sign(attested, stranger)
+    assert envelope_of(attested)["payload"] == payload
+    both = tuple(sorted({signer.public_key.keyid, stranger.public_key.keyid}))
+    assert known(attested, signer, stranger).signed_by == both
+    assert known(attested, signer).signed_by == (signer.public_key.keyid,)
+    before = (attested / ATTESTATION).read_bytes()
+    for one in (signer, stranger):
+        with pytest.raises(AlreadySigned):
+            sign(attested, one)
+    assert (attested / ATTESTATION).read_bytes() == before
+
+
+def test_an_unsound_bundle_is_not_signed(bundle: Path, attested: Path, signer: CryptoSigner) -> None:
+    """Nor one whose attestation is forged."""
+    forge(attested, {**statement_of(attested), "subject": []}, signer)
+    with pytest.raises(KeyRefused, match="FORGED"):
+        sign(attested, signer)
+    (bundle / ATTESTATION).unlink()
+    rewrite(bundle, RECORD, set_at("proven", False))
+    with pytest.raises(KeyRefused, match="REJUDGED_DIFFERENTLY"):
+        sign(bundle, signer)
+    assert not (bundle / ATTESTATION).exists()
+
+
+# Enemies
+
+
+def test_an_attestation_of_another_bundle_is_forged(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
+    """Even of the same claim, the same commit and the same measurements."""
+    other = sealed(tmp_path / "other", run="2026-11-20T201504Z-cpu-3f2a9d")
+    sign(other, signer)
+    (attested / ATTESTATION).write_bytes((other / ATTESTATION).read_bytes())
+    verification = known(attested, signer)
+    assert (signing(verification), verification.signed_by) == ({Code.FORGED}, ())
+    assert "/payload/subject/0/digest/sha256" in {finding.pointer for finding in verification.findings}
+
+
+def test_a_signed_bundle_can_be_moved(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
+    """Its signature speaks of its content."""
+    moved = attested.rename(tmp_path / "elsewhere")
+    assert known(moved, signer).signed_by == (signer.public_key.keyid,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_at("verdict", "FAIL"),
+        set_at("profile", "full"),
+        set_at("seed", 7),
+        set_at("commit", "dirty", True),
+        set_at("reason", "all is well"),
+        set_at("sources", {}),
+        set_at("seconds", 1.0),
+    ],
+)
+def test_a_record_changed_under_its_signature_is_forged(
+    attested: Path, signer: CryptoSigner, change: Callable[[Any], None]
+) -> None:
+    """Also where judging again would notice nothing, and with a manifest that confirms it."""
+    path, content = attested / ATTESTATION, (attested / ATTESTATION).read_bytes()
+    path.unlink()
+    rewrite(attested, RECORD, change)
+    path.write_bytes(content)
+    verification = known(attested, signer)
+    assert Code.FORGED in signing(verification)
+    assert verification.signed_by == ()
+
+
+def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
+    """Whoever changed it can sign it, but only as who they are."""
+    (attested / ATTESTATION).unlink()
+    rewrite(attested, RECORD, set_at("reason", "all is well"))
+    sign(attested, stranger)
+    assert signing(known(attested, signer)) == {Code.UNKNOWN_KEY}
+    envelope = envelope_of(attested)
+    envelope["signatures"][0]["keyid"] = signer.public_key.keyid
+    put(attested, envelope)
+    assert signing(known(attested, signer)) == {Code.FORGED}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said["predicate"].update(result="PASSED"),
+        lambda said: said["predicate"].update(verdict="PASS"),
+        lambda said: said.update(note="fine"),
+        lambda said: said["predicate"]["passedTests"].append("F-DEMO-SORT-002"),
+        lambda said: said["predicate"]["passedTests"].pop(),
+        lambda said: said["predicate"].pop("warnedTests"),
+        lambda said: said["predicate"].update(failedTests=[0]),
+        lambda said: said["subject"].append(said["subject"][0]),
+        lambda said: said["subject"][1]["digest"].update(gitCommit="0" * 40),
+        lambda said: said["subject"].pop(1),
+        lambda said: said["predicate"]["configuration"][0]["digest"].update(sha256="0" * 64),
+        lambda said: said["predicate"]["configuration"][0]["annotations"].update(profile="full"),
+        lambda said: said.update(predicateType="https://slsa.dev/verification_summary/v1"),
+        lambda said: said.update(_type="https://in-toto.io/Statement/v0.1"),
+        lambda said: said.update(subject={"name": "MANIFEST.sha256"}),
+        lambda said: said.update(predicate=True),
+    ],
+)
+def test_a_statement_that_says_otherwise_is_forged(
+    attested: Path, signer: CryptoSigner, change: Callable[[Any], Any]
+) -> None:
+    """Also when the trusted key signed it: nothing is taken from it, so no unknown field turns a no into a yes."""
+    said = statement_of(attested)
+    before = copy.deepcopy(said)
+    change(said)
+    assert said != before
+    forge(attested, said, signer)
+    verification = known(attested, signer)
+    assert (signing(verification), verification.signed_by) == ({Code.FORGED}, ())
+    assert all(finding.pointer.startswith("/payload") for finding in verification.findings)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"null", b"[]", b"0", b'"PASSED"', b"{", b'{"a":1,"a":2}', b"\xff", b"[" * 9000]
+)
+def test_a_payload_that_is_no_statement_is_unsound(attested: Path, signer: CryptoSigner, payload: bytes) -> None:
+    """Signed or not."""
+    envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    put(attested, envelope.to_dict())
+    assert signing(known(attested, signer)) <= {Code.FORGED, Code.INVALID}
+    assert not known(attested, signer).sound
+
+
+def test_a_signature_over_another_payload_type_is_forged(attested: Path, signer: CryptoSigner) -> None:
+    """The type is signed too; one that is not in-toto's is not read."""
+    said = statement_of(attested)
+    forge(attested, said, signer, payload_type="application/json")
+    assert signing(known(attested, signer)) == {Code.INVALID}
+    envelope = envelope_of(attested)
+    envelope["payloadType"] = PAYLOAD_TYPE
+    put(attested, envelope)
+    assert signing(known(attested, signer)) == {Code.FORGED}
+
+
+def test_the_name_of_a_key_is_a_hint(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
+    """Missing, null, of another scheme: a signature is whose it verifies as."""
+    envelope = envelope_of(attested)
+    for name in (None, "", "SHA256:abc", stranger.public_key.keyid):
+        envelope["signatures"][0]["keyid"] = name
+        put(attested, envelope)
+        assert known(attested, signer).signed_by == (signer.public_key.keyid,)
+    del envelope["signatures"][0]["keyid"]
+    put(attested, envelope)
+    assert known(attested, signer).signed_by == (signer.public_key.keyid,)
+    assert signing(known(attested)) == {Code.UNKNOWN_KEY}
+
+
+def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
+    """In the trusted key's name it is forged; in another's it is nobody's business."""
+    envelope = envelope_of(attested)
+    false = {"keyid": signer.public_key.keyid, "sig": base64.b64encode(bytes(64)).decode()}
+    put(attested, {**envelope, "signatures": [*envelope["signatures"], false]})
+    assert signing(known(attested, signer)) == {Code.FORGED}
+    false["keyid"] = stranger.public_key.keyid
+    put(attested, {**envelope, "signatures": [false, *envelope["signatures"]]})
+    assert known(attested, signer).signed_by == (signer.public_key.keyid,)
+
+
+@pytest.mark.parametrize("signature", [b"\0" * 64, b"\0", b"\xff" * 64, b"x" * 3000])
+def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigner, signature: bytes) -> None:
+    """Of any length."""
+    envelope = envelope_of(attested)
+    envelope["signatures"] = [{"sig": base64.b64encode(signature).decode()}]
+    put(attested, envelope)
+    assert signing(known(attested, signer)) == {Code.UNKNOWN_KEY}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"signatures": []},
+        {"signatures": [{"keyid": "a"}]},
+        {"signatures": [{"sig": ""}]},
+        {"signatures": [{"sig": "?"}]},
+        {"signatures": [{"sig": "QUI"}]},
+        {"signatures": [{"sig": "QUJ="}]},
+        {"signatures": [{"sig": "QQ==", "keyid": 7}]},
+        {"signatures": [{"sig": "QQ=="}] * 33},
+        {"signatures": {"sig": "QQ=="}},
+        {"payload": "e30"},
+        {"payload": "e3 0="},
+        {"payload": 7},
+        {"payloadType": None},
+    ],
+)
+def test_an_envelope_that_is_none_is_invalid(attested: Path, signer: CryptoSigner, damage: Mapping[str, Any]) -> None:
+    """With its place."""
+    put(attested, {**envelope_of(attested), **damage})
+    verification = known(attested, signer)
+    assert signing(verification) == {Code.INVALID}
+    assert [finding.pointer.startswith(f"/{next(iter(damage))}") for finding in verification.findings] == [True]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"null\n", b"{}\n{}\n", b'{"payload": "", "payload": ""}', b"\xff\n", b"{" * 5000, b"a" * (17 << 20)],
+)
+def test_a_file_that_is_no_attestation_is_invalid(attested: Path, signer: CryptoSigner, content: bytes) -> None:
+    """Of any size."""
+    (attested / ATTESTATION).write_bytes(content)
+    assert signing(known(attested, signer)) == {Code.INVALID}
+
+
+def test_two_attestations_are_none(attested: Path, signer: CryptoSigner) -> None:
+    """Which of them would be meant?"""
+    (attested / ATTESTATION).write_bytes((attested / ATTESTATION).read_bytes() * 2)
+    assert signing(known(attested, signer)) == {Code.INVALID}
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_no_attestation(attested: Path, tmp_path: Path, signer: CryptoSigner, kind: str) -> None:
+    """A link might lead to one that changes."""
+    place = attested / ATTESTATION
+    moved = place.rename(tmp_path / "moved")
+    {"link": lambda: place.symlink_to(moved), "pipe": lambda: os.mkfifo(place), "folder": place.mkdir}[kind]()
+    verification = known(attested, signer)
+    assert Code.TAMPERED in signing(verification)
+    assert verification.signed_by == ()
+
+
+def test_a_manifest_that_lists_the_attestation_is_none(attested: Path, signer: CryptoSigner) -> None:
+    """Neither could be written after the other."""
+    with (attested / MANIFEST).open("a") as file:
+        file.write(f"{'0' * 64}  {ATTESTATION}\n")
+    assert Code.INVALID in signing(known(attested, signer))
+
+
+def test_an_attestation_is_only_in_its_place(attested: Path, signer: CryptoSigner) -> None:
+    """Elsewhere it is a file like any other."""
+    (attested / ATTESTATION).rename(attested / "artifacts" / ATTESTATION)
+    verification = known(attested, signer)
+    assert {Code.TAMPERED, Code.UNSIGNED} <= signing(verification)
+    assert verification.signed_by == ()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_flipped_byte_is_noticed_or_was_never_signed(
+    attested: Path, signer: CryptoSigner, data: st.DataObject
+) -> None:
+    """What still counts as signed says the same in every byte; only the hint at the key may differ."""
+    path = attested / ATTESTATION
+    content = path.read_bytes()
+    before = json.loads(content)
+    place = data.draw(st.integers(0, len(content) - 1))
+    flipped = content[place] ^ data.draw(st.integers(1, 255))
+    path.write_bytes(content[:place] + bytes([flipped]) + content[place + 1 :])
+    try:
+        verification = known(attested, signer)
+        if verification.signed_by:
+            after = json.loads(path.read_bytes())
+            same = ("payload", "payloadType")
+            assert {name: after[name] for name in same} == {name: before[name] for name in same}
+            assert after["signatures"][0]["sig"] == before["signatures"][0]["sig"]
+        else:
+            assert signing(verification)
+    finally:
+        path.write_bytes(content)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSigner, data: st.DataObject) -> None:
+    """At any place of it, any value: signed by the trusted key, it counts for nothing."""
+    content = (attested / ATTESTATION).read_bytes()
+    said = statement_of(attested)
+    before = copy.deepcopy(said)
+    parent, key, place = None, None, said
+    while isinstance(place, (dict, list)) and place and (parent is None or data.draw(st.booleans())):
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else list(range(len(place)))))
+        parent, place = place, place[key]
+    parent[key] = data.draw(json_values)
+    try:
+        forge(attested, said, signer)
+        verification = known(attested, signer)
+        assert (Code.FORGED in signing(verification)) == (json.dumps(said) != json.dumps(before))
+        assert bool(verification.signed_by) == (json.dumps(said) == json.dumps(before))
+    finally:
+        (attested / ATTESTATION).write_bytes(content)
+
+
+# Others' tools
+
+
+def p256() -> tuple[CryptoSigner, Any]:
+    """A key of the kind that sigstore signs with, for us and for them."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    return CryptoSigner(private), private
+
+
+def test_sigstore_verifies_ours(bundle: Path) -> None:
+    """Its implementation of DSSE shares no code with ours; it takes P-256 alone."""
+    signer, private = p256()
+    sign(bundle, signer)
+    theirs = sigstore_dsse.Envelope._from_json((bundle / ATTESTATION).read_bytes())
+    payload = sigstore_dsse._verify(private.public_key(), theirs)
+    assert json.loads(payload) == statement_of(bundle)
+
+
+def test_sigstores_encoding_is_what_our_ed25519_signatures_are_over(attested: Path, signer: CryptoSigner) -> None:
+    """Verified by cryptography alone, over the bytes that sigstore says are signed."""
+    theirs = sigstore_dsse.Envelope._from_json((attested / ATTESTATION).read_bytes())
+    signer.public_key._crypto_key().verify(theirs.signature, theirs.pae())  # raises InvalidSignature
+
+
+def test_we_verify_sigstores(tmp_path: Path) -> None:
+    """One that it signs, in its own spelling of the envelope and of the key's absence."""
+    # sigstore's statements know no gitCommit, which a dirty tree does not have either.
+    bundle = sealed(tmp_path, commit={"revision": "c" * 40, "dirty": True, "reason": None})
+    signer, private = p256()
+    sign(bundle, signer)
+    statement = sigstore_dsse.Statement(json.dumps(statement_of(bundle), indent=1).encode())
+    (bundle / ATTESTATION).write_text(sigstore_dsse._sign(private, statement).to_json())
+    assert b"keyid" not in (bundle / ATTESTATION).read_bytes() or not envelope_of(bundle)["signatures"][0]["keyid"]
+    public = tmp_path / "key.pub"
+    public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    key: SSlibKey = load_public(public)
+    assert verify(bundle, against=Against({key.keyid: key})).signed_by == (key.keyid,)
+
+
+def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
+    """And a manifest made again of the same files is the same."""
+    twin = copy_of(attested, tmp_path / "twin")
+    names = {path.name for path in twin.iterdir()}
+    content = (twin / ATTESTATION).read_bytes()
+    (twin / ATTESTATION).unlink()
+    reseal(twin)
+    (twin / ATTESTATION).write_bytes(content)
+    assert names == {path.name for path in twin.iterdir()}
+    assert known(twin, signer).signed_by == (signer.public_key.keyid,)
