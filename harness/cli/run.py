@@ -176,7 +176,7 @@ def command(
     )
     runner: Engine | Dispatcher = engine
     if executor == "slurm":
-        submission = Submission(project.root, evidence or project.evidence, extra)
+        submission = Submission(project.root, evidence or project.evidence, extra, key)
         runner = Dispatcher(submission.submit, engine.unmeasured, relay, lambda line: click.echo(line, err=True))
     try:
         finished = runner.run(contracts, options)

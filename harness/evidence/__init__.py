@@ -2,6 +2,7 @@
 
     Sealer(root, views).seal(result)   writes a bundle                      (harness.evidence.bundle)
     verify(path)                       finds what is wrong with one         (harness.evidence.verify)
+    sign(path, signer)                 vouches for one                      (harness.evidence.signing)
 
 Writing and verifying share the names and limits in `harness.evidence.layout` and nothing else.
 """

@@ -156,7 +156,8 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         yield _remark(Code.DIRTY_TREE, said, "commit", "dirty")
     if not record.on_target:
         wanted = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in sorted(record.target.items()))
-        had = f"{record.device['name']}, compute capability {record.device.get('compute_capability')}"
+        capability = record.device.get("compute_capability")
+        had = f"{record.device['name']}{f', compute capability {capability}' if capability else ''}"
         yield _remark(Code.WRONG_TARGET, f"the claim speaks of {wanted}; this is {had}", "device")
     if record.profile != "full":
         said = f"this is the {record.profile} profile ({record.profile_reason}); the claim speaks of the full one"

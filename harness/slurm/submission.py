@@ -29,6 +29,8 @@ class Submission:
     evidence: Path
     extra: Sequence[str] = ()
     """Further options of `srun`; they win over those that follow from a contract."""
+    key: Path | None = None
+    """The private key that the job signs with, under the same path there."""
 
     def submit(self, contract: Contract, options: Options) -> Job:
         """Submit the job of a claim; OSError where `srun` cannot be started."""
@@ -38,7 +40,8 @@ class Submission:
         """What the job runs: the same harness in the same interpreter, which tells its events line by line."""
         jobs = [] if options.jobs is None else ["--jobs", str(options.jobs)]
         where = ["--evidence", str(self.evidence.absolute()), "--event-lines"]
-        return [sys.executable, "-m", "harness.cli", "run", contract.id, *options.arguments(), *jobs, *where]
+        key = [] if self.key is None else ["--key", str(self.key.absolute())]
+        return [sys.executable, "-m", "harness.cli", "run", contract.id, *options.arguments(), *jobs, *where, *key]
 
 
 def obstacle() -> str:

@@ -245,3 +245,12 @@ def test_inside_a_job_it_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatc
     done = harness(folder, "run", CLAIM, "--executor", "slurm")
     assert done.returncode == ExitStatus.REFUSED
     assert "leave out --executor slurm" in done.stderr
+
+
+def test_a_job_signs_with_the_key_that_was_named(folder: Path) -> None:
+    """By a path from here, which holds on the node too."""
+    assert harness(folder, "keygen", "ci.key").returncode == ExitStatus.PASS
+    done = harness(folder, "run", CLAIM, "--executor", "slurm", "--key", "ci.key")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub").returncode == ExitStatus.PASS
+    await_empty_queue()
