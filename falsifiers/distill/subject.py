@@ -6,14 +6,14 @@ Five methods are enough for a trainer in this process; a command or a finished r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
 
-__all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Run"]
+__all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Precomputing", "Run", "Stepping"]
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,34 @@ class Gradients(Distillation, Protocol):
 
     def gradients(self, inputs: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
         """By parameter, the gradient that a step on this batch [rows, sequence] takes, before clipping."""
+        ...
+
+
+class Stepping(Distillation, Protocol):
+    """A distillation whose steps can be had one by one, with and without its training log."""
+
+    log: Path
+    """Where the log goes: one line of JSON for each logged step, with its `step` and `loss`."""
+
+    def steps(self, log_every: int) -> Iterator[int]:
+        """Make one optimizer step a turn, without end, logging every so many of them; 0 logs none.
+
+        Several of these iterators may take turns with one student.
+        """
+        ...
+
+
+class Precomputing(Distillation, Protocol):
+    """A distillation whose teacher can answer beforehand."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Inputs and labels [batch, sequence] of a step."""
+        ...
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """Write the teacher's `top_k` largest logits for the batches of all steps into one file; return its path."""
+        ...
+
+    def cached_logits(self, path: Path, step: int) -> Tensor:
+        """The teacher's logits [batch, sequence, vocabulary] for a step's batch, as the file remembers them."""
         ...

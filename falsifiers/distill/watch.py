@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from falsifiers.distill.subject import Distillation
 from harness import Trial
 
-__all__ = ["Overrun", "StepWatch", "read_back"]
+__all__ = ["Overrun", "StepWatch", "read_back", "read_back_steps"]
 
 _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a gradient, so few are enough
 
@@ -66,6 +67,11 @@ class StepWatch:
 
 
 def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
+    """Resolve what the trial's subject ran on, and the steps that the watch counted."""
+    read_back_steps(trial, watch.steps)
+
+
+def read_back_steps(trial: Trial[Any], steps: int) -> None:
     """Resolve steps as counted, and device and dtype as the live parameters have them, not as configuration says.
 
     Parameters that disagree are all named, as in `cpu+cuda`, which no request equals.
@@ -75,7 +81,7 @@ def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
     trial.resolve(
         device="+".join(sorted({weight.device.type for weight in weights})),
         dtype="+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})),
-        steps=watch.steps,
+        steps=steps,
     )
 
 

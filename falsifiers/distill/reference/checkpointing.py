@@ -108,7 +108,7 @@ class Checkpointer:
         """Wait for the last write; its error, if it is none of the disk's, is raised."""
         self._writer.shutdown(wait=True)
         if error is None:
-            self._settle()
+            self.settle()
 
     def due(self, step: int) -> bool:
         """Whether the state after this step is to be saved."""
@@ -116,7 +116,7 @@ class Checkpointer:
 
     def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
         """Take a copy of the tensors and write it in the background, after the write that may be under way."""
-        self._settle()
+        self.settle()
         self._copy.take(tensors)
         self._writing = self._writer.submit(self._write, checkpoint_path(self._directory, step), metadata)
 
@@ -131,7 +131,8 @@ class Checkpointer:
             self.failures += 1
             _log.error("checkpoint %s could not be saved, training goes on: %s", path.name, error)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Wait until the save that is under way is written; its error, if it is none of the disk's, is raised."""
         if self._writing is not None:
             self._writing.result()
             self._writing = None

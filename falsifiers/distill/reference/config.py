@@ -58,6 +58,7 @@ class Recipe:
         teacher_steps, teacher_batch, teacher_learning_rate, teacher_seed: how the teacher is trained beforehand.
         checkpoint_every: steps between checkpoints; 0 writes none. The default is SPEC-DISTILL-001's (PR #1856).
         dropout: of the student's attention, in training.
+        log_every: steps between lines of the training log; 0 writes none.
     """
 
     model: str
@@ -76,6 +77,7 @@ class Recipe:
     teacher_seed: int
     checkpoint_every: int = 5000
     dropout: float = 0.0
+    log_every: int = 0
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any]) -> Recipe:

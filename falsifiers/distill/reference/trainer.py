@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -12,13 +12,16 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import Qwen2ForCausalLM
 
+from falsifiers.distill.cache import tensors_digest
 from falsifiers.distill.corpus import Corpus, load_corpus, sample
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.config import Recipe, new_model
 from falsifiers.distill.reference.export import checkpoint_path, checkpoint_steps, save_weights
+from falsifiers.distill.reference.journal import Journal
 from falsifiers.distill.reference.loss import distillation_loss
 from falsifiers.distill.reference.state import capture, read_state, restore, restore_weights
 from falsifiers.distill.reference.teacher import trained_teacher
+from falsifiers.distill.reference.teacher_cache import logits_of, write_teacher_cache
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting
 
@@ -39,6 +42,7 @@ class Distillation:
         self.device = torch.device(setting.device)
         self.seed = setting.seed
         self.directory = setting.workspace / "distilled"
+        self.log = self.directory / "log.jsonl"
         self.steps_made = 0
         self._setting = setting
 
@@ -71,21 +75,41 @@ class Distillation:
         if self.steps_made == 0:
             self._make_models()
             torch.manual_seed(2 * self.seed + 1)
+        journal = self.journal(self.recipe.log_every)
+        tokens = self.recipe.batch * self.recipe.sequence
         with self.checkpointer() as checkpointer:
-            for step in range(self.steps_made + 1, steps + 1):
+            while self.steps_made < steps:
                 started = time.perf_counter()
-                inputs, labels = self.batch(step)
-                loss = self.loss(inputs, labels, step)
-                checkpointer.protect()
-                self.update(loss, step)
-                losses.append(self.reported(loss, step))
+                loss = self.make_step(journal, checkpointer)
+                losses.append(self.reported(loss, self.steps_made))
                 elapsed = time.perf_counter() - started
-                self.steps_made = step
-                if checkpointer.due(step):
-                    self.save(checkpointer, step, losses[-1])
-                on_step(step, loss=losses[-1], tokens_per_second=inputs.numel() / elapsed)
+                if checkpointer.due(self.steps_made):
+                    self.save(checkpointer, self.steps_made, losses[-1])
+                on_step(self.steps_made, loss=losses[-1], tokens_per_second=tokens / elapsed)
         export = self.export(self.directory / "model.safetensors", self.metadata(self.steps_made, losses[-1]))
         return Run(len(losses), tuple(losses), tuple(checkpointer.saved), export, checkpointer.failures)
+
+    def steps(self, log_every: int) -> Iterator[int]:
+        """Make one more step whenever the iterator is asked, for as long as it is: no report, no checkpoint, no end."""
+        journal = self.journal(log_every)
+        with Checkpointer(self.directory, every=0) as checkpointer:
+            while True:
+                self.make_step(journal, checkpointer)
+                yield self.steps_made
+
+    def make_step(self, journal: Journal, checkpointer: Checkpointer) -> Tensor:
+        """Train one step, and return its loss without waiting for it."""
+        step = self.steps_made + 1
+        loss = self.loss(*self.batch(step), step)
+        checkpointer.protect()
+        self.update(loss, step)
+        self.steps_made = step
+        journal.note(step, loss, self.learning_rate(step))
+        return loss
+
+    def journal(self, every: int) -> Journal:
+        """The training log, with a line every so many steps."""
+        return Journal(self.log, every)
 
     def checkpointer(self) -> Checkpointer:
         """What saves the run's checkpoints."""
@@ -187,6 +211,34 @@ class Distillation:
     def export(self, path: Path, metadata: Mapping[str, str]) -> Path:
         """Write the trained student."""
         return save_weights(self.student_weights(), path, metadata)
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """Write the teacher's answers to the batches of all steps into one file; equal runs write equal bytes.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        answers = ((step, self.answer(step)) for step in range(1, self.recipe.steps + 1))
+        return write_teacher_cache(path, top_k, self.made_from(), answers)
+
+    def answer(self, step: int) -> Tensor:
+        """The teacher's logits for the batch of a step."""
+        return self.teacher_logits(self.batch(step)[0])
+
+    def made_from(self) -> dict[str, str | int]:
+        """What the teacher's answers to all batches follow from."""
+        return {
+            "teacher": tensors_digest({name: weight.cpu() for name, weight in self.teacher.named_parameters()}),
+            "corpus": self.corpus.digest,
+            "seed": self.seed,
+            "steps": self.recipe.steps,
+            "batch": self.recipe.batch,
+            "sequence": self.recipe.sequence,
+        }
+
+    def cached_logits(self, path: Path, step: int) -> Tensor:
+        """The teacher's logits for the batch of a step, as the file remembers them."""
+        return logits_of(path, step, self.teacher.config.vocab_size).to(self.device)
 
     @torch.no_grad()
     def teacher_logits(self, tokens: Tensor) -> Tensor:

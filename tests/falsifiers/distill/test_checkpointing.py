@@ -112,7 +112,7 @@ def test_failures_are_logged_counted_and_survived(tmp_path: Path, caplog: pytest
     with caplog.at_level(logging.ERROR), Checkpointer(directory, 1) as checkpointer:
         checkpointer.save(1, WEIGHTS, {})
         checkpointer.save(2, WEIGHTS, {})
-        checkpointer._settle()
+        checkpointer.settle()
         directory.unlink()
         checkpointer.save(3, WEIGHTS, {})
     assert checkpointer.failures == 2

@@ -12,14 +12,21 @@ import pytest
 
 from falsifiers.distill.mutants import (
     DowncastOnLoad,
+    DropsTheRest,
+    EvaluatesToLog,
     ForgottenLast,
     LateCopy,
+    LogsAlways,
+    LogsNothing,
     NeverOff,
     NoDirectory,
+    TeacherNotInTheKey,
+    TextNotInTheKey,
     UntiedOnLoad,
     ZeroIsEndless,
 )
 from falsifiers.distill.reference import Distillation
+from harness import NotMeasured
 from tests.cli.harness_command import COMMAND, environment
 from tests.falsifiers.distill.trials import CONTRACTS, a_setting, a_trial
 
@@ -27,12 +34,23 @@ MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
 PERIOD = "F-DISTILL-CKPT-PERIOD-001"
 ROUNDTRIP = "F-DISTILL-CKPT-ROUNDTRIP-001"
 CRASH = "F-DISTILL-CKPT-CRASH-001"
+LOG_OVERHEAD = "F-DISTILL-LOG-OVERHEAD-001"
+PREPARATION = "F-DISTILL-PREP-001"
 FAIL_SOFT = "F-DISTILL-CKPT-FAILSOFT-001"
 
 IN_PROCESS: dict[str, dict[str, Any]] = {
     MAX_STEPS: {"requests": [1, 2], "refused": [0, -1]},
     PERIOD: {"steps": 4, "periods": [1, 3, 4, 5, 0], "steps_without_period": 3},
     ROUNDTRIP: {"dropout": 0.2},
+    PREPARATION: {"top_k": 64},
+    LOG_OVERHEAD: {
+        "steps": 24,
+        "steps_a_sample": 2,
+        "log_every": 2,
+        "ratio_limit": 1e9,
+        "milliseconds_limit": 1e9,
+        "noise_limit": 1e9,
+    },
 }
 """The claims whose runs share this process, with what they ask for beyond the parameters of a quick run."""
 
@@ -42,10 +60,10 @@ def declared(claim: str) -> frozenset[str]:
     return frozenset(json.loads((CONTRACTS / f"{claim}.json").read_text())["observation"]["properties"])
 
 
-def measured(claim: str, folder: Path, subject: Any = Distillation) -> dict[str, Any]:
+def measured(claim: str, folder: Path, subject: Any = Distillation, **changed: Any) -> dict[str, Any]:
     """What the claim's falsifier measures of a subject in this process."""
     module, _, name = json.loads((CONTRACTS / f"{claim}.json").read_text())["falsifier"].partition(":")
-    trial, recorded = a_trial(a_setting(folder, **IN_PROCESS[claim]), subject, declared(claim))
+    trial, recorded = a_trial(a_setting(folder, **{**IN_PROCESS[claim], **changed}), subject, declared(claim))
     getattr(importlib.import_module(module), name)(trial)
     assert recorded.resolved["device"] == "cpu"
     return recorded.measurements
@@ -105,6 +123,34 @@ def test_a_function_is_compared_and_not_only_its_weights(tmp_path: Path) -> None
     downcast = measured(ROUNDTRIP, tmp_path / "downcast", DowncastOnLoad)
     assert "model.embed_tokens.weight" in downcast["different"]
     assert min(downcast["logits_differences"]) > 0
+
+
+def test_log_lines_are_looked_for(tmp_path: Path) -> None:
+    """Half of eight steps have a line; a log that is never there, or always, is told."""
+    seen = measured(LOG_OVERHEAD, tmp_path)
+    assert 2 <= seen["lines_expected"] <= 6
+    assert seen["lines_missing"] == seen["lines_unasked"] == 0
+    assert seen["ratio_low"] <= seen["ratio"] <= seen["ratio_high"]
+    nothing = measured(LOG_OVERHEAD, tmp_path / "nothing", LogsNothing)
+    assert nothing["lines_missing"] == nothing["lines_expected"]
+    assert measured(LOG_OVERHEAD, tmp_path / "always", LogsAlways)["lines_unasked"] > 0
+
+
+def test_a_restless_machine_gives_no_verdict(tmp_path: Path) -> None:
+    """Where equal arms differ nothing is measured; an excess that is clear all the same is."""
+    with pytest.raises(NotMeasured, match="too restless"):
+        measured(LOG_OVERHEAD, tmp_path / "noise", noise_limit=1.0)
+    assert measured(LOG_OVERHEAD, tmp_path / "clear", EvaluatesToLog, ratio_limit=1e-9)["ratio_low"] > 1e-9
+
+
+def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
+    """The healthy file repeats; a key that leaves something out is named by what it mistakes for its own."""
+    seen = measured(PREPARATION, tmp_path / "healthy")
+    assert seen["unlike"] == []
+    assert seen["cosine_distance"] < 0.01
+    assert measured(PREPARATION, tmp_path / "blind", TeacherNotInTheKey)["unlike"] == ["over that of another teacher"]
+    assert measured(PREPARATION, tmp_path / "deaf", TextNotInTheKey)["unlike"] == ["over that of other text"]
+    assert measured(PREPARATION, tmp_path / "rest", DropsTheRest)["divergence"] == {"nonfinite": "Infinity"}
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def a_setting(folder: Path, seed: int = 0, **parameters: Any) -> Setting:
 def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset()) -> tuple[Trial[Any], Recorded]:
     """A trial whose subject is built, and what it will report."""
     recorded = Recorded()
+    setting.workspace.mkdir(parents=True, exist_ok=True)
     trial: Trial[Any] = Trial(setting, setting.workspace, declared, recorded)
     trial.build(subject)
     return trial, recorded

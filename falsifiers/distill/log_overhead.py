@@ -1,0 +1,102 @@
+"""F-DISTILL-LOG-OVERHEAD-001: a training log costs next to nothing, by paired timing against steps without one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from falsifiers.distill.subject import Stepping
+from falsifiers.distill.watch import read_back_steps
+from harness import NotMeasured, Trial
+from harness.toolkit.timing import Interval, Timing, interleave
+
+__all__ = ["falsify"]
+
+_SILENT, _LOGGING, _AGAIN = _ARMS = ("silent", "logging", "silent again")
+_WARMUP = 2  # rounds: caches, the allocator and the optimizer's state settle in the first
+
+
+def falsify(trial: Trial[Stepping]) -> None:
+    """Let steps with a log, without one, and without one again take turns on one student, in random order.
+
+    Raises:
+        NotMeasured: this machine cannot tell: two arms without a log differ as much as would matter, or a limit lies
+            within the interval.
+    """
+    asked = trial.parameters
+    if trial.device == "cpu":
+        torch.set_num_threads(1)  # threads that wait for one another time the machine's other work
+    made: dict[str, list[int]] = {arm: [] for arm in _ARMS}
+    with trial.subject_fault():
+        timing = interleave(
+            {arm: _sample(trial, arm, made[arm]) for arm in _ARMS},
+            rounds=asked["steps"] // (len(_ARMS) * asked["steps_a_sample"]) - _WARMUP,
+            warmup=_WARMUP,
+            seed=trial.seed,
+            synchronize=torch.cuda.synchronize if trial.device != "cpu" else lambda: None,
+        )
+        log = Path(trial.subject.log)
+    read_back_steps(trial, len(set().union(*made.values())))
+    (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
+    logged = _logged_steps(log)
+    expected = [step for step in made[_LOGGING] if step % asked["log_every"] == 0]
+    trial.measure(
+        lines_expected=len(expected),
+        lines_missing=sum(step not in logged for step in expected),
+        lines_unasked=sum(step not in expected for step in logged),
+    )
+    _compare(trial, timing)
+
+
+def _sample(trial: Trial[Stepping], arm: str, made: list[int]) -> Callable[[], None]:
+    """The work of one sample of an arm; remembers which steps it made."""
+    steps = trial.subject.steps(trial.parameters["log_every"] if arm == _LOGGING else 0)
+    return lambda: made.extend(islice(steps, trial.parameters["steps_a_sample"]))
+
+
+def _logged_steps(log: Path) -> list[int]:
+    """The steps of the log's lines; a line that does not hold a step and a finite loss is none."""
+    steps = []
+    with contextlib.suppress(OSError):
+        for line in log.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                values = json.loads(line)
+                if math.isfinite(values["loss"]):
+                    steps.append(int(values["step"]))
+    return steps
+
+
+def _compare(trial: Trial[Stepping], timing: Timing) -> None:
+    """Measure by how much logging is slower, if this machine can tell."""
+    asked = trial.parameters
+    noise = timing.ratio(_AGAIN, _SILENT)
+    ratio = timing.ratio(_LOGGING, _SILENT)
+    seconds = timing.difference(_LOGGING, _SILENT)
+    a_step = 1000 / asked["steps_a_sample"]
+    milliseconds = Interval(seconds.estimate * a_step, seconds.low * a_step, seconds.high * a_step)
+    trial.measure(noise_low=noise.low, noise_high=noise.high)
+    if max(1 / noise.low, noise.high) > asked["noise_limit"]:
+        raise NotMeasured(
+            f"this machine is too restless to time steps on: two arms without a log differ by a factor between "
+            f"{noise.low:.3f} and {noise.high:.3f}, and {asked['noise_limit']} is the most that says anything"
+        )
+    limits = ((ratio, asked["ratio_limit"]), (milliseconds, asked["milliseconds_limit"]))
+    if not any(one.low > limit for one, limit in limits) and not all(one.settles(limit) for one, limit in limits):
+        raise NotMeasured(
+            f"this machine cannot tell: logging takes {ratio.low:.3f} to {ratio.high:.3f} of the time, and "
+            f"{milliseconds.low:.3f} to {milliseconds.high:.3f} ms a step more; a limit lies within"
+        )
+    trial.measure(
+        ratio=ratio.estimate,
+        ratio_low=ratio.low,
+        ratio_high=ratio.high,
+        milliseconds=milliseconds.estimate,
+        milliseconds_low=milliseconds.low,
+        milliseconds_high=milliseconds.high,
+    )

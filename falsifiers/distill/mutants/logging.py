@@ -1,0 +1,87 @@
+"""Subjects whose training log costs too much, or does not say what it should: one known defect each."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.reference import Distillation
+from falsifiers.distill.reference.checkpointing import Checkpointer
+from falsifiers.distill.reference.journal import Journal
+
+__all__ = ["EvaluatesToLog", "FlushesEveryLine", "ItemOfEveryLayer", "LogsAlways", "LogsNothing", "SleepsATenth"]
+
+
+class _Noting(Distillation):
+    """Does something after each step that is logged."""
+
+    def note(self, journal: Journal, seconds: float) -> None:
+        """The defect, after a step that took so many seconds."""
+        raise NotImplementedError
+
+    def make_step(self, journal: Journal, checkpointer: Checkpointer) -> Tensor:
+        """A step, and more where there is a log."""
+        started = time.perf_counter()
+        loss = super().make_step(journal, checkpointer)
+        if journal.every:
+            self.note(journal, time.perf_counter() - started)  # the log has waited for the GPU
+        return loss
+
+
+class ItemOfEveryLayer(_Noting):
+    """The norm of every gradient is fetched by itself, so that the GPU runs dry once a tensor."""
+
+    def note(self, journal: Journal, seconds: float) -> None:
+        """One synchronisation a tensor."""
+        norms = {name: weight.grad.norm().item() for name, weight in self.student.named_parameters()}
+        journal.write({"gradient_norm": max(norms.values())})
+
+
+class FlushesEveryLine(_Noting):
+    """There is a line for every tensor, and each is flushed to the disk."""
+
+    def note(self, journal: Journal, seconds: float) -> None:
+        """One fsync a tensor."""
+        with self.log.open("a") as file:
+            for name in self.student_weights():
+                file.write(f"{name}\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+
+class SleepsATenth(_Noting):
+    """A logged step takes a tenth longer."""
+
+    def note(self, journal: Journal, seconds: float) -> None:
+        """Wait for a server that collects metrics."""
+        time.sleep(0.1 * seconds)
+
+
+class EvaluatesToLog(_Noting):
+    """To log an accuracy, the batch goes through the student once more."""
+
+    @torch.no_grad()
+    def note(self, journal: Journal, seconds: float) -> None:
+        """Another forward pass."""
+        inputs, labels = self.batch(self.steps_made)
+        hits = self.student(input_ids=inputs, use_cache=False).logits.argmax(-1) == labels
+        journal.write({"accuracy": hits.float().mean().item()})
+
+
+class LogsNothing(Distillation):
+    """The log costs nothing, because nothing is logged."""
+
+    def journal(self, every: int) -> Journal:
+        """Off."""
+        return super().journal(0)
+
+
+class LogsAlways(Distillation):
+    """The switch is read by nobody: with the log off there is one all the same, and no overhead to be seen."""
+
+    def journal(self, every: int) -> Journal:
+        """On."""
+        return super().journal(every or 1)

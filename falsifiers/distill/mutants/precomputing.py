@@ -1,0 +1,125 @@
+"""Subjects whose teacher's answers, computed beforehand, are not the teacher's: one known defect each."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.reference import Distillation
+from falsifiers.distill.reference.teacher_cache import logits_of
+
+__all__ = [
+    "AnotherTeachersAnswers",
+    "BakedInTemperature",
+    "CoarseAnswers",
+    "DatedAnswers",
+    "DropsTheRest",
+    "KeepsAllLogits",
+    "KeepsStaleAnswers",
+    "KeepsTopEight",
+    "RolledAnswers",
+    "ShiftedAnswers",
+    "TeacherNotInTheKey",
+    "TextNotInTheKey",
+]
+
+
+class KeepsTopEight(Distillation):
+    """Eight logits are kept where 64 were asked for."""
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """Fewer."""
+        return super().precompute(path, 8)
+
+
+class KeepsAllLogits(Distillation):
+    """All logits are kept: no cache of the largest, and no smaller than what it should save."""
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """More."""
+        return super().precompute(path, self.teacher.config.vocab_size)
+
+
+class RolledAnswers(Distillation):
+    """The rows of a batch are in another order than its sequences."""
+
+    def answer(self, step: int) -> Tensor:
+        """A row further."""
+        return super().answer(step).roll(1, dims=0)
+
+
+class ShiftedAnswers(Distillation):
+    """The answers are a position off: those to the tokens before."""
+
+    def answer(self, step: int) -> Tensor:
+        """A position further."""
+        return super().answer(step).roll(1, dims=1)
+
+
+class BakedInTemperature(Distillation):
+    """The logits were divided by the temperature before they were kept, and will be once more."""
+
+    def answer(self, step: int) -> Tensor:
+        """Tempered."""
+        return super().answer(step) / self.recipe.temperature
+
+
+class CoarseAnswers(Distillation):
+    """The logits are rounded to eight bits (float8, e4m3) to save space."""
+
+    def answer(self, step: int) -> Tensor:
+        """Rounded."""
+        return super().answer(step).to(torch.float8_e4m3fn).float()
+
+
+class AnotherTeachersAnswers(Distillation):
+    """The answers are another model's, of the same shape: the student's."""
+
+    def answer(self, step: int) -> Tensor:
+        """From the wrong model."""
+        return self.student_logits(self.batch(step)[0])
+
+
+class DropsTheRest(Distillation):
+    """The tokens that were not kept are impossible: the kept ones are normalised to one among themselves."""
+
+    def cached_logits(self, path: Path, step: int) -> Tensor:
+        """Minus infinity in place of what is spread over the rest."""
+        logits = logits_of(path, step, self.teacher.config.vocab_size)
+        kept = logits.topk(64, dim=-1)
+        return torch.full_like(logits, -torch.inf).scatter(-1, kept.indices, kept.values).to(self.device)
+
+
+class KeepsStaleAnswers(Distillation):
+    """A file that is there already is taken for the right one."""
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """Only where there is none."""
+        return path if path.exists() else super().precompute(path, top_k)
+
+
+class TeacherNotInTheKey(Distillation):
+    """A file is found again by its text, whoever the teacher was."""
+
+    def made_from(self) -> dict[str, str | int]:
+        """All but the teacher."""
+        return {name: value for name, value in super().made_from().items() if name != "teacher"}
+
+
+class TextNotInTheKey(Distillation):
+    """A file is found again by its teacher, whatever the text was."""
+
+    def made_from(self) -> dict[str, str | int]:
+        """All but what the sequences follow from."""
+        return {name: value for name, value in super().made_from().items() if name not in ("corpus", "seed")}
+
+
+class DatedAnswers(Distillation):
+    """The file says when it was made, so that no two are alike."""
+
+    def made_from(self) -> dict[str, str | int]:
+        """And the time."""
+        return {**super().made_from(), "made_at": time.time_ns()}

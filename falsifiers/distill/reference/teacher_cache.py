@@ -1,0 +1,72 @@
+"""The teacher's answers, computed beforehand: the largest logits of every position, and what the rest weighs together.
+
+Of V logits the K largest are kept, with the logarithm of the sum of exponentials of all of them. So the kept
+probabilities are exact at temperature 1, and the rest is known in sum: it is spread evenly over the other V - K tokens,
+as one value that any temperature may divide.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from falsifiers.distill.reference.export import save_weights
+
+__all__ = ["logits_of", "write_teacher_cache"]
+
+_MADE_FROM = "made_from"
+
+
+def write_teacher_cache(
+    path: Path, top_k: int, made_from: Mapping[str, Any], answers: Iterable[tuple[int, Tensor]]
+) -> Path:
+    """Write the answers of some steps, unless the file holds the answers to the same question already.
+
+    Args:
+        path: the file; equal questions give equal bytes.
+        top_k: logits to keep of each position.
+        made_from: strict JSON that determines the answers: teacher, text, steps. It is kept in the file.
+        answers: each step with the teacher's logits [batch, sequence, vocabulary]; computed only when asked for.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    question = json.dumps({**made_from, "top_k": top_k}, sort_keys=True, allow_nan=False)
+    if _question_of(path) == question:
+        return path
+    tensors: dict[str, Tensor] = {}
+    for step, logits in answers:
+        values, tokens = logits.float().topk(top_k, dim=-1)
+        tensors |= {
+            f"{step}/logits": values.half().cpu(),
+            f"{step}/tokens": tokens.int().cpu(),
+            f"{step}/normaliser": logits.float().logsumexp(dim=-1).cpu(),
+        }
+    # One entry only: safetensors writes several in an order that changes from file to file.
+    return save_weights(tensors, path, {_MADE_FROM: question})
+
+
+def logits_of(path: Path, step: int, vocabulary: int) -> Tensor:
+    """Logits [batch, sequence, vocabulary] in float32 on the CPU, as the file remembers them."""
+    with safe_open(path, framework="pt") as file:
+        kept = file.get_tensor(f"{step}/logits").float()
+        tokens, normaliser = file.get_tensor(f"{step}/tokens").long(), file.get_tensor(f"{step}/normaliser")
+    known = (kept - normaliser.unsqueeze(-1)).exp().sum(dim=-1)
+    rest = (1 - known).clamp(min=torch.finfo(torch.float32).tiny).log() - math.log(max(1, vocabulary - kept.shape[-1]))
+    logits = (normaliser + rest).unsqueeze(-1).repeat(1, 1, vocabulary)
+    return logits.scatter(-1, tokens, kept)
+
+
+def _question_of(path: Path) -> str | None:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get(_MADE_FROM)
+    except (OSError, SafetensorError):
+        return None

@@ -1,0 +1,137 @@
+"""Paired, interleaved timing: how much slower one arm is than another, and how sure that is.
+
+    timing = interleave({"plain": plain, "logging": logging, "again": plain}, rounds=40, warmup=3, seed=0)
+    noise = timing.ratio("again", "plain")      # an A/A comparison: what this machine calls a difference of nothing
+    slower = timing.ratio("logging", "plain")   # an Interval: estimate, low, high
+
+In every round each arm is timed once, in an order drawn anew, so that warming up, throttling and a neighbour's work hit
+all of them alike; comparisons are made within rounds. All samples are kept. An estimate is the mean of the paired
+differences without the largest and the smallest tenth, and its interval the percentile bootstrap of that (Efron and
+Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13): a claim is judged by where the interval lies, never
+by a sample. A cost that falls on less than one sample in ten is trimmed away with the noise: let a sample be long
+enough to contain what is to be measured.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Interval", "Timing", "interleave"]
+
+_TRIMMED = 0.1
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate, and between which bounds it lies with the confidence that was asked for."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """The larger distance of the estimate from a bound."""
+        return max(self.high - self.estimate, self.estimate - self.low)
+
+    def settles(self, limit: float) -> bool:
+        """Whether all of it is on one side of a limit, so that it says which side the truth is on."""
+        return self.high <= limit or self.low > limit
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The samples of all arms.
+
+    Attributes:
+        seconds: of each arm, one sample a round, in the order of the rounds.
+        orders: the order of the arms in each round.
+        seed: from which the orders and the resamples were drawn.
+    """
+
+    seconds: Mapping[str, tuple[float, ...]]
+    orders: tuple[tuple[str, ...], ...]
+    seed: int
+
+    def ratio(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
+        """How many times as long `arm` takes as `baseline`: the geometric mean of the ratios within rounds."""
+        logarithms = [
+            math.log(ours / theirs) for ours, theirs in zip(self.seconds[arm], self.seconds[baseline], strict=True)
+        ]
+        interval = _bootstrapped(logarithms, confidence, self.seed)
+        return Interval(math.exp(interval.estimate), math.exp(interval.low), math.exp(interval.high))
+
+    def difference(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
+        """How many seconds longer `arm` takes than `baseline`."""
+        pairs = zip(self.seconds[arm], self.seconds[baseline], strict=True)
+        return _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, to be kept beside a verdict."""
+        return {"seconds": dict(self.seconds), "orders": self.orders, "seed": self.seed}
+
+
+def interleave(
+    arms: Mapping[str, Callable[[], object]],
+    *,
+    rounds: int,
+    warmup: int,
+    seed: int,
+    synchronize: Callable[[], object] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timing:
+    """Time every arm once a round, in random order.
+
+    Args:
+        arms: what to time, by name; the work of one sample each.
+        rounds: samples an arm.
+        warmup: rounds before the first that is kept.
+        seed: of the orders.
+        synchronize: waits for work that an arm has only launched, such as `torch.cuda.synchronize`; called before each
+            start, so that no arm pays for another's, and before each end.
+        clock: seconds, never running backwards.
+
+    Raises:
+        ValueError: fewer than two arms or rounds, which leave nothing to compare.
+    """
+    if len(arms) < 2 or rounds < 2:
+        raise ValueError(f"{len(arms)} arms in {rounds} rounds leave nothing to compare; give two of each or more")
+    chance = random.Random(seed)  # noqa: S311 - an order, and no secret
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    orders = []
+    for number in range(warmup + rounds):
+        order = tuple(chance.sample(sorted(arms), len(arms)))
+        for name in order:
+            synchronize()
+            started = clock()
+            arms[name]()
+            synchronize()
+            elapsed = clock() - started
+            if number >= warmup:
+                seconds[name].append(elapsed)
+        if number >= warmup:
+            orders.append(order)
+    return Timing({name: tuple(samples) for name, samples in seconds.items()}, tuple(orders), seed)
+
+
+def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Interval:
+    """The trimmed mean of samples and its percentile interval; equal seeds give equal intervals."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence of {confidence} was asked for; say one between 0 and 1, such as 0.99")
+    chance = random.Random(seed)  # noqa: S311 - resamples, and no secret
+    means = sorted(_trimmed_mean(chance.choices(samples, k=len(samples))) for _ in range(_RESAMPLES))
+    tail = round((1 - confidence) / 2 * (_RESAMPLES - 1))
+    return Interval(_trimmed_mean(samples), means[tail], means[-1 - tail])
+
+
+def _trimmed_mean(samples: Sequence[float]) -> float:
+    """The mean without the largest and the smallest tenth."""
+    cut = int(len(samples) * _TRIMMED)
+    kept = sorted(samples)[cut : len(samples) - cut]
+    return math.fsum(kept) / len(kept)

@@ -1,0 +1,136 @@
+"""Paired timing, on a clock that the test turns."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.toolkit.timing import Interval, Timing, interleave
+
+
+class Clock:
+    """Time passes only when somebody works."""
+
+    def __init__(self) -> None:
+        """Midnight."""
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now
+
+
+def a_timing(arms: dict[str, float], *, rounds: int = 40, scatter: float = 0.0, drift: float = 0.0) -> Timing:
+    """Arms that take so many seconds, on a machine that scatters them by a share and slows down from round to round."""
+    clock, chance = Clock(), random.Random(1)
+
+    def arm(seconds: float) -> None:
+        clock.now += seconds * (1 + drift * clock.now) * math.exp(chance.gauss(0, scatter))
+
+    work = {name: (lambda seconds=seconds: arm(seconds)) for name, seconds in arms.items()}
+    return interleave(work, rounds=rounds, warmup=2, seed=0, clock=clock)
+
+
+def test_every_arm_is_timed_once_a_round_in_an_order_of_its_own() -> None:
+    """All samples are kept, and the first arm is not always the first."""
+    timing = a_timing({"a": 1.0, "b": 2.0, "c": 3.0}, rounds=30)
+    assert {name: len(samples) for name, samples in timing.seconds.items()} == {"a": 30, "b": 30, "c": 30}
+    assert len(timing.orders) == 30
+    assert {frozenset(order) for order in timing.orders} == {frozenset("abc")}
+    assert len(set(timing.orders)) == 6
+    assert timing.as_json()["orders"] == timing.orders
+
+
+def test_warming_up_is_not_kept() -> None:
+    """The first rounds cost ten times as much and are seen by nobody."""
+    clock, calls = Clock(), []
+
+    def arm() -> None:
+        calls.append(1)
+        clock.now += 10.0 if len(calls) <= 4 else 1.0
+
+    timing = interleave({"a": arm, "b": arm}, rounds=5, warmup=2, seed=0, clock=clock)
+    assert set(timing.seconds["a"] + timing.seconds["b"]) == {1.0}
+
+
+def test_launched_work_counts_for_the_arm_that_launched_it() -> None:
+    """The clock is read after the synchronisation, and started after that of the arm before."""
+    clock, pending = Clock(), []
+
+    def synchronize() -> None:
+        clock.now += sum(pending)
+        pending.clear()
+
+    arms = {"light": lambda: pending.append(1.0), "heavy": lambda: pending.append(5.0)}
+    timing = interleave(arms, rounds=4, warmup=0, seed=0, synchronize=synchronize, clock=clock)
+    assert timing.seconds == {"light": (1.0,) * 4, "heavy": (5.0,) * 4}
+
+
+def test_a_difference_is_found_through_scatter_and_drift() -> None:
+    """A machine that slows down to half and scatters by 3 % hides no 10 %, nor invents one."""
+    timing = a_timing({"plain": 1.0, "again": 1.0, "slow": 1.1}, rounds=60, scatter=0.03, drift=0.005)
+    slower, nothing = timing.ratio("slow", "plain"), timing.ratio("again", "plain")
+    assert slower.low > 1.05
+    assert slower.low <= 1.1 <= slower.high
+    assert nothing.low <= 1.0 <= nothing.high
+    assert nothing.high < 1.05
+
+
+def test_an_exact_difference_has_no_width() -> None:
+    """Ratio and seconds."""
+    timing = a_timing({"plain": 1.0, "slow": 1.25})
+    assert timing.ratio("slow", "plain") == Interval(pytest.approx(1.25), pytest.approx(1.25), pytest.approx(1.25))
+    assert timing.difference("slow", "plain").estimate == pytest.approx(0.25)
+    assert timing.difference("slow", "plain").half_width == pytest.approx(0.0)
+
+
+def test_a_neighbour_who_works_now_and_then_is_trimmed_away() -> None:
+    """One round in twenty takes ten times as long."""
+    samples = [1.0] * 40
+    disturbed = [10.0 if number % 20 == 7 else 1.0 for number in range(40)]
+    timing = Timing({"plain": tuple(samples), "disturbed": tuple(disturbed)}, (), 0)
+    assert timing.ratio("disturbed", "plain").estimate == pytest.approx(1.0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=40), st.integers(0, 2**32))
+def test_intervals_hold_their_estimate_and_repeat_from_their_seed(samples: list[float], seed: int) -> None:
+    """Whatever the samples."""
+    timing = Timing({"a": tuple(samples), "b": (1.0,) * len(samples)}, (), seed)
+    interval = timing.ratio("a", "b")
+    assert interval == timing.ratio("a", "b")
+    assert interval.low <= interval.high
+    assert min(samples) * 0.999 <= interval.low
+    assert interval.high <= max(samples) * 1.001
+    assert timing.ratio("a", "b", confidence=0.5).high <= interval.high
+
+
+def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
+    """Of 200 comparisons of an arm with itself at 90 %, some 20 may miss 1."""
+    missed = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        arms = {name: tuple(math.exp(chance.gauss(0, 0.1)) for _ in range(30)) for name in ("a", "b")}
+        interval = Timing(arms, (), seed).ratio("a", "b", confidence=0.9)
+        missed += not interval.low <= 1.0 <= interval.high
+    assert missed < 45
+
+
+@pytest.mark.parametrize(("interval", "settled"), [((0.9, 1.0), True), ((1.06, 1.2), True), ((1.0, 1.06), False)])
+def test_an_interval_settles_a_limit_or_does_not(interval: tuple[float, float], settled: bool) -> None:
+    """Only when all of it is on one side."""
+    assert Interval(sum(interval) / 2, *interval).settles(1.05) is settled
+
+
+def test_nothing_to_compare_is_refused() -> None:
+    """One arm, one round, or a confidence that is none."""
+    with pytest.raises(ValueError, match="nothing to compare"):
+        interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
+    with pytest.raises(ValueError, match="nothing to compare"):
+        interleave({"a": lambda: None, "b": lambda: None}, rounds=1, warmup=0, seed=0)
+    with pytest.raises(ValueError, match="confidence"):
+        a_timing({"a": 1.0, "b": 1.0}).ratio("a", "b", confidence=99)
