@@ -53,6 +53,7 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--profile", choices=["reduced", "full"], default="reduced")
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda:N")
+    parser.add_argument("--no-mutants", action="store_true", help="only the subject: for many seeds in little time")
     parser.add_argument("-P", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help="VALUE is JSON")
     arguments = parser.parse_args()
     project = Project.find()
@@ -64,7 +65,13 @@ def main() -> int:
     for name in arguments.ids or [path.stem for path in project.files()]:
         contract = project.contract(name)
         options = [
-            Options(profile=arguments.profile, device=arguments.device, parameters=overrides, seed=seed)
+            Options(
+                profile=arguments.profile,
+                device=arguments.device,
+                parameters=overrides,
+                mutants=not arguments.no_mutants,
+                seed=seed,
+            )
             for seed in seeds
         ]
         results = list(runs(project, contract, options))

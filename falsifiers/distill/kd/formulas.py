@@ -26,7 +26,8 @@ class Truth:
 
     Attributes:
         loss: in nats a row that counts.
-        magnitude: the sum of the absolute values of what the loss is a sum of: how exact it can be in any dtype.
+        magnitude: the sum of the absolute values of what the loss is a sum of, and of the logits times the loss's slope
+            in them: how exact it can be in any dtype.
         student_gradient, head_gradient: of `upstream * loss`, float64.
         largest: bounds, for each of both gradients, what an element of it could be.
     """
@@ -58,6 +59,8 @@ def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
     surprises = -log_probabilities(logits).gather(-1, labels).squeeze(-1)
     divergences = (p * (log_p - log_q)).sum(dim=-1)
     magnitudes = alpha * surprises + weight * (p * (log_p.abs() + log_q.abs())).sum(dim=-1)
+    # What an error of a logit makes of the loss at most: logits are no more exact than their size allows.
+    magnitudes += (alpha + weight / temperature) * (logits.abs().amax(dim=-1) + wanted.abs().amax(dim=-1))
 
     gradient = alpha * log_probabilities(logits).exp() + weight / temperature * (log_q.exp() - p)
     gradient.scatter_add_(-1, labels, torch.full_like(surprises, -alpha).unsqueeze(-1))
