@@ -1,0 +1,169 @@
+"""The custom path in Triton: matrix products and element-wise kernels of our own, norms, RoPE and softmax of torch's.
+
+It needs the package triton (extra `blackwell`). On CPU tensors its kernels run in Triton's interpreter: slow, and exact
+enough to find a wrong index or a dropped tail without a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.backend import ProjectionGradients
+from falsifiers.blackwell.reference.shapes import PROJECTIONS, BlockShape
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from falsifiers.blackwell.reference.triton_kernels import (
+    ADD,
+    PRODUCT,
+    PROJECTION_BACKWARD,
+    SILU_GATE,
+    SILU_GATE_BACKWARD,
+    Kernel,
+    Module,
+)
+
+__all__ = ["TritonBackend", "compile_elementwise", "compile_projections", "keep_compiled", "loaded_modules"]
+
+_ELEMENTS = 1024
+_SHARED = -1
+_BLOCKS = {"cuda": (64, 16), "cpu": (128, 128)}
+"""Edge of a tile and step along the inner dimension. The interpreter pays by the program, whatever its size."""
+
+
+class TritonBackend(TorchBackend):
+    """See `Backend`; tensors that do not lie row by row are copied first."""
+
+    name = "triton"
+
+    def __init__(self, precision: Literal["ieee", "tf32"] = "ieee", layer: int = _SHARED) -> None:
+        """Args:
+        layer: makes modules of its own for each projection, as the code had that SPEC-BLACKWELL-FIX-001 speaks of;
+            without it all layers and all projections that are alike share one.
+        """
+        self.precision = precision
+        self.layer = layer
+
+    def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """See `Backend`."""
+        return _product(x, weight.mT, bias, self.precision)
+
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        """See `Backend`; one launch."""
+        x, weight, gradient = _by_row(x), _by_row(weight), _by_row(gradient)
+        (tokens, size_in), size_out = x.shape, len(weight)
+        of_x, of_weight = x.new_empty(tokens, size_in), weight.new_empty(size_out, size_in)
+        of_bias = gradient.new_empty(size_out) if bias else None
+        block, inner_block = _BLOCKS[x.device.type]
+        tiles = (_ceiling(tokens, block) + _ceiling(size_out, block)) * _ceiling(size_in, block)
+        PROJECTION_BACKWARD.launch(
+            (tiles,), x.device.type,
+            x, weight, gradient, of_x, of_weight, gradient if of_bias is None else of_bias,
+            tokens, size_in, size_out, x.stride(0), weight.stride(0), gradient.stride(0),
+            layer=self.layer, projection=_own(self.layer, projection), sum_bias=bias, precision=self.precision,
+            block=block, inner_block=inner_block,
+        )  # fmt: skip
+        return ProjectionGradients(of_x, of_weight, of_bias)
+
+    def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+        """See `Backend`."""
+        return _product(a.mT if transpose_a else a, b.mT if transpose_b else b, None, self.precision)
+
+    def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
+        """See `Backend`."""
+        return _each(SILU_GATE, (gate, up), 1)[0]
+
+    def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Backend`."""
+        of_gate, of_up = _each(SILU_GATE_BACKWARD, (gate, up, gradient), 2)
+        return of_gate, of_up
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        """See `Backend`."""
+        return _each(ADD, (a, b), 1)[0]
+
+
+def loaded_modules() -> list[Module]:
+    """The modules that launches have left on this process's GPUs; empty where all of it was interpreted."""
+    kernels = (PRODUCT, PROJECTION_BACKWARD, ADD, SILU_GATE, SILU_GATE_BACKWARD)
+    return [module for kernel in kernels for module in kernel.modules()]
+
+
+def compile_projections(shape: BlockShape, capability: int, layer: int = _SHARED) -> list[Module]:
+    """What the seven projections' backward of a block compiles to, in float32, for a GPU that need not be there.
+
+    With `layer`, a module for each projection; without, one for those with a bias and one for those without.
+    """
+    biased = [f"{projection}.bias" in shape.parameters() for projection in PROJECTIONS]
+    wanted = dict.fromkeys(zip((_own(layer, projection) for projection in PROJECTIONS), biased, strict=True))
+    block, inner_block = _BLOCKS["cuda"]
+    pointers = dict.fromkeys(("x", "weight", "gradient", "of_x", "of_weight", "of_bias"), "*fp32")
+    sizes = dict.fromkeys(("tokens", "size_in", "size_out", "x_row", "weight_row", "gradient_row"), "i32")
+    return [
+        PROJECTION_BACKWARD.compile(
+            capability, {**pointers, **sizes}, layer=layer, projection=projection, sum_bias=bias,
+            precision="ieee", block=block, inner_block=inner_block,
+        )
+        for projection, bias in wanted
+    ]  # fmt: skip
+
+
+def compile_elementwise(capability: int) -> list[Module]:
+    """The same of the kernels that stay ours whoever multiplies matrices."""
+    arguments = {
+        ADD: ("a", "b", "c"),
+        SILU_GATE: ("gate", "up", "c"),
+        SILU_GATE_BACKWARD: ("gate", "up", "gradient", "of_gate", "of_up"),
+    }
+    return [
+        kernel.compile(capability, {**dict.fromkeys(names, "*fp32"), "size": "i32"}, block=_ELEMENTS)
+        for kernel, names in arguments.items()
+    ]
+
+
+def keep_compiled(folder: Path) -> None:
+    """Let this process and its children keep machine code in `folder`, unless the environment names another one."""
+    os.environ.setdefault("TRITON_CACHE_DIR", str(folder))
+
+
+def _own(layer: int, projection: str) -> int:
+    """What tells a projection's module from another's; one and the same where modules are shared."""
+    return _SHARED if layer == _SHARED else PROJECTIONS.index(projection)
+
+
+def _product(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tensor:
+    """a @ b with equal leading dimensions, any strides."""
+    leading, rows, columns, inner = a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1]
+    a, b = a.reshape(-1, rows, inner), b.reshape(-1, inner, columns)
+    c = a.new_empty(len(a), rows, columns)
+    block, inner_block = _BLOCKS[a.device.type]
+    PRODUCT.launch(
+        (_ceiling(rows, block), _ceiling(columns, block), len(a)), a.device.type,
+        a, b, c, c if bias is None else bias, rows, columns, inner, *a.stride(), *b.stride(), *c.stride()[:2],
+        add_bias=bias is not None, precision=precision,
+        row_block=block, column_block=block, inner_block=inner_block,
+    )  # fmt: skip
+    return c.view(*leading, rows, columns)
+
+
+def _each(kernel: Kernel, inputs: Sequence[Tensor], outputs: int) -> list[Tensor]:
+    """An element-wise kernel over tensors of one shape."""
+    inputs = [one.contiguous() for one in inputs]
+    made = [torch.empty_like(inputs[0]) for _ in range(outputs)]
+    size = inputs[0].numel()
+    kernel.launch((_ceiling(size, _ELEMENTS),), inputs[0].device.type, *inputs, *made, size, block=_ELEMENTS)
+    return made
+
+
+def _by_row(matrix: Tensor) -> Tensor:
+    return matrix if matrix.stride(-1) == 1 else matrix.contiguous()
+
+
+def _ceiling(size: int, block: int) -> int:
+    return -(-size // block)

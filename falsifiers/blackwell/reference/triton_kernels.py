@@ -1,0 +1,194 @@
+"""Triton kernels that run twice: compiled on CUDA, and through Triton's interpreter, with numpy, on a CPU.
+
+Nothing of `triton.language.standard` occurs in them (`tl.sum`, `tl.zeros`, `tl.cdiv`): that is compiled or interpreted
+for a whole process, while a process that interprets these kernels also compiles them, to count modules and bytes.
+Products are accumulated, and their factors multiplied, in float32 whatever the tensors hold: the interpreter has no
+bfloat16 product, and no claim here is about the speed of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+__all__ = ["ADD", "PRODUCT", "PROJECTION_BACKWARD", "SILU_GATE", "SILU_GATE_BACKWARD", "Kernel", "Module"]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One entry of the kernel cache: what the driver keeps as a module of its own.
+
+    Attributes:
+        kernel: the name of its only entry.
+        size: bytes of its machine code.
+    """
+
+    kernel: str
+    size: int
+
+
+class Kernel:
+    """A kernel in both of its forms."""
+
+    def __init__(self, function: Any) -> None:
+        self.name: str = function.__name__
+        self._compiled = JITFunction(function)
+        self._interpreted = InterpretedFunction(function)
+
+    def launch(self, grid: tuple[int, ...], device: str, *arguments: Any, **constants: Any) -> None:
+        """Run a grid of programs; `device` is the type of the tensors' device, "cuda" or "cpu"."""
+        form = self._compiled if device == "cuda" else self._interpreted
+        form[grid](*arguments, **constants)
+
+    def compile(self, capability: int, signature: Mapping[str, str], **constants: Any) -> Module:
+        """Machine code for a GPU that need not be there.
+
+        Args:
+            capability: of its target, 90 for sm_90.
+            signature: the Triton type of every argument that is no constant, such as "*fp32" or "i32".
+        """
+        types = {name: signature.get(name, "constexpr") for name in self._compiled.arg_names}
+        source = ASTSource(self._compiled, types, {name: constants[name] for name in types if name not in signature})
+        return Module(self.name, len(triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]))
+
+    def modules(self) -> list[Module]:
+        """What launches have compiled in this process so far, on all devices, as Triton's own cache holds it."""
+        return [
+            Module(self.name, len(kernel.asm["cubin"]))
+            for cache, *_ in self._compiled.device_caches.values()
+            for kernel in cache.values()
+        ]
+
+
+def product(  # type: ignore[no-untyped-def]
+    a, b, c, bias, rows, columns, inner,
+    a_batch, a_row, a_inner, b_batch, b_inner, b_column, c_batch, c_row,
+    add_bias: tl.constexpr, precision: tl.constexpr,
+    row_block: tl.constexpr, column_block: tl.constexpr, inner_block: tl.constexpr,
+):  # fmt: skip
+    """c[batch, row, column] = sum of a[batch, row, k] * b[batch, k, column], and bias[column]; strides in elements."""
+    batch = tl.program_id(2).to(tl.int64)
+    row = tl.program_id(0) * row_block + tl.arange(0, row_block)[:, None].to(tl.int64)
+    column = tl.program_id(1) * column_block + tl.arange(0, column_block)[None, :].to(tl.int64)
+    along = tl.arange(0, inner_block).to(tl.int64)
+    total = tl.full([row_block, column_block], 0.0, tl.float32)
+    for start in range(0, inner, inner_block):
+        k = start + along
+        left = tl.load(
+            a + batch * a_batch + row * a_row + k[None, :] * a_inner,
+            mask=(row < rows) & (k[None, :] < inner), other=0.0,
+        )  # fmt: skip
+        right = tl.load(
+            b + batch * b_batch + k[:, None] * b_inner + column * b_column,
+            mask=(k[:, None] < inner) & (column < columns), other=0.0,
+        )  # fmt: skip
+        total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision=precision)
+    if add_bias:
+        total += tl.load(bias + column, mask=column < columns, other=0.0).to(tl.float32)
+    place = c + batch * c_batch + row * c_row + column
+    tl.store(place, total.to(c.dtype.element_ty), mask=(row < rows) & (column < columns))
+
+
+def projection_backward(  # type: ignore[no-untyped-def]
+    x, weight, gradient, of_x, of_weight, of_bias, tokens, size_in, size_out, x_row, weight_row, gradient_row,
+    layer: tl.constexpr, projection: tl.constexpr, sum_bias: tl.constexpr, precision: tl.constexpr,
+    block: tl.constexpr, inner_block: tl.constexpr,
+):  # fmt: skip
+    """All of a projection's gradients in one launch and one module.
+
+    The first programs make tiles of `gradient @ weight` [tokens, size_in], the others tiles of `gradient.T @ x`
+    [size_out, size_in] and of the sum of `gradient` over tokens, which is its product with a column of ones. All that
+    `layer` and `projection` do is make a module of their own for every projection of every layer.
+    """
+    program = tl.program_id(0)
+    tiles_across = (size_in + block - 1) // block
+    tiles_of_x = ((tokens + block - 1) // block) * tiles_across
+    along = tl.arange(0, inner_block).to(tl.int64)
+    within = tl.arange(0, block).to(tl.int64)
+    total = tl.full([block, block], 0.0, tl.float32)
+    if program < tiles_of_x:
+        token = (program // tiles_across) * block + within[:, None]
+        feature = (program % tiles_across) * block + within[None, :]
+        for start in range(0, size_out, inner_block):
+            k = start + along
+            left = tl.load(
+                gradient + token * gradient_row + k[None, :],
+                mask=(token < tokens) & (k[None, :] < size_out), other=0.0,
+            )  # fmt: skip
+            right = tl.load(
+                weight + k[:, None] * weight_row + feature,
+                mask=(k[:, None] < size_out) & (feature < size_in), other=0.0,
+            )  # fmt: skip
+            total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision=precision)
+        place = of_x + token * size_in + feature
+        tl.store(place, total.to(of_x.dtype.element_ty), mask=(token < tokens) & (feature < size_in))
+    else:
+        tile = program - tiles_of_x
+        output = (tile // tiles_across) * block + within
+        feature = (tile % tiles_across) * block + within[None, :]
+        ones = tl.full([inner_block, 16], 1.0, tl.float32)
+        sums = tl.full([block, 16], 0.0, tl.float32)
+        for start in range(0, tokens, inner_block):
+            k = start + along
+            left = tl.load(
+                gradient + k[None, :] * gradient_row + output[:, None],
+                mask=(k[None, :] < tokens) & (output[:, None] < size_out), other=0.0,
+            )  # fmt: skip
+            right = tl.load(
+                x + k[:, None] * x_row + feature,
+                mask=(k[:, None] < tokens) & (feature < size_in), other=0.0,
+            )  # fmt: skip
+            total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision=precision)
+            if sum_bias:
+                sums = tl.dot(left.to(tl.float32), ones, sums, input_precision=precision)
+        place = of_weight + output[:, None] * size_in + feature
+        inside = (output[:, None] < size_out) & (feature < size_in)
+        tl.store(place, total.to(of_weight.dtype.element_ty), mask=inside)
+        if sum_bias:
+            lane = tl.arange(0, 16)[None, :]
+            first = (lane == 0) & (tile % tiles_across == 0) & (output[:, None] < size_out)
+            tl.store(of_bias + output[:, None] + 0 * lane, sums.to(of_bias.dtype.element_ty), mask=first)
+
+
+def add(a, b, c, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """c = a + b, element by element."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < size
+    tl.store(c + at, tl.load(a + at, mask=inside) + tl.load(b + at, mask=inside), mask=inside)
+
+
+def silu_gate(gate, up, c, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """c = gate * sigmoid(gate) * up, computed in float32."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < size
+    z = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
+    other = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(c + at, (z / (1.0 + tl.exp(-z)) * other).to(c.dtype.element_ty), mask=inside)
+
+
+def silu_gate_backward(gate, up, gradient, of_gate, of_up, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The gradients of gate and up: the derivative of z * s(z) is s(z) * (1 + z * (1 - s(z)))."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < size
+    z = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
+    other = tl.load(up + at, mask=inside, other=0.0).to(tl.float32)
+    above = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+    sigmoid = 1.0 / (1.0 + tl.exp(-z))
+    slope = sigmoid * (1.0 + z * (1.0 - sigmoid))
+    tl.store(of_gate + at, (above * other * slope).to(of_gate.dtype.element_ty), mask=inside)
+    tl.store(of_up + at, (above * z * sigmoid).to(of_up.dtype.element_ty), mask=inside)
+
+
+PRODUCT = Kernel(product)
+PROJECTION_BACKWARD = Kernel(projection_backward)
+ADD = Kernel(add)
+SILU_GATE = Kernel(silu_gate)
+SILU_GATE_BACKWARD = Kernel(silu_gate_backward)
