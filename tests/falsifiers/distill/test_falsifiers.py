@@ -10,21 +10,11 @@ from typing import Any
 
 import pytest
 
-from falsifiers.distill.mutants import (
-    DowncastOnLoad,
-    DropsTheRest,
-    EvaluatesToLog,
-    ForgottenLast,
-    LateCopy,
-    LogsAlways,
-    LogsNothing,
-    NeverOff,
-    NoDirectory,
-    TeacherNotInTheKey,
-    TextNotInTheKey,
-    UntiedOnLoad,
-    ZeroIsEndless,
-)
+from falsifiers.distill.mutants.loading import DowncastOnLoad, UntiedOnLoad
+from falsifiers.distill.mutants.logging import EvaluatesToLog, LogsAlways, LogsNothing
+from falsifiers.distill.mutants.precomputing import DropsTheRest, TeacherNotInTheKey, TextNotInTheKey
+from falsifiers.distill.mutants.saving import ForgottenLast, LateCopy, NeverOff, NoDirectory
+from falsifiers.distill.mutants.stepping import ZeroIsEndless
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
 from tests.cli.harness_command import COMMAND, environment
@@ -157,9 +147,9 @@ def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
     ("claim", "subject", "status", "said"),
     [
         (CRASH, "reference:Distillation", 0, "PASS"),
-        (CRASH, "mutants:WritesInPlace", 1, "torn.maxItems"),
+        (CRASH, "mutants.resuming:WritesInPlace", 1, "torn.maxItems"),
         (FAIL_SOFT, "reference:Distillation", 0, "PASS"),
-        (FAIL_SOFT, "mutants:HarmlessExport", 1, "exit_codes_without_export[].minimum"),
+        (FAIL_SOFT, "mutants.failing:HarmlessExport", 1, "exit_codes_without_export[].minimum"),
     ],
 )
 def test_runs_that_die_are_survived(tmp_path: Path, claim: str, subject: str, status: int, said: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 
 from falsifiers.distill import batch, embedding, export, kl_moves, learning_rate, smoke, teacher_divergence
-from falsifiers.distill.mutants import SilentCpuFallback
+from falsifiers.distill.mutants.training import SilentCpuFallback
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.config import ARCHITECTURES, Recipe, new_model
 from falsifiers.distill.reference.export import checkpoint_path
