@@ -1,0 +1,131 @@
+"""Tensors that lie on a wgpu device, so that a whole block runs there without a copy to the host in between."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.wgpu_device import Device, Kernel, Storage, Window
+
+__all__ = ["WgpuTensor", "whole"]
+
+_ATEN: Final = torch.ops.aten
+_VIEWS: Final = frozenset(
+    {
+        _ATEN.view.default,
+        _ATEN._unsafe_view.default,
+        _ATEN.transpose.int,
+        _ATEN.unsqueeze.default,
+        _ATEN.detach.default,
+        _ATEN.alias.default,
+    }
+)
+"""What only changes shape and strides; torch says how, on a tensor without data."""
+_COPIES: Final = frozenset({_ATEN.clone.default, _ATEN._to_copy.default})
+_COPY: Final = Kernel(("copy.wgsl",), "copy", (1, 2))
+_COPY_THREADS: Final = 256
+
+
+class WgpuTensor(Tensor):
+    """A float32 tensor whose elements lie in a `Storage`.
+
+    torch keeps shape and strides; layout operations (view, transpose, contiguous, reshape) work, arithmetic is the
+    backend's. `cpu()` fetches it. Its device reads `meta`: to torch it has a shape and no data.
+    """
+
+    storage_on_device: Storage
+
+    @staticmethod
+    def __new__(cls, storage: Storage, like: Tensor) -> WgpuTensor:
+        """A tensor of the shape, strides and offset of `like`, a tensor of the device `meta`."""
+        made: WgpuTensor = torch.Tensor._make_wrapper_subclass(
+            cls,
+            like.shape,
+            strides=like.stride(),
+            storage_offset=like.storage_offset(),
+            dtype=torch.float32,
+            device=torch.device("meta"),
+        )
+        made.storage_on_device = storage
+        return made
+
+    @classmethod
+    def empty(cls, device: Device, *shape: int) -> WgpuTensor:
+        """A contiguous tensor that holds anything."""
+        like = torch.empty(shape, device="meta")
+        return cls(device.allocate(like.nbytes), like)
+
+    @classmethod
+    def of(cls, device: Device, tensor: Tensor) -> WgpuTensor:
+        """A copy of a float32 tensor that lies elsewhere.
+
+        Raises:
+            TypeError: it has another dtype; WGSL computes in float32.
+        """
+        if tensor.dtype != torch.float32:
+            raise TypeError(f"the wgpu backend computes in float32; this tensor is {tensor.dtype}: convert it first")
+        dense = tensor.detach().contiguous()
+        return cls(device.upload(dense), torch.empty_like(dense, device="meta"))
+
+    def fetch(self, device: torch.device) -> Tensor:
+        """A copy that lies on a device of torch's."""
+        fetched = torch.empty(self.shape, device=device)
+        packed = self.packed()
+        packed.storage_on_device.device.download(packed.storage_on_device, fetched)
+        return fetched
+
+    def packed(self) -> WgpuTensor:
+        """This tensor where it is contiguous and begins its storage, else a copy that is."""
+        if self.is_contiguous() and not self.storage_offset():
+            return self
+        device = self.storage_on_device.device
+        copy = WgpuTensor.empty(device, *self.shape)
+        missing = 4 - self.dim()
+        if missing < 0:
+            raise NotImplementedError(f"copies of strided tensors have up to 4 dimensions; this one has {self.dim()}")
+        shape, strides = [1] * missing + list(self.shape), [0] * missing + list(self.stride())
+        values = [*shape, *strides, self.storage_offset(), self.numel()]
+        device.run(_COPY, [_everything(self), whole(copy)], values, -(-self.numel() // _COPY_THREADS))
+        return copy
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        """Shape and adapter; printing fetches nothing."""
+        del tensor_contents
+        return f"WgpuTensor({tuple(self.shape)}, on {self.storage_on_device.device.name})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Serve what changes the layout or copies; refuse the rest, which would be no kernel of the backend's."""
+        del types
+        kwargs = kwargs or {}
+        if func in _VIEWS:
+            tensor: WgpuTensor = args[0]
+            twin = torch.empty(_reach(tensor), device="meta").as_strided(
+                tensor.shape, tensor.stride(), tensor.storage_offset()
+            )
+            return cls(tensor.storage_on_device, func(twin, *args[1:], **kwargs))
+        if func in _COPIES:
+            target = kwargs.get("device")
+            if target is not None and torch.device(target).type != "meta":
+                return args[0].fetch(torch.device(target)).to(kwargs.get("dtype") or torch.float32)
+            return args[0].packed()
+        raise NotImplementedError(f"{func} is no operation of the wgpu backend; fetch the tensor with .cpu() first")
+
+
+def whole(tensor: WgpuTensor) -> Window:
+    """All bytes of a packed tensor."""
+    return Window(tensor.storage_on_device, 0, max(16, -(-tensor.numel() // 4) * 16))
+
+
+def _everything(tensor: WgpuTensor) -> Window:
+    """From the beginning of the storage to the last element that a strided tensor reaches."""
+    return Window(tensor.storage_on_device, 0, max(16, -(-_reach(tensor) // 4) * 16))
+
+
+def _reach(tensor: Tensor) -> int:
+    if not tensor.numel():
+        return tensor.storage_offset()
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.storage_offset() + steps + 1

@@ -1,0 +1,19 @@
+"""The wgpu backend for tests: on whatever Vulkan adapter there is, or a skip that says why not."""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ["any_backend"]
+
+
+def any_backend(binding_bytes: int | None = None):  # type: ignore[no-untyped-def]
+    """A backend on a fresh device, so that what one test compiled or counted is not another's."""
+    pytest.importorskip("wgpu", reason="the package wgpu is not installed (extra wgpu)")
+    from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
+    from falsifiers.blackwell.reference.wgpu_device import Device, NoAdapter, choose_adapter
+
+    try:
+        return WgpuBackend(device=Device(choose_adapter("any"), binding_bytes=binding_bytes))
+    except NoAdapter as error:
+        pytest.skip(str(error))
