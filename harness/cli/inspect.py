@@ -1,4 +1,4 @@
-"""`harness inspect FILE`: what a checkpoint really holds, and how it differs from another one."""
+"""`harness inspect FILE`: what a checkpoint holds and how it differs from another, or a program's device code."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ _NAMES_SHOWN = 3
 def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool) -> ExitStatus:
     """Look at every tensor of a checkpoint: safetensors, APR v2, PyTorch's zip, or GGUF.
 
+    Of any other file, such as an executable or a library: the code for NVIDIA GPUs in it, kernel by kernel, with the
+    targets, and whether it is machine code or PTX, which the driver must compile first.
+
     Nothing in the file is run or trusted. Printed are the tensors with their range and the first digits of their
     SHA-256, the metadata, and findings: no weights, NaN or infinities, all zero, constant, duplicate or empty tensors,
     departures from the format.
@@ -51,7 +54,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
     if _DIFFERENT in fail_on and against is None:
         raise click.UsageError(f"--fail-on {_DIFFERENT} needs --against FILE")
     try:
-        from harness.toolkit.checkpoint import Refused, compare, inspect
+        from harness.toolkit.checkpoint import Refused, Unrecognized, compare, inspect
     except ImportError as error:
         raise click.ClickException(str(error)) from error
     comparison = None
@@ -62,6 +65,8 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             comparison = compare(file, against)
             inspection = comparison.this
     except Refused as refused:
+        if isinstance(refused, Unrecognized) and against is None and not fail_on and _told_device_code(file, as_json):
+            return ExitStatus.PASS
         if as_json:
             _print_json(_refusal(refused))
         click.echo(f"harness: {printable(str(refused))}", err=True)
@@ -73,6 +78,27 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         for line in _page(inspection, comparison, width):
             click.echo(line)
     return _status(inspection, comparison, fail_on)
+
+
+def _told_device_code(file: Path, as_json: bool) -> bool:
+    """Print the device code of a file; False where it holds none, and is no executable or library to say that of."""
+    from harness.report.device_code import page
+    from harness.toolkit.device_code import inspect
+
+    try:
+        inspection = inspect(file)
+        with file.open("rb") as opened:
+            program = opened.read(4) == b"\x7fELF"
+    except OSError:
+        return False  # the refusal of the checkpoint's reader says more
+    if not (inspection.codes or inspection.notes or program):
+        return False
+    if as_json:
+        _print_json(inspection.to_json())
+    else:
+        for line in page(inspection):
+            click.echo(line)
+    return True
 
 
 def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequence[str]) -> ExitStatus:

@@ -18,6 +18,7 @@ from harness.verdict import ExitStatus
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.toolkit.checkpoint.files import apr, safetensors_bytes, zero_tensors
 
+RECORDED = Path(__file__).parents[1] / "recorded" / "device_code"
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
@@ -171,3 +172,25 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, model: Path, 
     done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True)
     assert done.returncode == ExitStatus.REFUSED
     assert "pip install 'falsifier-harness[checkpoint]'" in done.stderr
+
+
+def test_a_program_is_asked_for_its_device_code(tmp_path: Path) -> None:
+    """Kernel by kernel, and as JSON."""
+    cubin = tmp_path / "kernels.bin"
+    cubin.write_bytes((RECORDED / "sm_121.cubin").read_bytes())
+    done = harness(tmp_path, "inspect", cubin.name)
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    assert done.stdout.splitlines()[:2] == [f"{cubin.name}: 7,728 bytes", "1 image: 1 of machine code"]
+    assert "_Z5helloPi  sm_121" in done.stdout.splitlines()
+    (code,) = json.loads(harness(tmp_path, "inspect", cubin.name, "--json").stdout)["device_code"]
+    assert (code["sm"], code["form"], sorted(code["kernels"])) == (121, "machine code", ["_Z5helloPi", "_Z5worldPf"])
+
+
+def test_a_program_without_device_code_is_no_mistake_of_the_user(tmp_path: Path) -> None:
+    done = harness(tmp_path, "inspect", "/bin/true")
+    assert done.returncode == ExitStatus.PASS
+    assert done.stdout.splitlines()[1] == "no code for NVIDIA GPUs"
+
+
+def test_a_program_compares_with_nothing(tmp_path: Path, model: Path) -> None:
+    assert harness(tmp_path, "inspect", "/bin/true", "--against", model.name).returncode == ExitStatus.REFUSED

@@ -25,6 +25,17 @@ except ImportError as error:
 
 from harness.toolkit.checkpoint.comparison import Change, Comparison, compare
 from harness.toolkit.checkpoint.inspection import Finding, Inspection, Kind, Tensor, inspect
-from harness.toolkit.checkpoint.source import Refused
+from harness.toolkit.checkpoint.source import Refused, Unrecognized
 
-__all__ = ["Change", "Comparison", "Finding", "Inspection", "Kind", "Refused", "Tensor", "compare", "inspect"]
+__all__ = [
+    "Change",
+    "Comparison",
+    "Finding",
+    "Inspection",
+    "Kind",
+    "Refused",
+    "Tensor",
+    "Unrecognized",
+    "compare",
+    "inspect",
+]

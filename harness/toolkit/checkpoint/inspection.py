@@ -105,7 +105,7 @@ def inspect(path: Path) -> Inspection:
         with opened(path) as source:
             return inspect_contents(source, formats.read(source))
     except Refused as error:
-        raise Refused(error.reason, error.offset, path) from error
+        raise type(error)(error.reason, error.offset, path) from error
 
 
 def inspect_contents(source: Source, contents: Contents) -> Inspection:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHUNK", "Cursor", "Refused", "Source", "opened"]
+__all__ = ["CHUNK", "Cursor", "Refused", "Source", "Unrecognized", "opened"]
 
 CHUNK = 1 << 22
 """Bytes that are read at once while tensors are looked at."""
@@ -31,6 +31,10 @@ class Refused(Exception):
         self.reason = reason
         self.offset = offset
         self.path = path
+
+
+class Unrecognized(Refused):
+    """A file that begins like no checkpoint."""
 
 
 class Source:

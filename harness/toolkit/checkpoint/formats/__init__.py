@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.toolkit.checkpoint.contents import Contents
 from harness.toolkit.checkpoint.formats import apr, gguf, safetensors, torch_zip
-from harness.toolkit.checkpoint.source import Refused, Source
+from harness.toolkit.checkpoint.source import Refused, Source, Unrecognized
 
 __all__ = ["read"]
 
@@ -17,10 +17,11 @@ def read(source: Source) -> Contents:
     """The contents of a checkpoint, whichever format it has.
 
     Raises:
-        Refused: it has none of them, or violates the one that it has.
+        Unrecognized: it begins like none of them.
+        Refused: it violates the one that it has.
     """
     if source.size < 8:
-        raise Refused(f"{source.size} bytes are no checkpoint", 0)
+        raise Unrecognized(f"{source.size} bytes are no checkpoint", 0)
     start = source.read(0, min(9, source.size), "the first bytes")
     if reader := _BY_MAGIC.get(start[:4]):
         return reader(source)
@@ -29,4 +30,4 @@ def read(source: Source) -> Contents:
     # safetensors has no magic; its header's length is in front of a JSON object.
     if start[8:] == b"{":
         return safetensors.read(source)
-    raise Refused("begins like none of safetensors, APR v2, PyTorch's zip and GGUF", 0)
+    raise Unrecognized("begins like none of safetensors, APR v2, PyTorch's zip and GGUF", 0)

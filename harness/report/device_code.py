@@ -1,0 +1,64 @@
+"""What `harness inspect` says of the device code in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from harness.report import figures
+from harness.report.escaping import printable
+
+if TYPE_CHECKING:
+    from harness.toolkit.device_code import DeviceCode, Inspection
+
+__all__ = ["page"]
+
+
+def page(inspection: Inspection) -> Iterator[str]:
+    """The images, then every kernel with the targets that it runs on as it is, or after the driver compiled it."""
+    images = Counter(code.form.value for code in inspection.codes)
+    found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
+    yield f"{printable(str(inspection.path))}: {inspection.file_bytes:,} bytes"
+    count = len(inspection.codes)
+    yield f"{count:,} image{'' if count == 1 else 's'}: {found}" if count else found
+    for note in inspection.notes:
+        yield f"  {printable(note)}"
+    if not inspection.codes:
+        return
+    yield ""
+    rows = [("image", "target", "kernels", "at byte", "size", "in"), *map(_row, inspection.codes)]
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for code in inspection.codes:
+        if code.reason:
+            yield f"  byte {code.offset}: {printable(code.reason)}"
+        if code.noted_sm not in (None, code.sm):
+            yield f"  byte {code.offset}: its header says sm_{code.sm}, its note sm_{code.noted_sm}"
+    targets: dict[str, list[str]] = {}
+    for code in inspection.codes:
+        for kernel in code.kernels:
+            targets.setdefault(kernel, []).append(_target(code))
+    if targets:
+        yield ""
+        longest = min(max(map(len, targets)), 60)
+        for kernel, runs in targets.items():
+            yield f"{printable(kernel):<{longest}}  {', '.join(dict.fromkeys(runs))}"
+
+
+def _row(code: DeviceCode) -> tuple[str, ...]:
+    kernels = "?" if code.reason else f"{len(code.kernels):,}"
+    return (
+        code.form.value,
+        code.target or f"sm_{code.sm}",
+        kernels,
+        str(code.offset),
+        figures.binary(code.size),
+        code.container or "file",
+    )
+
+
+def _target(code: DeviceCode) -> str:
+    name = code.target or f"sm_{code.sm}"
+    return f"PTX for {name}" if code.form.name == "PTX" else name

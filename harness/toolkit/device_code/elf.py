@@ -1,0 +1,136 @@
+"""ELF images with machine code for NVIDIA GPUs, as NVIDIA's compilers write them.
+
+The layout is that of ELF64 (gABI, chapter 4). Machine 190 is CUDA. Images of ABI version 8 (CUDA 13) have the compute
+capability in bits 8 to 15 of e_flags, older ones in bits 0 to 7; this and the mark of a kernel's symbol (0x10 in
+st_other) are as LLVM's BinaryFormat/ELF.h names them. The note .note.nv.cuinfo has the capability once more, and
+.note.nv.tkinfo the options of ptxas, such as `-arch sm_90a`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["MAGIC", "Cubin", "Malformed", "read_cubin"]
+
+MAGIC: Final = b"\x7fELF\x02\x01\x01"
+"""How a 64-bit little-endian ELF file begins; `read_cubin` tells whether it is for CUDA."""
+
+_CUDA_MACHINE: Final = 190
+_FUNCTION, _ENTRY = 2, 0x10
+_SYMBOL_TABLE, _NO_BITS, _NOTE = 2, 8, 7
+_CUINFO, _TKINFO = 1000, 2000
+_LONGEST_NAME: Final = 4096
+_MOST_SYMBOLS: Final = 1_000_000
+_LONGEST_NOTES: Final = 65536
+
+
+class Malformed(ValueError):
+    """The bytes are no such image, or an image that ends too early; the text says which."""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """One image of machine code.
+
+    Attributes:
+        sm: compute capability, such as 121, from e_flags.
+        noted_sm: the same from .note.nv.cuinfo; None without that note.
+        target: as ptxas was told, such as "sm_90a"; None without .note.nv.tkinfo.
+        kernels: names of the kernels, in the order of the symbol table.
+        size: bytes from the ELF header to the last byte that a header or section claims.
+    """
+
+    sm: int
+    noted_sm: int | None
+    target: str | None
+    kernels: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True)
+class _Section:
+    kind: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+def read_cubin(data: memoryview) -> Cubin:
+    """Read the image at the start of `data`, which may be longer.
+
+    Raises:
+        Malformed: it is no ELF image for CUDA, or one whose tables lie past the end.
+    """
+    if bytes(data[: len(MAGIC)]) != MAGIC:
+        raise Malformed("no 64-bit little-endian ELF header")
+    machine = _unpack("<H", data, 18)[0]
+    if machine != _CUDA_MACHINE:
+        raise Malformed(f"ELF for machine {machine}, not for CUDA ({_CUDA_MACHINE})")
+    program_table, section_table, flags = _unpack("<QQI", data, 32)
+    program_size, programs, section_size, sections, _names = _unpack("<HHHHH", data, 54)
+    abi = data[8]
+    if sections and section_size != 64:
+        raise Malformed(f"section headers of {section_size} bytes instead of 64")
+    table = [_section(data, section_table + 64 * index) for index in range(sections)]
+    ends = [64, section_table + 64 * sections, program_table + program_size * programs]
+    ends += [one.offset + one.size for one in table if one.kind != _NO_BITS]
+    if max(ends) > len(data):
+        raise Malformed(f"cut short: {len(data)} of {max(ends)} bytes")
+    noted, target = None, None
+    # A file may name the same bytes as notes, or as symbols, in every one of its sections: each is read once.
+    for one in {one.offset: one for one in table if one.kind == _NOTE}.values():
+        if one.size <= _LONGEST_NOTES:
+            for kind, content in _notes(data[one.offset : one.offset + one.size]):
+                if kind == _CUINFO and len(content) >= 4:
+                    noted = int(struct.unpack_from("<H", content, 2)[0])
+                elif kind == _TKINFO and (found := re.search(rb"-arch (sm_\d+[af]?)\b", content)):
+                    target = found[1].decode()
+    return Cubin(
+        sm=flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF,
+        noted_sm=noted,
+        target=target,
+        kernels=tuple(dict.fromkeys(_kernels(data, table))),
+        size=max(ends),
+    )
+
+
+def _unpack(layout: str, data: memoryview, offset: int) -> tuple[int, ...]:
+    try:
+        return struct.unpack_from(layout, data, offset)
+    except (struct.error, OverflowError) as error:
+        raise Malformed(f"cut short: {len(data)} bytes, and a header at byte {offset}") from error
+
+
+def _section(data: memoryview, at: int) -> _Section:
+    _name, kind, _flags, _address, offset, size, link, _info, _align, entry = _unpack("<IIQQQQIIQQ", data, at)
+    return _Section(kind, offset, size, link, entry)
+
+
+def _kernels(data: memoryview, table: list[_Section]) -> Iterator[str]:
+    # There is at most one symbol table (gABI, "Sections").
+    for one in [one for one in table if one.kind == _SYMBOL_TABLE][:1]:
+        if one.entry_size != 24 or one.link >= len(table):
+            raise Malformed("a symbol table without names, or with entries that are not of 24 bytes")
+        count = one.size // 24
+        if count > _MOST_SYMBOLS:
+            raise Malformed(f"{count} symbols")
+        names = table[one.link]
+        texts = data[names.offset : names.offset + names.size]
+        for index in range(count):
+            name, info, other = struct.unpack_from("<IBB", data, one.offset + 24 * index)
+            if info & 0xF == _FUNCTION and other & _ENTRY:
+                yield bytes(texts[name : name + _LONGEST_NAME]).split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _notes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    at = 0
+    while at + 12 <= len(data):
+        name, content, kind = struct.unpack_from("<III", data, at)
+        start = at + 12 + (name + 3) // 4 * 4
+        yield kind, data[start : start + content]
+        at = start + (content + 3) // 4 * 4
