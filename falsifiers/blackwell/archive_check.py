@@ -1,0 +1,104 @@
+"""What an archive of kernels really holds: its bytes are asked, neither its index nor the names of its files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry
+from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel, compiler_version
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from harness.toolkit.device_code import Form, inspect
+
+__all__ = ["ArchiveCheck", "check", "not_reproduced"]
+
+
+@dataclass(frozen=True)
+class ArchiveCheck:
+    """Every cell, kernel x target, of which something is wrong; a cell is told as `kernel for sm_121: why`.
+
+    Attributes:
+        cells: how many were looked at: kernels times targets.
+        absent: not in the index, or without a file.
+        not_machine_code: the file holds no ELF image with machine code, or PTX under the name of one.
+        other_target: the image is for another compute capability than the cell's.
+        other_kernel: the image has not exactly the kernel of the cell.
+        stale: the source digest of the index is not that of the source as it is.
+        altered: the bytes are not those of the index.
+    """
+
+    cells: int
+    absent: tuple[str, ...]
+    not_machine_code: tuple[str, ...]
+    other_target: tuple[str, ...]
+    other_kernel: tuple[str, ...]
+    stale: tuple[str, ...]
+    altered: tuple[str, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong with any cell, and there is one."""
+        found = (self.absent, self.not_machine_code, self.other_target, self.other_kernel, self.stale, self.altered)
+        return self.cells > 0 and not any(found)
+
+
+def check(archive: Archive, kernels: Iterable[KernelSpec], targets: Iterable[int]) -> ArchiveCheck:
+    """Look at every cell of kernels x targets."""
+    specs, capabilities = list(kernels), list(targets)
+    found: dict[str, list[str]] = {}
+    for sm in capabilities:
+        for spec in specs:
+            for kind, why in _faults(archive, spec, sm):
+                found.setdefault(kind, []).append(f"{spec.key} for sm_{sm}: {why}")
+    kinds = ("absent", "not_machine_code", "other_target", "other_kernel", "stale", "altered")
+    return ArchiveCheck(len(specs) * len(capabilities), *(tuple(found.get(kind, ())) for kind in kinds))
+
+
+def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, str]]:
+    entry = archive.entries.get((spec.key, sm))
+    if entry is None:
+        yield "absent", "not in the index"
+        return
+    if entry.source != spec.digest:
+        yield "stale", "compiled from another source or with other options"
+    try:
+        data = (archive.folder / entry.file).read_bytes()
+        inspection = inspect(archive.folder / entry.file)
+    except OSError as error:
+        yield "absent", f"{entry.file}: {error.strerror}"
+        return
+    if hashlib.sha256(data).hexdigest() != entry.sha256:
+        yield "altered", f"{entry.file} has other bytes than were built"
+    codes = inspection.codes
+    if len(codes) != 1 or codes[0].form is not Form.MACHINE_CODE or codes[0].offset != 0:
+        forms = ", ".join(code.form.value for code in codes) or "no device code"
+        yield "not_machine_code", f"{entry.file} holds {forms}"
+        return
+    (code,) = codes
+    # Three places of the image name the target; a forger would have to know them all.
+    named = {code.sm, code.noted_sm, None if code.target is None else int(code.target.removeprefix("sm_").rstrip("af"))}
+    if named - {None} != {sm}:
+        yield "other_target", f"{entry.file} is for {', '.join(f'sm_{one}' for one in sorted(named - {None}))}"
+    if code.kernels != (spec.key,):
+        yield "other_kernel", f"{entry.file} holds {', '.join(code.kernels) or 'no kernel'}"
+
+
+def not_reproduced(archive: Archive, cells: Iterable[tuple[KernelSpec, int]]) -> list[str]:
+    """The cells that compile to other bytes than the archive has; what an index says of a source cannot fake that.
+
+    Raises:
+        ValueError: the archive was built with another compiler than this machine has, so bytes cannot be compared.
+    """
+    here = f"nvrtc {compiler_version()}"
+    if archive.compiler != here:
+        raise ValueError(f"the archive was built with {archive.compiler}, and this machine has {here}")
+    return [f"{spec.key} for sm_{sm}" for spec, sm in cells if not _reproduces(archive, spec, sm)]
+
+
+def _reproduces(archive: Archive, spec: KernelSpec, sm: int) -> bool:
+    entry: ArchiveEntry | None = archive.entries.get((spec.key, sm))
+    try:
+        return entry is not None and (archive.folder / entry.file).read_bytes() == compile_kernel(spec, sm).data
+    except OSError:
+        return False

@@ -1,0 +1,101 @@
+"""Runs the text of the kernels on the CPU, built by the machine's C++ compiler: slow, and without a GPU.
+
+So the arithmetic, the indices, the launches and the training step around them are tested where CI runs. What only a GPU
+has is not: its compilers, its memory model, its speed. kernels/host.h has how blocks and barriers are done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor
+
+from falsifiers.blackwell.reference.kernel_cache import Launch
+from falsifiers.blackwell.reference.kernels.nvrtc import Image
+from falsifiers.blackwell.reference.kernels.signature import signature
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+
+__all__ = ["HostDevice", "NoHostCompiler"]
+
+_HEADER: Final = Path(__file__).parent / "kernels" / "host.h"
+_LAUNCH: Final = """
+static void run(void** values) { host::call(KERNEL, values); }
+
+extern "C" int launch_kernel(const unsigned* grid, unsigned block, void** values) {
+    host::body = run;
+    host::arguments = values;
+    return host::launch(grid, block);
+}
+"""
+_FAULTS: Final = {1: "not all threads of a block reached a barrier", 2: "memory is short"}
+
+
+class NoHostCompiler(RuntimeError):
+    """The machine has no C++ compiler, or one that cannot build the kernels; the text says which."""
+
+
+class HostDevice:
+    """A CPU that runs kernels from their text; images are kept out of it, whatever target they are for."""
+
+    sm = None
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` keeps what was built, by digest of text, constants and header."""
+        self.folder = folder
+
+    def free_bytes(self) -> None:
+        """No device memory is taken."""
+
+    def load(self, spec: KernelSpec, image: Image) -> Launch:
+        """Build the kernel's text for this CPU; NoHostCompiler where that cannot be done."""
+        del image
+        run: Any = ctypes.CDLL(str(self._built(spec))).launch_kernel
+        run.restype = ctypes.c_int
+        types = signature(spec)
+
+        def launch(grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
+            values = [kind(_value(argument)) for kind, argument in zip(types, arguments, strict=True)]
+            addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+            status = run((ctypes.c_uint * 3)(*grid), ctypes.c_uint(threads), addresses)
+            if status:
+                raise RuntimeError(f"{spec.key}: {_FAULTS[status]}")
+
+        return launch
+
+    def _built(self, spec: KernelSpec) -> Path:
+        text = f'#include "{_HEADER}"\n{spec.text}\n{_LAUNCH}'
+        macros = [f"-D{name}={value}" for name, value in spec.macros.items()]
+        content = "\0".join([_HEADER.read_text(encoding="utf-8"), text, *macros])
+        library = self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
+        if not library.exists():
+            self._build(library, text, macros)
+        return library
+
+    def _build(self, library: Path, text: str, macros: list[str]) -> None:
+        compiler = shutil.which("g++") or shutil.which("clang++")
+        if compiler is None:
+            raise NoHostCompiler("to run kernels on the CPU, install g++ or clang++")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        beside = library.with_suffix(f".{os.getpid()}")
+        # -ffp-contract=off: the GPU fuses a * b + c, and x86-64 does not; equal text gives equal bits on all CPUs.
+        command = [compiler, "-std=gnu++17", "-O2", "-w", "-ffp-contract=off", "-shared", "-fPIC", *macros]
+        done = subprocess.run(
+            [*command, "-x", "c++", "-", "-o", str(beside), "-lm"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise NoHostCompiler(f"{compiler} cannot build {text.splitlines()[0]}: {done.stderr[-2000:]}")
+        beside.replace(library)
+
+
+def _value(argument: object) -> Any:
+    return argument.data_ptr() if isinstance(argument, Tensor) else argument

@@ -1,0 +1,103 @@
+"""Compiles kernels with NVIDIA's run-time compiler, on any machine: to machine code, or to PTX for the driver's JIT."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from falsifiers.blackwell.reference.kernels.spec import OPTIONS, KernelSpec
+
+__all__ = ["CompilationFailed", "Form", "Image", "compile_kernel", "compiler_version", "supported_targets"]
+
+
+class CompilationFailed(RuntimeError):
+    """NVRTC refused a kernel or a target; the text has its log."""
+
+
+class Form(Enum):
+    """What an image is."""
+
+    CUBIN = "cubin"
+    PTX = "ptx"
+
+
+@dataclass(frozen=True)
+class Image:
+    """What the driver loads: an ELF file with machine code of one architecture, or PTX, a text that ends with a 0."""
+
+    form: Form
+    data: bytes
+
+
+def compile_kernel(spec: KernelSpec, sm: int, form: Form = Form.CUBIN) -> Image:
+    """Compile a kernel for compute capability sm, such as 90 or 121.
+
+    Equal specs, targets and compilers give equal bytes.
+
+    Raises:
+        CompilationFailed: with the compiler's log; also where the compiler does not know the target, which before CUDA
+            12.9 was so for sm_121.
+    """
+    nvrtc = _nvrtc()
+    target = f"{'sm' if form is Form.CUBIN else 'compute'}_{sm}"
+    options = [*OPTIONS, f"--gpu-architecture={target}", *(f"-D{name}={text}" for name, text in spec.macros.items())]
+    program = _call(nvrtc.nvrtcCreateProgram(spec.text.encode(), f"{spec.source}.cu".encode(), 0, None, None))
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = bytearray(_call(nvrtc.nvrtcGetProgramLogSize(program)))
+            nvrtc.nvrtcGetProgramLog(program, log)
+            said = log.rstrip(b"\0").decode(errors="replace").strip()
+            raise CompilationFailed(f"{spec.key} for {target}: NVRTC {compiler_version()}: {status.name}: {said}")
+        size, get = (
+            (nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+            if form is Form.CUBIN
+            else (nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+        )
+        data = bytearray(_call(size(program)))
+        _call(get(program, data))
+        return Image(form, bytes(data))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def compiler_version() -> str:
+    """As in "13.0"; ImportError or RuntimeError where there is no NVRTC."""
+    major, minor = _call(_nvrtc().nvrtcVersion())
+    return f"{major}.{minor}"
+
+
+def supported_targets() -> tuple[int, ...]:
+    """The compute capabilities that this NVRTC compiles for, as in (75, …, 121)."""
+    return tuple(_call(_nvrtc().nvrtcGetSupportedArchs()))
+
+
+@cache
+def _nvrtc() -> ModuleType:
+    """The bindings of NVRTC, with the library of its wheel loaded where there is one.
+
+    The bindings look for it in the interpreter's own site-packages; it may lie elsewhere on the path.
+    """
+    from cuda.bindings import nvrtc
+
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []  # the toolkit's own may be on the loader's path
+    for file in files:
+        if file.name.startswith(("libnvrtc.so", "libnvrtc-builtins.so")):
+            ctypes.CDLL(str(file.locate()), mode=ctypes.RTLD_GLOBAL)
+    return nvrtc
+
+
+def _call(answer: tuple[Any, ...]) -> Any:
+    """What a call of the bindings returned besides its status."""
+    status, *values = answer
+    if status.value != 0:
+        raise CompilationFailed(f"NVRTC: {status.name}")
+    return values[0] if len(values) == 1 else tuple(values)

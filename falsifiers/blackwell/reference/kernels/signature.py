@@ -1,0 +1,28 @@
+"""What a kernel is handed, read off its text: the C types of its parameters as ctypes has them."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from functools import cache
+from typing import Any, Final
+
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+
+__all__ = ["signature"]
+
+_SCALARS: Final[dict[str, Any]] = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+
+
+@cache
+def signature(spec: KernelSpec) -> tuple[Any, ...]:
+    """The types of the kernel's parameters, in their order; ValueError where its text has another form than ours."""
+    found = re.search(r"\bKERNEL\(([^)]*)\)", spec.text)
+    if found is None:
+        raise ValueError(f"{spec.source}.cu declares no KERNEL(…)")
+    return tuple(_type(parameter.strip()) for parameter in found[1].split(","))
+
+
+def _type(parameter: str) -> Any:
+    declared, _, _name = parameter.rpartition(" ")
+    return ctypes.c_void_p if declared.endswith("*") else _SCALARS[declared]

@@ -1,0 +1,158 @@
+"""Our own CUDA C kernels behind `Backend`: which kernel, how many blocks, which arguments."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.backend import ProjectionGradients
+from falsifiers.blackwell.reference.kernel_cache import KernelCache
+from falsifiers.blackwell.reference.kernels import catalogue
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.reference.shapes import BlockShape
+
+__all__ = ["PtxBackend"]
+
+_THREADS = 256
+_MOST_BLOCKS = 65535
+_COLUMNS = 32
+
+
+class PtxBackend:
+    """Float32 tensors on the device of the cache's kernels; launches go to torch's current stream.
+
+    No kernel is specialised for a batch or a sequence, so `prewarm` of a block's shape covers every step of it.
+    """
+
+    name = "ptx"
+
+    def __init__(self, cache: KernelCache) -> None:
+        """Nothing is loaded yet: `prewarm` does it, or the first launch."""
+        self.cache = cache
+
+    def prewarm(self, shape: BlockShape) -> None:
+        """Load every kernel that a block of this shape launches."""
+        self.cache.prewarm(catalogue.block_kernels(shape))
+
+    def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """See `Backend`."""
+        size_out, size_in = weight.shape
+        spec = catalogue.project(projection, size_in, size_out, bias=bias is not None)
+        out = x.new_empty(x.shape[0], size_out)
+        self._gemm(spec, x, weight, bias, out, size_in)
+        return out
+
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        """See `Backend`."""
+        size_out, size_in = weight.shape
+        of_x, of_weight = torch.empty_like(x), torch.empty_like(weight)
+        self._gemm(catalogue.project_backward_x(projection, size_in, size_out), gradient, weight, None, of_x, size_out)
+        self._gemm(
+            catalogue.project_backward_weight(projection, size_in, size_out), gradient, x, None, of_weight, x.shape[0]
+        )
+        return ProjectionGradients(of_x, of_weight, self._column_sum(gradient) if bias else None)
+
+    def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+        """See `Backend`."""
+        rows, depth = (a.shape[-1], a.shape[-2]) if transpose_a else (a.shape[-2], a.shape[-1])
+        columns = b.shape[-2] if transpose_b else b.shape[-1]
+        out = a.new_empty(*a.shape[:-2], rows, columns)
+        self._gemm(catalogue.matmul(transpose_a=transpose_a, transpose_b=transpose_b), a, b, None, out, depth)
+        return out
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """See `Backend`."""
+        out = torch.empty_like(x)
+        self._launch(catalogue.rms_norm(x.shape[-1], eps), _rows(x), x, weight, out)
+        return out
+
+    def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """See `Backend`."""
+        hidden = x.shape[-1]
+        of_x, of_weight, inverses = torch.empty_like(x), torch.empty_like(weight), x.new_empty(_rows(x))
+        spec = catalogue.rms_norm_backward(hidden, eps)
+        self._launch(spec, _rows(x), x, weight, gradient, of_x, inverses)
+        blocks = math.ceil(hidden / _COLUMNS)
+        self._launch(catalogue.rms_norm_weight(hidden), blocks, x, gradient, inverses, of_weight, _rows(x))
+        return of_x, of_weight
+
+    def rope(self, x: Tensor, theta: float) -> Tensor:
+        """See `Backend`."""
+        return self._rotated(catalogue.rope(x.shape[-1], theta), x)
+
+    def rope_backward(self, gradient: Tensor, theta: float) -> Tensor:
+        """See `Backend`."""
+        return self._rotated(catalogue.rope_backward(gradient.shape[-1], theta), gradient)
+
+    def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
+        """See `Backend`."""
+        out = torch.empty_like(scores)
+        self._launch(catalogue.causal_softmax(), _rows(scores), scores, out, scale, scores.shape[-1])
+        return out
+
+    def causal_softmax_backward(self, probabilities: Tensor, gradient: Tensor, scale: float) -> Tensor:
+        """See `Backend`."""
+        out = torch.empty_like(gradient)
+        spec = catalogue.causal_softmax_backward()
+        self._launch(spec, _rows(gradient), probabilities, gradient, out, scale, gradient.shape[-1])
+        return out
+
+    def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
+        """See `Backend`."""
+        out = torch.empty_like(gate)
+        self._launch(catalogue.silu_gate(), _spread(gate), gate, up, out, gate.numel())
+        return out
+
+    def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Backend`."""
+        of_gate, of_up = torch.empty_like(gate), torch.empty_like(up)
+        spec = catalogue.silu_gate_backward()
+        self._launch(spec, _spread(gate), gate, up, gradient, of_gate, of_up, gate.numel())
+        return of_gate, of_up
+
+    def add(self, a: Tensor, b: Tensor) -> Tensor:
+        """See `Backend`."""
+        out = torch.empty_like(a)
+        self._launch(catalogue.add(), _spread(a), a, b, out, a.numel())
+        return out
+
+    def _rotated(self, spec: KernelSpec, x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        sequence = x.shape[-2]
+        self._launch(spec, sequence, x, out, _rows(x) // sequence, sequence)
+        return out
+
+    def _column_sum(self, x: Tensor) -> Tensor:
+        out = x.new_empty(x.shape[1])
+        self._launch(catalogue.column_sum(), math.ceil(x.shape[1] / _COLUMNS), x, out, *x.shape)
+        return out
+
+    def _gemm(self, spec: KernelSpec, a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor, depth: int) -> None:
+        rows, columns = out.shape[-2:]
+        tile = dict(spec.constants)["TILE"]
+        grid = (math.ceil(columns / tile), math.ceil(rows / tile), math.prod(out.shape[:-2]))
+        if max(grid[1:]) > _MOST_BLOCKS:
+            raise ValueError(f"{spec.key}: {rows} rows and a batch of {grid[2]} need more than {_MOST_BLOCKS} blocks")
+        self._launch(spec, grid, a, b, bias, out, rows, columns, depth)
+
+    def _launch(self, spec: KernelSpec, grid: int | tuple[int, int, int], *arguments: Tensor | float | None) -> None:
+        for one in arguments:
+            if isinstance(one, Tensor) and (one.dtype is not torch.float32 or not one.is_contiguous()):
+                raise TypeError(f"{spec.key} takes contiguous float32 tensors, not {one.dtype} of {tuple(one.shape)}")
+        blocks = grid if isinstance(grid, tuple) else (grid, 1, 1)
+        if all(blocks):  # CUDA refuses a launch of no blocks; where there is nothing to do, none is needed
+            self.cache.launch(spec, blocks, _THREADS, *arguments)
+
+
+def _rows(x: Tensor) -> int:
+    """How many vectors of the last dimension there are."""
+    return math.prod(x.shape[:-1])
+
+
+def _spread(x: Tensor) -> int:
+    """Blocks for one thread an element, or for fewer that go on with the next."""
+    return min(math.ceil(x.numel() / _THREADS), _MOST_BLOCKS)

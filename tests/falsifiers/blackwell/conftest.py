@@ -1,0 +1,49 @@
+"""Kernels that are built once for all tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from falsifiers.blackwell.reference.host_device import HostDevice
+from falsifiers.blackwell.reference.kernel_archive import Archive, build
+from falsifiers.blackwell.reference.kernel_cache import KernelCache
+from falsifiers.blackwell.reference.kernels.catalogue import add, rms_norm
+from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+
+SPECS = (add(), rms_norm(64, 1e-6))
+SMS = (90, 121)
+
+
+class NoImages:
+    """For the CPU, which runs the text: nothing is fetched, nothing compiled for a GPU."""
+
+    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
+        return Image(Form.CUBIN, b""), None
+
+
+@pytest.fixture(scope="session")
+def on_the_cpu(tmp_path_factory: pytest.TempPathFactory) -> PtxBackend:
+    """The backend of our kernels, their text run by the CPU."""
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("needs g++ or clang++")
+    return PtxBackend(KernelCache(NoImages(), HostDevice(tmp_path_factory.mktemp("host"))))
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of two kernels for two targets; tests copy it."""
+    pytest.importorskip("cuda.bindings")
+    folder = tmp_path_factory.mktemp("archive")
+    build(folder, SPECS, SMS)
+    return folder
+
+
+@pytest.fixture
+def archive(built: Path, tmp_path: Path) -> Archive:
+    """A copy of that archive, to be damaged."""
+    return Archive.open(Path(shutil.copytree(built, tmp_path / "archive")))

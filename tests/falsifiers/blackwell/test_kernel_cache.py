@@ -1,0 +1,63 @@
+"""What a cache counts, logs and holds."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveError
+from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, CompilerSource, KernelCache, Launch
+from falsifiers.blackwell.reference.kernels.catalogue import silu_gate
+from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from tests.falsifiers.blackwell.conftest import SPECS
+
+ADD, NORM = SPECS
+GRID = (1, 1, 1)
+
+
+class Memory:
+    """A device of which every second module takes 2 MiB."""
+
+    sm = 90
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+        self.launched: list[str] = []
+
+    def free_bytes(self) -> int:
+        return 2**30 - len(self.loaded) // 2 * 2**21
+
+    def load(self, spec: KernelSpec, image: Image) -> Launch:
+        self.loaded.append(spec.key)
+        return lambda grid, threads, *arguments: self.launched.append(spec.key)
+
+
+def test_an_archive_compiles_nothing(archive: Archive) -> None:
+    device = Memory()
+    cache = KernelCache(ArchiveSource(archive), device)
+    cache.prewarm(SPECS)
+    cache.launch(ADD, GRID, 1)
+    cache.launch(ADD, GRID, 1)
+    assert (cache.compilations, device.loaded, device.launched) == (0, [ADD.key, NORM.key], [ADD.key, ADD.key])
+    assert cache.requested == {ADD.key: 2}
+    sizes = sum(len(archive.image(spec, 90).data) for spec in SPECS)
+    assert cache.bytes_by_owner() == {"images": sizes, "modules": 2**21}
+    with pytest.raises(ArchiveError, match="not at all"):
+        cache.launch(silu_gate(), GRID, 1)
+
+
+@pytest.mark.parametrize("form", Form)
+def test_every_compilation_is_counted_and_logged_once(form: Form, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("cuda.bindings")
+    cache = KernelCache(CompilerSource(form), Memory())
+    with caplog.at_level(logging.WARNING):
+        cache.prewarm([ADD])
+        cache.launch(ADD, GRID, 1)
+        cache.launch(silu_gate(), GRID, 1)
+    assert cache.compilations == 2
+    assert [record.message.split(" with ")[0] for record in caplog.records] == [
+        "compiled add for sm_90",
+        "compiled silu_gate for sm_90",
+    ]
