@@ -1,0 +1,171 @@
+"""F-BLACKWELL-CUBLAS-001: a block's backward by cuBLAS gives the same gradients, no later, with fewer kernels."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from falsifiers.blackwell.projections import Path, Question, TwoPaths, cases, first_cases, question
+from falsifiers.blackwell.reference.backend import ProjectionGradients
+from falsifiers.blackwell.reference.block import Block
+from falsifiers.blackwell.reference.model import LanguageModel
+from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_SAMPLE = 128
+_VOCABULARY = 64
+_CUBLAS = re.compile(r"cublas|cutlass|gemm|gemv|nvjet|xmma", re.IGNORECASE)
+"""What the kernels that cuBLAS launches are called on sm_75 to sm_90; ours are called otherwise."""
+
+
+def falsify(trial: Trial[TwoPaths]) -> None:
+    """Look at the kernel caches, then at gradients case by case and in training, and time both paths at the end."""
+    torch.use_deterministic_algorithms(False)
+    _look_at_caches(trial)
+    shape, asked = SHAPES[trial.parameters["model"]], trial.parameters
+    devices: set[str] = set()
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        return _compare(trial, question(case, trial.device), case["dtype"], devices)
+
+    drawn = cases(shape, asked["largest_tokens"], asked["largest_size"])
+    first = first_cases(shape, asked["largest_tokens"])
+    trial.measure(cases=trial.search(drawn, check, examples=asked["cases"], first=first))
+    _train(trial)
+    trial.resolve(device="+".join(sorted(devices)), backend=_library(trial, question(first[0], trial.device)))
+    if asked["rounds"]:
+        from falsifiers.blackwell.backward_time import time_backward
+
+        time_backward(trial, shape)
+    else:
+        trial.measure(noise=[], slower_low=[], slower_high=[])
+
+
+def _look_at_caches(trial: Trial[TwoPaths]) -> None:
+    """The new path first: what it warms up is still there when the old one has been warmed up, too."""
+    shape, layers = SHAPES[trial.parameters["model"]], trial.parameters["layers"]
+    with trial.subject_fault():
+        new = [int(size) for size in trial.subject.prewarm("new", shape, layers)]
+        old = [int(size) for size in trial.subject.prewarm("old", shape, layers)]
+    trial.measure(modules_new=len(new), modules_old=len(old), bytes_new=sum(new), bytes_old=sum(old))
+
+
+def _compare(trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[str]) -> dict[str, float]:
+    """Errors of one case, as the contract names them.
+
+    The backend is asked twice, with two gradients, and looked at afterwards: a second answer that adds to the first, or
+    that lies where the first one lay, is seen.
+    """
+    before = [tensor.clone() for tensor in (asked.x, asked.weight, *asked.gradients)]
+    with trial.subject_fault():
+        answers = [_ask(trial, "new", asked, gradient) for gradient in asked.gradients]
+        old = _ask(trial, "old", asked, asked.gradients[0])
+        devices.add(answers[0].weight.device.type)
+    x, weight, *gradients = (tensor.double() for tensor in before)
+    right = [
+        TorchBackend().project_backward(asked.projection, x, weight, gradient, bias=asked.bias)
+        for gradient in gradients
+    ]
+    errors = [_furthest(got, true) for got, true in zip(answers, right, strict=True)]
+    after = (asked.x, asked.weight, *asked.gradients)
+    changed = sum(not torch.equal(was, now) for was, now in zip(before, after, strict=True))
+    # The largest of the numbers, and not a number where one is not: max() would lose it.
+    relative = _worst([error / max(_largest(true), 1e-30) for error, true in zip(errors, right, strict=True)])
+    if dtype != "float32":
+        return {"inputs_changed": float(changed), "bfloat16_relative": relative}
+    return {
+        "inputs_changed": float(changed),
+        "sample_against_old": _furthest(answers[0], old, first=_SAMPLE),
+        "whole_against_old": _furthest(answers[0], old),
+        "whole_against_float64": _worst(errors),
+        "whole_relative": relative,
+    }
+
+
+def _train(trial: Trial[TwoPaths]) -> None:
+    """Train one model on each path from equal weights, and compare the gradients of all parameters step by step."""
+    asked = trial.parameters
+    shape = SHAPES[asked["model"]]
+    generator = torch.Generator().manual_seed(trial.seed)
+    tokens = torch.randint(_VOCABULARY, (2, asked["sequence"] + 1), generator=generator).to(trial.device)
+    models: list[LanguageModel] = []
+    with trial.subject_fault():
+        for path in ("new", "old"):
+            blocks = [Block(shape, trial.subject.backend(path, layer)) for layer in range(asked["layers"])]
+            models.append(LanguageModel(shape, blocks, _VOCABULARY, trial.seed, torch.device(trial.device)))
+        optimizers = [torch.optim.SGD(model.parameters(), lr=asked["learning_rate"]) for model in models]
+    differences: list[float] = []
+    losses: list[float] = []
+    for step in range(asked["training_steps"]):
+        with trial.subject_fault():
+            of_step = [_step(model, optimizer, tokens) for model, optimizer in zip(models, optimizers, strict=True)]
+        (loss, new), (_, old) = of_step
+        differences.append(_worst([_distance(one, other) for one, other in zip(new, old, strict=True)]))
+        losses.append(loss)
+        trial.step(step, loss=loss, difference=differences[-1])
+    trial.measure(training_difference=differences, loss_first=losses[0], loss_last=losses[-1])
+
+
+def _step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor) -> tuple[float, list[Tensor]]:
+    """One optimizer step: the loss before it, and the gradients of all parameters."""
+    optimizer.zero_grad()
+    loss = model.loss(tokens)
+    loss.backward()
+    gradients = [torch.zeros_like(one) if one.grad is None else one.grad.detach().clone() for one in model.parameters()]
+    optimizer.step()
+    return float(loss), gradients
+
+
+def _library(trial: Trial[TwoPaths], asked: Question) -> str:
+    """Whose kernels multiply the matrices of the new path, as the profiler saw them run."""
+    on_gpu = trial.device != "cpu"
+    with trial.subject_fault(), profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
+        _ask(trial, "new", asked, asked.gradients[0])
+        if on_gpu:
+            torch.cuda.synchronize()
+    names = {event.key for event in seen.key_averages()}
+    if not on_gpu:
+        return "torch-cpu" if names & {"aten::mm", "aten::addmm"} else "no product of torch's"
+    kernels = sorted(name for name in names if not name.startswith(("cuda", "cu", "Mem", "Activity", "Lazy")))
+    if any(_CUBLAS.search(name) for name in names):
+        return "cublas"
+    return ", ".join(kernels)[:200] or "no kernel"
+
+
+def _ask(trial: Trial[TwoPaths], path: Path, asked: Question, gradient: Tensor) -> ProjectionGradients:
+    backend = trial.subject.backend(path, 0)
+    return backend.project_backward(asked.projection, asked.x, asked.weight, gradient, bias=asked.bias)
+
+
+def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int | None = None) -> float:
+    """The largest difference of an element, among the first so many of each gradient; infinite where one is missing."""
+    distances = []
+    for ours, theirs in zip(got, right, strict=True):
+        if ours is None or theirs is None:
+            distances.append(0.0 if ours is theirs else math.inf)
+        else:
+            distances.append(_distance(ours, theirs, first))
+    return _worst(distances)
+
+
+def _distance(one: Tensor, other: Tensor, first: int | None = None) -> float:
+    if one.shape != other.shape:
+        return math.inf
+    return float((one.double() - other.double()).flatten()[:first].abs().max())
+
+
+def _largest(gradients: ProjectionGradients) -> float:
+    return max(float(one.abs().max()) for one in gradients if one is not None)
+
+
+def _worst(numbers: list[float]) -> float:
+    return math.nan if any(math.isnan(number) for number in numbers) else max(numbers)

@@ -1,0 +1,108 @@
+"""The subject of F-BLACKWELL-CUBLAS-001: matrix products by cuBLAS, before which there were kernels of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.projections import Path
+from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
+from falsifiers.blackwell.reference.block import Block, new_weights
+from falsifiers.blackwell.reference.shapes import BlockShape
+from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
+from falsifiers.blackwell.reference.triton_backend import (
+    TritonBackend,
+    compile_elementwise,
+    compile_projections,
+    keep_compiled,
+    loaded_modules,
+)
+from harness import Setting
+
+__all__ = ["CublasPath", "LibraryBackend", "Tf32Rounding"]
+
+
+class LibraryBackend(TritonBackend):
+    """Matrix products by a library, everything else as on the old path."""
+
+    def __init__(self, products: TorchBackend) -> None:
+        """Args:
+        products: who multiplies; its name is ours.
+        """
+        super().__init__()
+        self.name = products.name
+        self._products = products
+
+    def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """See `Backend`."""
+        return self._products.project(projection, x, weight, bias)
+
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        """See `Backend`."""
+        return self._products.project_backward(projection, x, weight, gradient, bias=bias)
+
+    def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+        """See `Backend`."""
+        return self._products.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+class Tf32Rounding(TorchBackend):
+    """What TF32 does to a product, on a CPU that has none: the factors lose 13 of their 23 bits, sums are float32's."""
+
+    def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+        """See `Backend`."""
+        return super().matmul(_rounded(a), _rounded(b), transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+class CublasPath:
+    """cuBLAS on CUDA, where a CPU has torch's own products in its place; the old path has modules for every layer."""
+
+    def __init__(self, setting: Setting) -> None:
+        """`precision` is "ieee", or "tf32" as the spec wants it for speed."""
+        keep_compiled(setting.cache / "triton")
+        self.device = setting.device
+        self.precision: Literal["ieee", "tf32"] = setting.parameters["precision"]
+        self.capability = int(setting.parameters["compiled_for"])
+        self.tokens = int(setting.parameters["largest_tokens"])
+
+    def backend(self, path: Path, layer: int) -> Backend:
+        """See `TwoPaths`."""
+        return TritonBackend(layer=layer) if path == "old" else LibraryBackend(self.products())
+
+    def products(self) -> TorchBackend:
+        """Who multiplies on the new path."""
+        if self.device != "cpu":
+            return CublasBackend(self.precision)
+        return TorchBackend() if self.precision == "ieee" else Tf32Rounding()
+
+    def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
+        """See `TwoPaths`: on CUDA by a backward of every layer; on a CPU by compiling for a GPU that is not there.
+
+        On a CPU only the kernels of the backward are counted, on CUDA the forward's products as well.
+        """
+        if self.device == "cpu":
+            projections = [
+                module
+                for layer in range(layers if path == "old" else 0)
+                for module in compile_projections(shape, self.capability, layer)
+            ]
+            return [module.size for module in (*compile_elementwise(self.capability), *projections)]
+        x = torch.zeros(1, self.tokens, shape.hidden, device=self.device)
+        weights = new_weights(shape, 0, dtype=torch.float32, device=self.device)
+        for layer in range(layers):
+            block = Block(shape, self.backend(path, layer))
+            block.backward(block.forward(x, weights)[1], weights, x)
+        torch.cuda.synchronize()
+        return [module.size for module in loaded_modules()]
+
+
+def _rounded(values: Tensor) -> Tensor:
+    """To 10 bits of mantissa, ties away from zero; what is not float32 has no more than TF32 keeps, or is not its."""
+    if values.dtype is not torch.float32:
+        return values
+    return ((values.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)

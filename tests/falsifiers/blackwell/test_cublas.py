@@ -1,0 +1,130 @@
+"""F-BLACKWELL-CUBLAS-001: what refutes it, and that the pieces of its falsifier measure what they say."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
+
+from falsifiers.blackwell.backward_time import time_backward
+from falsifiers.blackwell.projections import first_cases, question
+from falsifiers.blackwell.reference.cublas_path import CublasPath, Tf32Rounding
+from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from harness import NotMeasured, Setting, Trial
+from harness.judge import judge
+from harness.observation import Observation
+from harness.project import Project
+from harness.verdict import Outcome
+
+_TINY = SHAPES["qwen2-tiny"]
+_CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-CUBLAS-001")
+_ERRORS = ("sample_against_old", "whole_against_old", "whole_against_float64", "whole_relative", "training_difference")
+_GOOD = {
+    **{name: [1e-7, 6e-7] for name in _ERRORS},
+    "bfloat16_relative": [0.003], "inputs_changed": [0.0, 0.0], "loss_first": 4.1, "loss_last": 3.5,
+    "modules_old": 171, "modules_new": 3, "bytes_old": 30_000_000, "bytes_new": 40_000,
+    "cases": 60, "noise": [0.99, 1.01], "slower_low": [0.4], "slower_high": [0.42],
+}  # fmt: skip
+
+
+def refuted(profile: str = "full", **changes: Any) -> list[str]:
+    """The clauses that good measurements fail once some of them are changed."""
+    parameters = _CONTRACT.profiles[profile].parameters
+    observation = Observation(
+        subject=_CONTRACT.subject,
+        profile=profile,
+        parameters=parameters,
+        device={"type": "cpu"},
+        measurements={**_GOOD, "cases": parameters["cases"], **changes},
+        resolved={"device": "cuda" if profile == "full" else "cpu", "backend": parameters["backend"]},
+    )
+    return [clause.id for clause in judge(_CONTRACT, observation).with_outcome(Outcome.FAIL)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "clause"),
+    [
+        ({"sample_against_old": [1.1e-5]}, "sample_against_old[].maximum"),
+        ({"whole_against_float64": [1e-7, math.nan]}, "whole_against_float64[].maximum"),
+        ({"slower_low": [1.06], "slower_high": [1.2]}, "no-later"),
+        ({"slower_low": [], "slower_high": []}, "every-round-timed"),
+        ({"modules_new": 171}, "fewer-modules"),
+        ({"bytes_new": 20_000_000}, "fewer-bytes"),
+        ({"modules_old": 10, "modules_new": 1}, "old-path-has-seven-a-layer"),
+        ({"loss_last": 4.1}, "training-learns"),
+        ({"inputs_changed": [0.0, 1.0]}, "inputs_changed[].maximum"),
+    ],
+)
+def test_what_refutes_the_claim(changes: dict[str, Any], clause: str) -> None:
+    """Each by the clause that is named for it; the same measurements without the change pass."""
+    assert clause in refuted(**changes)
+
+
+def test_reduced_times_nothing() -> None:
+    """An interval where none was asked for is as wrong as none where one was."""
+    assert refuted() == []
+    assert refuted("reduced", noise=[], slower_low=[], slower_high=[]) == []
+    assert refuted("reduced") == ["every-round-timed"]
+
+
+def test_tf32_rounding_keeps_ten_bits() -> None:
+    """1 + 2^-10 is a number of TF32, 1 + 2^-11 lies half way to it, and 1 + 2^-12 is rounded to 1."""
+    factors = torch.tensor([[1 + 2**-10, 1 + 2**-11, 1 + 2**-12, -(1 + 2**-10)]])
+    product = Tf32Rounding().matmul(factors.mT, torch.ones(1, 1))
+    assert product.flatten().tolist() == [1 + 2**-10, 1 + 2**-10, 1.0, -(1 + 2**-10)]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.001])
+def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
+    """Weight gradients of the size of the scale; the bound of 1e-5 is absolute."""
+    case = next(one for one in first_cases(_TINY, 48) if one["scale"] == scale)
+    asked = question(case, "cpu")
+    right = TorchBackend().project_backward(
+        "q", asked.x.double(), asked.weight.double(), asked.gradients[0].double(), bias=False
+    )
+    found = Tf32Rounding().project_backward("q", asked.x, asked.weight, asked.gradients[0], bias=False)
+    assert 0.5 * scale < float(right.weight.std()) < 2 * scale
+    assert (float((found.weight - right.weight).abs().max()) <= 1e-5) == (scale == 0.001)
+
+
+def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
+    """What lies between the rows of a matrix that is part of a wider one is NaN, so that reading it shows."""
+    case = first_cases(_TINY, 48)[-1]
+    plain, *others = (question({**case, "layouts": [layout] * 3}, "cpu") for layout in ("rows", "apart", "transposed"))
+    for other, stride in zip(others, [(2 * 41, 1), (1, 37)], strict=True):
+        assert other.x.stride() == stride
+        assert torch.equal(other.x, plain.x)
+        assert torch.equal(other.gradients[1], plain.gradients[1])
+
+
+def trial(tmp_path: Path, **parameters: Any) -> tuple[Trial[Any], dict[str, Any]]:
+    """A trial of the reduced profile with its subject, and where its measurements arrive."""
+    setting = Setting({**_CONTRACT.profiles["reduced"].parameters, **parameters}, "cpu", 1, tmp_path, tmp_path)
+    measured: dict[str, Any] = {}
+    made: Trial[Any] = Trial(
+        setting, tmp_path, frozenset(_GOOD), lambda message: measured.update(message.get("values", {}))
+    )
+    made.build(CublasPath)
+    return made, measured
+
+
+def test_backward_is_timed(tmp_path: Path) -> None:
+    """The library beats an interpreter of kernels by far, on any machine; samples are kept."""
+    made, measured = trial(tmp_path, rounds=4, layers=1, largest_tokens=16, noise_limit=1e9)
+    time_backward(made, _TINY)
+    assert measured["slower_low"][0] <= measured["slower_high"][0] < 0.9
+    assert (tmp_path / "timing.json").stat().st_size > 100
+
+
+def test_a_restless_machine_times_nothing(tmp_path: Path) -> None:
+    """No two samples agree to the last digit, so a limit of 1 is never kept."""
+    made, measured = trial(tmp_path, rounds=4, layers=1, largest_tokens=16, noise_limit=1.0)
+    with pytest.raises(NotMeasured, match="restless"):
+        time_backward(made, _TINY)
+    assert "slower_low" not in measured
