@@ -1,0 +1,125 @@
+"""Mutants of F-ALLOC-UNIFIED-001: rules that were written, or are easily written, instead of the right one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.allocators import Allocator, Device
+from falsifiers.blackwell.reference.allocator import IntegratedRule, managed
+
+__all__ = [
+    "AnythingIsOn",
+    "AutoIsOn",
+    "ByCapability",
+    "CutsAllocation",
+    "ForgetsUnifiedAddressing",
+    "IgnoresIntegrated",
+    "IgnoresOverride",
+    "ManagedAnyway",
+    "MisreadsDevice",
+    "NeverManaged",
+    "OffIsAuto",
+    "OnWithoutAddressing",
+    "TakesItForIntegrated",
+]
+
+
+class ByCapability(IntegratedRule):
+    """managed iff unified addressing and cc >= 100, which catches a discrete B200 and misses an integrated Orin."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        modern = device.capability >= (10, 0)
+        return super().choose(Device(device.unified_addressing, modern, device.capability), override)
+
+
+class TakesItForIntegrated(IntegratedRule):
+    """The same rule, narrowed to sm_121 and what follows it: an integrated Orin or Thor gets plain memory."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        integrated = device.integrated and device.capability >= (12, 1)
+        return super().choose(Device(device.unified_addressing, integrated, device.capability), override)
+
+
+class IgnoresOverride(IntegratedRule):
+    """MANAGED_MEMORY is checked and then forgotten."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        super().choose(device, override)
+        return super().choose(device, None)
+
+
+class AutoIsOn(IntegratedRule):
+    """Who sets the variable at all, to auto, gets managed memory."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        return super().choose(device, "1" if override == "auto" and device.unified_addressing else override)
+
+
+class OffIsAuto(IntegratedRule):
+    """0 is taken for unset, as a test for truth takes it."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        return super().choose(device, None if override == "0" else override)
+
+
+class AnythingIsOn(IntegratedRule):
+    """Whatever the variable holds beside 0 and auto means 1."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        known = override in (None, "0", "auto")
+        return super().choose(device, override if known or not device.unified_addressing else "1")
+
+
+class IgnoresIntegrated(IntegratedRule):
+    """Unified addressing is taken for shared memory; every CUDA GPU on 64-bit Linux has it."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        return super().choose(Device(device.unified_addressing, True, device.capability), override)
+
+
+class ForgetsUnifiedAddressing(IntegratedRule):
+    """The integrated flag alone decides."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        if override in (None, "auto"):
+            return Allocator.MANAGED if device.integrated else Allocator.PLAIN
+        return super().choose(device, override)
+
+
+class OnWithoutAddressing(IntegratedRule):
+    """1 is obeyed where it cannot work."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        return Allocator.MANAGED if override == "1" else super().choose(device, override)
+
+
+class NeverManaged(IntegratedRule):
+    """As before PMAT-701: cuMemAlloc for all, which ended near 30 GB on GB10."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        super().choose(device, override)
+        return Allocator.PLAIN
+
+
+class CutsAllocation(IntegratedRule):
+    """What is above the ceiling of 30 GB, or of three quarters of a smaller size, is cut off without a word."""
+
+    def allocate(self, size: int) -> Tensor:
+        return super().allocate(min(30 * 2**30, size * 3 // 4))
+
+
+class MisreadsDevice(IntegratedRule):
+    """Attributes 16 and 18 are mixed up: the number of multiprocessors is taken for the integrated flag."""
+
+    def device(self) -> Device:
+        described = super().device()
+        return Device(described.unified_addressing, not described.integrated, described.capability)
+
+
+class ManagedAnyway(IntegratedRule):
+    """The rule is right, and the allocation does not ask it."""
+
+    def allocate(self, size: int) -> Tensor:
+        torch.cuda.init()
+        return managed(size)

@@ -1,0 +1,86 @@
+"""F-ALLOC-UNIFIED-001: devices that there are, by name, and what the falsifier makes of a wrong allocation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falsifiers.blackwell.allocator_choice import falsify
+from falsifiers.blackwell.allocators import Allocator, Device
+from falsifiers.blackwell.mutants.allocating import ByCapability
+from falsifiers.blackwell.reference.allocator import IntegratedRule
+from harness import Setting, Trial
+
+_B200 = Device(True, False, (10, 0))
+_GB10 = Device(True, True, (12, 1))
+_ORIN = Device(True, True, (8, 7))
+_H200 = Device(True, False, (9, 0))
+
+
+def rule(tmp_path: Path, kind: type[IntegratedRule] = IntegratedRule) -> IntegratedRule:
+    """A subject on the CPU."""
+    return kind(Setting({"allocation_bytes": 2**20}, "cpu", 0, tmp_path, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("device", "chosen"),
+    [
+        (_B200, "plain"),
+        (_H200, "plain"),
+        (_GB10, "managed"),
+        (_ORIN, "managed"),
+        (Device(False, True, (5, 3)), "plain"),
+    ],
+)
+def test_devices_by_name(tmp_path: Path, device: Device, chosen: str) -> None:
+    """auto is no override, and the override decides whatever the device."""
+    subject = rule(tmp_path)
+    assert subject.choose(device, None) is subject.choose(device, "auto") is Allocator(chosen)
+    assert subject.choose(device, "0") is Allocator.PLAIN
+    if device.unified_addressing:
+        assert subject.choose(device, "1") is Allocator.MANAGED
+
+
+@pytest.mark.parametrize(("device", "override"), [(_GB10, "yes"), (_GB10, ""), (Device(False, False, (9, 0)), "1")])
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, device: Device, override: str) -> None:
+    """The message says what can be."""
+    with pytest.raises(ValueError, match="auto"):
+        rule(tmp_path).choose(device, override)
+
+
+def test_the_first_rule_moves_a_b200(tmp_path: Path) -> None:
+    """cc >= 100: the defect that the claim is named for."""
+    subject = rule(tmp_path, ByCapability)
+    assert (subject.choose(_B200, None), subject.choose(_ORIN, None)) == (Allocator.MANAGED, Allocator.PLAIN)
+
+
+def measured(tmp_path: Path, kind: type[IntegratedRule]) -> dict[str, Any]:
+    """What a trial of a subject measures."""
+    found: dict[str, Any] = {}
+    names = (
+        "rows wrong wrong_rows moved_by_capability allocated_bytes places_lost allocator_used allocator_right"
+        " described_as_driver"
+    )
+    setting = Setting({"allocation_bytes": 2**26}, "cpu", 0, tmp_path, tmp_path)
+    trial: Trial[Any] = Trial(
+        setting, tmp_path, frozenset(names.split()), lambda message: found.update(message.get("values", {}))
+    )
+    trial.build(kind)
+    falsify(trial)
+    return found
+
+
+def test_every_row_is_asked_and_memory_written_to(tmp_path: Path) -> None:
+    """216 rows, and none wrong."""
+    found = measured(tmp_path, IntegratedRule)
+    assert (found["rows"], found["wrong"], found["places_lost"]) == (216, [], 0)
+    assert found["allocated_bytes"] == 2**26
+
+
+def test_wrong_rows_are_told_in_words(tmp_path: Path) -> None:
+    """What was asked, what was answered, and what is right."""
+    found = measured(tmp_path, ByCapability)
+    assert found["moved_by_capability"] > 0
+    assert any("(10, 0)" in row and "managed, not plain" in row for row in found["wrong"])
