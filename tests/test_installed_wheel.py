@@ -231,6 +231,7 @@ def fill_in(theirs: Path) -> None:
     """What they write into the files that `harness new` made."""
     path = theirs / "contracts" / "schedule" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
+    contract["parameters"]["properties"] = {"steps": {"type": "integer", "minimum": 1}}
     contract["profiles"]["full"]["parameters"] = {"steps": 100}
     contract["observation"] = OBSERVATION
     contract["rules"] = []
