@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Redactor", "allowed_environment"]
+__all__ = ["Redactor", "allowed_environment", "looks_secret"]
 
 _ALLOWED = re.compile(
     r"(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|SHELL|TERM|HOSTNAME|VIRTUAL_ENV|LD_LIBRARY_PATH|LD_PRELOAD"
@@ -55,6 +55,11 @@ def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[st
     """The variables that a trial gets and a bundle records: what decides how code runs, nothing that looks secret."""
     source = os.environ if environment is None else environment
     return {name: source[name] for name in sorted(source) if _ALLOWED.fullmatch(name) and not _SECRET_NAME.search(name)}
+
+
+def looks_secret(name: str) -> bool:
+    """Whether the name of a variable says that its value is one."""
+    return _SECRET_NAME.search(name) is not None
 
 
 class Redactor:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
-NAMES = ("contract", "observation", "record", "environment", "trial", "artifacts", "counterexample", "attestation")
+NAMES = (
+    "contract", "observation", "record", "environment", "trial", "artifacts", "counterexample", "attestation",
+    "trainer",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ __all__ = [
     "FalsifierFault",
     "MeasurementTooLarge",
     "NotMeasured",
+    "NotShown",
     "Setting",
     "SubjectFault",
     "Trial",
@@ -29,6 +30,10 @@ S = TypeVar("S")
 
 class NotMeasured(Exception):
     """Raised by a falsifier when the machine, not the subject, keeps it from measuring; the text says why."""
+
+
+class NotShown(NotMeasured):
+    """Raised by a subject that is looked at from outside, for what cannot be seen of it; the text says what and why."""
 
 
 class UndeclaredMeasurement(ValueError):
@@ -89,6 +94,7 @@ class Trial(Generic[S]):
         self._subject: S | None = None
         self._phase = "falsifier"
         self._fault: Exception | None = None
+        self._not_shown: NotShown | None = None
 
     @property
     def subject(self) -> S:
@@ -96,6 +102,11 @@ class Trial(Generic[S]):
         if self._subject is None:
             raise RuntimeError("the subject has not been built yet")
         return self._subject
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the subject says that its work is not done in this process: its class has `is_elsewhere = True`."""
+        return getattr(self._subject, "is_elsewhere", False) is True
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -270,6 +281,21 @@ class Trial(Generic[S]):
             raise self._fault from error
         self._enter(before)
 
+    @contextmanager
+    def where_shown(self) -> Iterator[None]:
+        """For a look that some subjects cannot grant: what cannot be seen is left unmeasured, and the trial goes on.
+
+        `NotShown` ends the block and nothing else. The clauses of what was not measured are NOT_MEASURED then, and the
+        trial ends with the first such reason, however well the rest came out.
+        """
+        before = self._phase
+        try:
+            yield
+        except NotShown as reason:
+            self._not_shown = self._not_shown or reason
+            if self._phase != before:
+                self._enter(before)
+
     def finish(self) -> None:
         """The worker calls this when the falsifier has ended: a fault that somebody swallowed on the way still counts.
 
@@ -278,6 +304,15 @@ class Trial(Generic[S]):
         """
         if self._fault is not None:
             raise self._fault
+
+    def tell_what_was_hidden(self) -> None:
+        """The worker calls this when the falsifier has ended well: what it was not shown still counts.
+
+        Raises:
+            NotShown: the first look that was denied.
+        """
+        if self._not_shown is not None:
+            raise self._not_shown
 
     def _enter(self, phase: str) -> str:
         """Say whose code runs from now on; whose it was."""

@@ -1,0 +1,6 @@
+"""Somebody else's trainer as a subject: the file that describes it, its output read from outside, and its process.
+
+`trainer` reads the TOML file, `log` what a trainer prints (pure), `run` what that comes to, `command` runs it,
+`directory` finds what it wrote, `subject` is the choice of one on the command line. None of them knows a claim; what a
+claim sees of a trainer is in its spec's adapters, `falsifiers/<spec>/external.py`.
+"""

@@ -1,0 +1,160 @@
+"""Runs a trainer's command line and listens to it while it runs.
+
+What it prints is passed on to our own stdout and stderr, where a trial's logs are bounded, and read as it comes. The
+process stays in the trial's session, so that it ends with the trial; it has a process group of its own, so that it can
+be ended with what it started when nobody wants to hear more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from harness.external.log import LogReader
+from harness.external.run import Telling
+from harness.external.trainer import Exit, Trainer
+from harness.trial import NotMeasured
+
+__all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]
+
+_CHUNK = 1 << 16
+_TICK = 0.05
+_AFTERMATH_SECONDS = 1.0
+"""How long what a process left running may keep its output open."""
+_NOT_ITS_OWN = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
+"""What the kernel, a scheduler or a user sends; a process that dies of it was not at fault."""
+_LARGEST_DIGESTED = 1 << 30
+
+
+class CommandFailed(RuntimeError):
+    """The trainer ended otherwise than well."""
+
+
+class RequestRefused(NotMeasured):
+    """The trainer refused its command line: right where the request makes no sense, else this file's mistake."""
+
+
+class OutOfMemory(CommandFailed):
+    """The trainer ran out of the GPU's memory."""
+
+
+def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> None:
+    """Run the trainer to its end.
+
+    Raises:
+        CommandFailed: it failed, by its exit status or by a signal of its own making.
+        NotMeasured: it could not be started, it refused its command line, or the machine was in the way.
+        TrainerError: there is no command line for these values.
+    """
+    words, variables = trainer.words(values), trainer.variables(values)
+    _announce(words, variables)
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **variables},
+            process_group=0,
+        )
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise NotMeasured(f"{trainer.name} cannot be started: {words[0]}: {why}") from error
+    try:
+        complete = _listen(process, trainer, telling)
+        status = process.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+    if status == 0:
+        for reader in complete:
+            for event in reader.end():
+                telling.hear(event)
+    telling.end()
+    _judge(trainer, status, telling)
+
+
+def _judge(trainer: Trainer, status: int, telling: Telling) -> None:
+    """Say whose fault an ending was."""
+    meaning = trainer.meaning(status)
+    if meaning is Exit.COMPLETED:
+        return
+    after = f"after step {telling.newest}" if telling.newest else "before its first step"
+    if status < 0:
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+        if -status in _NOT_ITS_OWN:
+            raise NotMeasured(f"{trainer.name} was ended by {name} {after}")
+        raise CommandFailed(f"{trainer.name} died of {name} {after}")
+    said = f"{trainer.name} exited with status {status} {after}"
+    if meaning is Exit.MACHINE:
+        raise NotMeasured(f"{said}: the machine was in the way")
+    if meaning is Exit.USAGE:
+        raise RequestRefused(f"{said}: it refused its command line; see {trainer.path}")
+    if meaning is Exit.OUT_OF_MEMORY or telling.out_of_memory:
+        raise OutOfMemory(f"{said}, out of GPU memory: {telling.out_of_memory or 'it says no more'}")
+    raise CommandFailed(said)
+
+
+def _listen(process: subprocess.Popen[bytes], trainer: Trainer, telling: Telling) -> list[LogReader]:
+    """Read both streams until they end, or until the process has ended and what it left has had its second."""
+    streams = [(process.stdout, sys.stdout), (process.stderr, sys.stderr)]
+    readers = [LogReader(trainer.lines) for _ in streams]
+    give_up = None
+    with selectors.DefaultSelector() as selector:
+        for (pipe, ours), reader in zip(streams, readers, strict=True):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_READ, (ours, reader))
+        while selector.get_map():
+            ready = selector.select(_TICK)
+            for key, _ in ready:
+                ours, reader = key.data
+                chunk = os.read(key.fd, _CHUNK)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                    continue
+                _pass_on(ours, chunk)
+                for event in reader.feed(chunk):
+                    telling.hear(event)
+            if process.poll() is not None:
+                give_up = give_up or time.monotonic() + _AFTERMATH_SECONDS
+                if not ready or time.monotonic() > give_up:
+                    break
+    return readers
+
+
+def _pass_on(ours: IO[str], chunk: bytes) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody listens: that is no reason to end
+        ours.flush()
+        left = memoryview(chunk)
+        while left:
+            left = left[os.write(ours.fileno(), left) :]
+
+
+def _announce(words: list[str], variables: Mapping[str, str]) -> None:
+    """Tell the trial's log what is run, and of the program its digest: the evidence is of this one."""
+    assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    print("+", *assigned, shlex.join(words))
+    program = shutil.which(words[0], path=variables.get("PATH"))
+    if program is not None:
+        with contextlib.suppress(OSError):
+            place = Path(program).resolve()
+            if place.stat().st_size <= _LARGEST_DIGESTED:
+                with place.open("rb") as file:
+                    print("+ sha256", hashlib.file_digest(file, "sha256").hexdigest(), place)
+    sys.stdout.flush()

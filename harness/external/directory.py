@@ -1,0 +1,78 @@
+"""What a run left in its directory: checkpoints by step, logs, and the export."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.external.log import LogReader
+from harness.external.run import Telling
+from harness.external.trainer import Trainer
+from harness.trial import NotMeasured
+
+__all__ = ["checkpoints", "digest", "logs", "read_logs"]
+
+_CHUNK = 1 << 20
+_MOST_FILES = 100_000
+
+
+def checkpoints(trainer: Trainer, values: Mapping[str, Any]) -> dict[int, Path]:
+    """The checkpoints by step, in the order of their steps."""
+    if not trainer.files.checkpoints:
+        return {}
+    escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
+    found: dict[int, Path] = {}
+    for text in glob.glob(trainer.filled(trainer.files.checkpoints, escaped))[:_MOST_FILES]:
+        match = trainer.files.step.search(os.path.basename(text))
+        if match is not None and match["step"].isdecimal():
+            found[int(match["step"][:18])] = Path(text)
+    return dict(sorted(found.items()))
+
+
+def logs(trainer: Trainer, directory: Path) -> list[Path]:
+    """The logs of a run that is over, in the order of the trainer's globs and then by name."""
+    found: dict[Path, None] = {}
+    for pattern in trainer.logs:
+        for path in sorted(directory.glob(pattern)):
+            if path.is_file():
+                found.setdefault(path)
+    return list(found)
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file that a run left, for the trial's log: the evidence is of these bytes.
+
+    Raises:
+        NotMeasured: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_logs(trainer: Trainer, files: Sequence[Path], telling: Telling) -> None:
+    """Read logs to their end. The last line of each is believed only where it is finished: a run may have been cut off.
+
+    Raises:
+        NotMeasured: a log cannot be read.
+    """
+    for path in files:
+        reader = LogReader(trainer.lines)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb", buffering=0) as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise NotMeasured(f"{path} is no regular file")
+                while chunk := file.read(_CHUNK):
+                    for event in reader.feed(chunk):
+                        telling.hear(event)
+        except OSError as error:
+            raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
+    telling.end()

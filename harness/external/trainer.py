@@ -1,0 +1,277 @@
+"""The TOML file that describes a trainer: how it is started, what its output means, what it leaves behind.
+
+    trainer = load(Path("trainers/apr-distill.toml"))
+    words = trainer.words({"steps": 50, "output": "/tmp/run", ...})
+
+contracts/schema/trainer.schema.json says what may stand in it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness import schemas
+from harness.external.log import EventKind, LineRule
+from harness.external.patterns import PatternRefused, compiled
+from harness.redaction import Redactor, looks_secret
+from harness.trial import NotMeasured
+
+__all__ = ["GIVEN", "Exit", "Files", "Trainer", "TrainerError", "load"]
+
+GIVEN = ("output", "seed", "device", "here", "python")
+"""Placeholders that every command has: the folder that it is to write to, the trial's seed, "cpu" or "cuda", the folder
+of the TOML file, and the interpreter that runs the trial."""
+_TAKEN = frozenset({*GIVEN, "trainer", "dir", "ran_on", "steps", "dtype", "backend"})
+"""What no trainer's own parameter is called: the harness sets some of these, and asks of others whether they ran."""
+_LARGEST = 1 << 20
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_DEEPEST = 4
+_VALUES: Mapping[EventKind, tuple[frozenset[str], frozenset[str]]] = {
+    EventKind.STEP: (frozenset({"step"}), frozenset()),
+    EventKind.SUMMARY: (frozenset(), frozenset({"steps", "initial_loss", "final_loss", "seconds"})),
+    EventKind.CHECKPOINT: (frozenset(), frozenset({"step", "path"})),
+    EventKind.FAILED_SAVE: (frozenset(), frozenset({"step", "path"})),
+    EventKind.RAN: (frozenset(), frozenset({"device", "dtype", "backend"})),
+    EventKind.OUT_OF_MEMORY: (frozenset(), frozenset()),
+}
+"""By event the values that it must have, and those that it may; a step may have any others, which are its numbers."""
+
+
+class TrainerError(NotMeasured):
+    """A file describes no trainer, which is not the trainer's fault; the message names the place and the remedy."""
+
+
+class Exit(StrEnum):
+    """What an exit status of a command means."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    USAGE = "usage"
+    MACHINE = "machine"
+    OUT_OF_MEMORY = "out_of_memory"
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a run leaves; texts with placeholders."""
+
+    export: str
+    checkpoints: str = ""
+    step: Any = None
+    """A compiled expression on a checkpoint's name, with a group `step`; None where there are no checkpoints."""
+    prefix: str = ""
+    initial: str = ""
+    initial_prefix: str = ""
+    export_prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Somebody else's trainer."""
+
+    path: Path
+    name: str
+    line: tuple[str | tuple[str, ...], ...]
+    lines: tuple[LineRule, ...]
+    files: Files
+    sources: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Its own, with defaults; an empty text is none yet."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    admits: tuple[str, ...] = ()
+    seconds: float | None = None
+    exits: Mapping[int, Exit] = field(default_factory=dict)
+    logs: tuple[str, ...] = ()
+    first_step: int = 1
+    ran_on: str | None = None
+
+    def words(self, values: Mapping[str, Any]) -> list[str]:
+        """The command line for these values of the placeholders; null and absent ones leave their words out.
+
+        Raises:
+            TrainerError: a word that cannot be left out names one without a value.
+        """
+        words: list[str] = []
+        for entry in self.line:
+            if isinstance(entry, str):
+                words.append(self.filled(entry, values))
+            elif all(self.has_values(word, values) for word in entry):
+                words += [self.filled(word, values) for word in entry]
+        return words
+
+    def variables(self, values: Mapping[str, Any]) -> dict[str, str]:
+        """The environment variables that the command gets in addition."""
+        return {
+            name: self.filled(text, values) for name, text in self.environment.items() if self.has_values(text, values)
+        }
+
+    def filled(self, text: str, values: Mapping[str, Any]) -> str:
+        """A text with the values in the place of its placeholders; TrainerError where one has none."""
+
+        def value(match: re.Match[str]) -> str:
+            found = self.value(match[1], values)
+            if found is None:
+                raise TrainerError(f"{self.path}: {{{match[1]}}} has no value; set it with -P {match[1]}=…")
+            return str(found).lower() if isinstance(found, bool) else str(found)
+
+        return _PLACEHOLDER.sub(value, text)
+
+    def has_values(self, text: str, values: Mapping[str, Any]) -> bool:
+        """Whether every placeholder of a text has a value."""
+        return all(self.value(name, values) is not None for name in _names(text))
+
+    def meaning(self, status: int) -> Exit:
+        """What an exit status means; a negative one is the signal that ended the process."""
+        return Exit.COMPLETED if status == 0 else self.exits.get(status, Exit.FAILED)
+
+    def placeholders(self) -> dict[str, str]:
+        """Every placeholder of the file, with a place where it stands."""
+        found: dict[str, str] = {}
+        for place, text in self._texts():
+            for name in _names(text):
+                found.setdefault(name, place)
+        return found
+
+    def needed(self) -> set[str]:
+        """The placeholders without whose value there is no command line."""
+        words = [word for word in self.line if isinstance(word, str)]
+        return {name for text in (*words, self.files.export) for name in _names(text)}
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
+        for position, entry in enumerate(self.line):
+            for word in (entry,) if isinstance(entry, str) else entry:
+                yield f"/command/line/{position}", word
+        for name, text in self.environment.items():
+            yield f"/command/environment/{name}", text
+        for name in ("export", "checkpoints", "initial"):
+            yield f"/files/{name}", getattr(self.files, name)
+        for name, value in self.parameters.items():
+            if isinstance(value, str):
+                yield f"/parameters/{name}", value
+
+    def value(self, name: str, values: Mapping[str, Any], depth: int = 0) -> Any:
+        """A placeholder's value; a text of the trainer's own parameters may hold placeholders itself."""
+        value = values.get(name, self.parameters.get(name))
+        if isinstance(value, str) and name in self.parameters and depth < _DEEPEST:
+            inner = {one: self.value(one, values, depth + 1) for one in _names(value)}
+            if any(one is None for one in inner.values()):
+                return None
+            value = _PLACEHOLDER.sub(lambda match: str(inner[match[1]]), value)
+        return None if value == "" else value
+
+
+def load(path: Path) -> Trainer:
+    """Read and check a trainer's file.
+
+    Raises:
+        TrainerError: with the place and what to do.
+    """
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise TrainerError(f"{path}: larger than {_LARGEST} bytes; that is no description of a trainer")
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TrainerError(f"{path}: {error.strerror}; name the trainer's TOML file") from error
+    except ValueError as error:
+        raise TrainerError(f"{path}: no TOML: {error}") from error
+    found = schemas.problems("trainer", document)
+    if found:
+        raise TrainerError(f"{path}: {found[0]}")
+    trainer = _trainer(path, document)
+    _check(trainer)
+    return trainer
+
+
+def _trainer(path: Path, document: Mapping[str, Any]) -> Trainer:
+    command, log, files = document["command"], document["log"], document["files"]
+    step = _expression(path, "/files/step", files["step"]) if "step" in files else None
+    if step is not None and "step" not in step.groupindex:
+        raise TrainerError(f"{path}: /files/step: has no group 'step'; write (?P<step>[0-9]+) where the number is")
+    exits: dict[int, Exit] = {}
+    for meaning, statuses in command.get("exit", {}).items():
+        for status in statuses:
+            if exits.setdefault(status, Exit(meaning)) != Exit(meaning):
+                raise TrainerError(f"{path}: /command/exit/{meaning}: {status} means {exits[status]} already")
+    return Trainer(
+        path=path,
+        name=document["name"],
+        line=tuple(entry if isinstance(entry, str) else tuple(entry) for entry in command["line"]),
+        lines=tuple(_rule(path, position, line) for position, line in enumerate(log["line"])),
+        files=Files(**{**files, "step": step}),
+        sources=tuple(document.get("sources", ())),
+        parameters=document.get("parameters", {}),
+        environment=command.get("environment", {}),
+        admits=tuple(command.get("admits", ())),
+        seconds=command.get("seconds"),
+        exits=exits,
+        logs=tuple(log.get("files", ())),
+        first_step=log.get("first_step", 1),
+        ran_on=document.get("recorded", {}).get("ran_on"),
+    )
+
+
+def _rule(path: Path, position: int, line: Mapping[str, Any]) -> LineRule:
+    kind = EventKind(line["event"])
+    if "json" in line:
+        rule, names = LineRule(kind, keys=line["json"]), set(line["json"])
+    else:
+        rule = LineRule(kind, pattern=_expression(path, f"/log/line/{position}/pattern", line["pattern"]))
+        names = set(rule.pattern.groupindex)
+    must, may = _VALUES[kind]
+    where = f"{path}: /log/line/{position}"
+    if lacks := must - names:
+        raise TrainerError(f"{where}: a {kind} needs {min(lacks)!r}; name a group (?P<{min(lacks)}>…) or a key so")
+    if kind is not EventKind.STEP and (strange := names - must - may):
+        known = ", ".join(sorted(must | may)) or "no values"
+        raise TrainerError(f"{where}: a {kind} has no {min(strange)!r}; it has {known}")
+    return rule
+
+
+def _expression(path: Path, where: str, text: str) -> Any:
+    try:
+        return compiled(text)
+    except PatternRefused as error:
+        raise TrainerError(f"{path}: {where}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise TrainerError(str(error)) from error
+
+
+def _check(trainer: Trainer) -> None:
+    redactor = Redactor({})
+    for place, text in trainer._texts():
+        if "{" in _PLACEHOLDER.sub("", text) or "}" in _PLACEHOLDER.sub("", text):
+            raise TrainerError(f"{trainer.path}: {place}: {text!r} has a brace too many; placeholders are {{name}}")
+        if redactor.mask(text) != text:
+            raise TrainerError(f"{trainer.path}: {place}: looks like a secret, and this file is evidence")
+    for name in (*trainer.admits, *trainer.environment):
+        if looks_secret(name):
+            raise TrainerError(
+                f"{trainer.path}: /command: the variable {name} looks like a secret, which no trial gets; "
+                "let the trainer read it from a file"
+            )
+    for name in trainer.parameters:
+        if name in _TAKEN:
+            raise TrainerError(
+                f"{trainer.path}: /parameters/{name}: {name} has a meaning of its own; call it otherwise"
+            )
+
+
+def unknown(trainer: Trainer, known: set[str]) -> str:
+    """What is wrong with a placeholder that nobody gives a value; empty where there is none."""
+    for name, place in trainer.placeholders().items():
+        if name not in known and name not in GIVEN and name not in trainer.parameters:
+            near = difflib.get_close_matches(name, [*known, *GIVEN, *trainer.parameters], n=1)
+            hint = f"did you mean {{{near[0]}}}?" if near else f"it has {', '.join(sorted(known))}"
+            return f"{trainer.path}: {place}: the claim has no parameter {name!r}; {hint}"
+    return ""
+
+
+def _names(text: str) -> list[str]:
+    return _PLACEHOLDER.findall(text)

@@ -1,0 +1,195 @@
+"""What a trainer prints, in the forms that real ones print it, and in any other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.external.log import LONGEST_LINE, Event, EventKind, LineRule, LogReader, number
+from harness.external.patterns import PatternRefused, compiled
+from harness.external.run import Telling, TooManySteps
+from tests.external.trainers import APR
+
+RULES = APR.lines
+
+
+def events(*chunks: bytes, rules: Any = RULES) -> list[Event]:
+    """All events of an output that ends with its last chunk."""
+    reader = LogReader(rules)
+    found = [event for chunk in chunks for event in reader.feed(chunk)]
+    return found + list(reader.end())
+
+
+def values(*chunks: bytes) -> list[tuple[str, dict[str, str]]]:
+    """The events as kind and values."""
+    return [(str(event.kind), dict(event.values)) for event in events(*chunks)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"initial_loss = 7.6746", ("summary", {"initial_loss": "7.6746"})),
+        (b"  final_loss   = 7.2036", ("summary", {"final_loss": "7.2036"})),
+        (b"62 steps, 122.7s", ("summary", {"steps": "62", "seconds": "122.7"})),
+        (b"[CUDA] Pre-warmed 27 forward kernels", ("ran", {"device": "CUDA"})),
+        (b"Error: CUDA_ERROR_OUT_OF_MEMORY at Block 0 upload", ("out_of_memory", {})),
+        (b"\x1b[1;32mStep 50/50000\x1b[0m  loss=\x1b[33m9.1395\x1b[0m", ("step", {"step": "50", "loss": "9.1395"})),
+        (b"\x1b]0;training\x07step: 1,000 loss: nan", ("step", {"step": "1,000", "loss": "nan"})),
+    ],
+)
+def test_lines_of_apr_distill(line: bytes, expected: tuple[str, dict[str, str]]) -> None:
+    """With colours or without, the event and its values."""
+    assert values(line + b"\n") == [expected]
+
+
+def test_every_state_of_a_progress_bar_is_a_line() -> None:
+    """They are told apart by carriage returns."""
+    bar = b"".join(b"\r%3d%% Step %d/3 loss=%d.5" % (33 * step, step, 9 - step) for step in (1, 2, 3))
+    assert [event.values["loss"] for event in events(bar)] == ["8.5", "7.5", "6.5"]
+
+
+def test_half_a_last_line_is_not_believed() -> None:
+    """final_loss = 7.2 may have been 7.2036; nobody knows but who saw the output end well."""
+    reader = LogReader(RULES)
+    assert [event.values for event in reader.feed(b"initial_loss = 7.6746\nfinal_loss   = 7.2")] == [
+        {"initial_loss": "7.6746"}
+    ]
+    assert reader.unfinished == "final_loss   = 7.2"
+
+
+def test_a_line_that_another_stream_breaks_is_lost_and_nothing_else() -> None:
+    """Two streams in one file break each other's lines; the half number is not taken for a whole one's."""
+    assert values(b"Step 1/3 loss=[CUDA] Pre-warmed 27 forward kernels\n9.1\nStep 2/3 loss=8.0\n") == [
+        ("step", {"step": "2", "loss": "8.0"})
+    ]
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=6))
+def test_where_chunks_are_cut_does_not_matter(text: bytes, cuts: list[int]) -> None:
+    """Any bytes, cut anywhere, tell the same, and nothing raises."""
+    places = [0, *sorted(cuts), len(text)]
+    chunks = [text[start:end] for start, end in itertools.pairwise(places)]
+    assert values(*chunks) == values(text)
+
+
+LINES = st.sampled_from(
+    [
+        b"Step 1/9 loss=5.5",
+        b"initial_loss = 7.6746",
+        b"\x1b[32m",
+        b"\r",
+        b"\n",
+        b"62 steps, 1s",
+        b'{"a": 1}',
+        b"\xff\x00",
+    ]
+)
+
+
+@given(st.lists(LINES | st.binary(max_size=20), max_size=30), st.lists(st.integers(0, 400), max_size=6))
+def test_where_chunks_of_logs_are_cut_does_not_matter(pieces: list[bytes], cuts: list[int]) -> None:
+    """The same of texts that look more like logs."""
+    test_where_chunks_are_cut_does_not_matter.hypothesis.inner_test(b"".join(pieces), cuts)  # type: ignore[attr-defined]
+
+
+def test_a_line_without_end_takes_no_memory() -> None:
+    """Of a line, so much is looked at; the lines after it are whole."""
+    reader = LogReader(RULES)
+    for _ in range(100):
+        assert list(reader.feed(b"x" * LONGEST_LINE)) == []
+    assert len(reader.unfinished) == LONGEST_LINE
+    assert [event.kind for event in reader.feed(b"\nStep 1/2 loss=1.0\n")] == [EventKind.STEP]
+
+
+def test_json_lines() -> None:
+    """Values lie at dotted paths; a line that lacks one, or is no JSON, is another line."""
+    rule = LineRule(EventKind.STEP, keys={"step": "global_step", "loss": "train.loss"})
+    lines = [
+        b'{"global_step": 3, "train": {"loss": 2.5}}',
+        b'{"global_step": 4}',
+        b"{",
+        b'{"global_step": 5, "train": 1}',
+    ]
+    found = events(b"\n".join(lines), rules=[rule])
+    assert [(event.whole("step"), event.number("loss")) for event in found] == [(3, 2.5)]
+
+
+@pytest.mark.parametrize("expression", [r"(a)\1", r"(?=a)b", r"(?<!a)b", "(", "(((a{1000}){1000}){1000})"])
+def test_expressions_that_could_run_away_are_refused(expression: str) -> None:
+    """Backreferences, look-around, and sizes without measure."""
+    with pytest.raises(PatternRefused, match="no linear-time regular expression"):
+        compiled(expression)
+
+
+def test_an_expression_that_runs_away_elsewhere_does_not() -> None:
+    """Python's own engine would take longer than the universe has been there."""
+    rule = LineRule.of_pattern(EventKind.OUT_OF_MEMORY, r"^(a+)+$")
+    assert events(b"a" * (LONGEST_LINE - 1) + b"b\n", rules=[rule]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7.6746", 7.6746), ("1e-3", 1e-3), ("50,000", 50000.0), ("1_000", 1000.0), ("-inf", -math.inf), (".5", 0.5)]
+    + [(text, None) for text in ("", "7.2.3", "1,00", "0x10", "1e", "--1", "9" * 1000)],
+)
+def test_numbers(text: str, value: float | None) -> None:
+    """As they are printed; what is none is none."""
+    assert number(text) == value
+
+
+@given(st.floats(allow_nan=False))
+def test_a_printed_number_is_read_back(value: float) -> None:
+    """To the last bit."""
+    assert number(repr(value)) == value
+
+
+def told(*lines: bytes, first: int = 1) -> tuple[Telling, list[tuple[int, dict[str, float]]]]:
+    """What an output comes to, and the steps that were handed on."""
+    steps: list[tuple[int, dict[str, float]]] = []
+    telling = Telling(lambda step, numbers: steps.append((step, dict(numbers))), first=first)
+    for event in events(b"".join(line + b"\n" for line in lines)):
+        telling.hear(event)
+    telling.end()
+    return telling, steps
+
+
+def test_a_run_that_tells_every_step() -> None:
+    """A step said again is the same step, and what it says last counts."""
+    telling, steps = told(b"step 1 loss=9", b"step 2 loss=8", b"step 2 loss=7.5", b"step 3 loss=7", b"3 steps, 1.0s")
+    assert steps == [(1, {"loss": 9.0}), (2, {"loss": 7.5}), (3, {"loss": 7.0})]
+    assert (telling.made, telling.losses, telling.unseen) == (3, [9.0, 7.5, 7.0], "")
+
+
+def test_steps_that_begin_at_zero() -> None:
+    """Are counted from one all the same."""
+    telling, steps = told(b"step 0 loss=9", b"step 1 loss=8", first=0)
+    assert ([step for step, _ in steps], telling.made, telling.unseen) == ([1, 2], 2, "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "made", "why"),
+    [
+        ([b"step 50 loss=9", b"step 100 loss=8"], 100, "after step 0 the output tells of step 50"),
+        ([b"step 1 loss=9", b"step 1 loss=9", b"step 3 loss=8"], 3, "after step 1 the output tells of step 3"),
+        ([b"step 1 loss=9", b"62 steps, 122.7s"], 62, "tells of 1 steps one by one, and of 62 in all"),
+        ([b"62 steps, 122.7s"], 62, "the output tells of no step"),
+        ([b"nothing"], None, "the output tells of no step"),
+    ],
+)
+def test_steps_that_were_not_all_told(lines: list[bytes], made: int | None, why: str) -> None:
+    """Their number is the run's own word, and it is said why nobody counted them."""
+    telling, _ = told(*lines)
+    assert telling.made == made
+    assert why in telling.unseen
+
+
+def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asks for so many."""
+    monkeypatch.setattr("harness.external.run.MOST_STEPS", 3)
+    with pytest.raises(TooManySteps):
+        told(*(b"step %d loss=1" % step for step in range(1, 6)))

@@ -1,0 +1,25 @@
+"""The trainers' files that tests use, and the models that the small trainer needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.external.trainer import load
+
+ROOT = Path(__file__).parents[2]
+BIGRAMS_FILE = ROOT / "tests" / "external" / "bigrams.toml"
+APR = load(ROOT / "trainers" / "apr-distill.toml")
+BIGRAMS = load(BIGRAMS_FILE)
+
+
+def make_models(folder: Path) -> list[str]:
+    """Write a teacher and a student for train_bigrams.py; the -P options that name them."""
+    options = []
+    for seed, name in enumerate(("teacher", "student")):
+        place = folder / f"{name}.pt"
+        command = [sys.executable, str(BIGRAMS_FILE.with_name("train_bigrams.py")), "make", str(place)]
+        subprocess.run([*command, "--seed", str(seed)], check=True)
+        options += ["-P", f"{name}={place}"]
+    return options
