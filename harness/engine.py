@@ -118,9 +118,10 @@ class Engine:
             profile=course.profile.name,
             profile_reason=course.reason,
             overrides=dict(options.parameters),
+            subject_parameters={} if options.external is None else dict(options.external.parameters),
             mutants_skipped=not options.mutants,
             device=course.device,
-            requested=requested(contract, course.profile.name, course.parameters, course.device["type"]),
+            requested=requested(contract, course.profile.name, observation.parameters, course.device["type"]),
             resolved=observation.resolved,
             seed=options.seed,
             clauses=trials.judgment.clauses,
@@ -154,6 +155,8 @@ class Engine:
         pairs: list[tuple[Mutant, str]] = []
         for mutant in contract.mutants:
             lacks = shortfalls(mutant.requires, self._host) if mutant.requires else []
+            if options.external is not None and options.external.is_over and not lacks:
+                lacks = shortfalls(course.profile.requires, self._host)  # reading a run needs less than running mutants
             if mutant.requires.get("device") == "cuda" and course.gpu is None and not lacks:
                 lacks = ["needs a CUDA GPU; this run is on the CPU"]
             pairs.append((mutant, "mutants were skipped (--no-mutants)" if not options.mutants else "; ".join(lacks)))
@@ -205,6 +208,8 @@ class Engine:
 
 def _of(contract: Contract, options: Options) -> Contract:
     """The contract with the subject that the command line asks for."""
+    if options.external is not None:
+        return replace(contract, subject=options.external.entry_point(contract.falsifier))
     return contract if options.subject is None else replace(contract, subject=options.subject)
 
 

@@ -73,8 +73,13 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
 
 
 def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:
-    """What a trial was asked to run on and with: device; dtype, backend and steps where the parameters name them."""
+    """What a trial was asked to run on and with: device; dtype, backend and steps where the parameters name them.
+
+    A profile that requires CUDA asks for it whatever else is said.
+    """
     asked: dict[str, Any] = {"device": device_type}
+    if parameters.get("ran_on") in ("cpu", "cuda"):  # a run that is over did not run where it is judged
+        asked["device"] = parameters["ran_on"]
     if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
         asked["device"] = "cuda"
     asked.update({name: parameters[name] for name in RESOLVED[1:] if name in parameters})

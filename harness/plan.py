@@ -8,6 +8,7 @@ from typing import Any
 
 from harness import strictjson
 from harness.contract import Contract, Profile
+from harness.external.subject import External
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import shortfalls, suitable
 
@@ -30,6 +31,8 @@ class Options:
     mutants: bool = True
     jobs: int | None = None
     seed: int = 0
+    external: External | None = None
+    """Somebody else's trainer in the place of `subject`."""
 
     def arguments(self) -> list[str]:
         """The options of `harness run` that ask for the same again; how many trials run at once is not among them."""
@@ -38,7 +41,11 @@ class Options:
             words += [] if value == "auto" else [name, value]
         if self.subject is not None:
             words += ["--subject", self.subject]
-        for name, value in self.parameters.items():
+        changed = dict(self.parameters)
+        if self.external is not None:
+            words += ["--subject", self.external.spelling]
+            changed |= {name: value for name, value in self.external.parameters.items() if name != "trainer"}
+        for name, value in changed.items():
             words += ["-P", f"{name}={_typed(value)}"]
         if not self.mutants:
             words.append("--no-mutants")
@@ -57,12 +64,16 @@ class Plan:
     parameters: Mapping[str, Any]
     parallel: int
     obstacle: str = ""
+    is_reading: bool = False
+    """Whether the subject's trial only reads what a run left."""
 
     @property
     def reason(self) -> str:
         """Why this profile, in words."""
         if self.obstacle:
             return self.obstacle
+        if self.is_reading:
+            return "a run that is over needs no machine"
         refused = [f"not {name}: {'; '.join(lacks)}" for name, lacks in self.passed_over.items()]
         return "; ".join(refused) or f"this machine can run {self.profile.name}"
 
@@ -77,7 +88,9 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
             continue
         profile = contract.profiles[name]
         gpus = _gpus(profile, host, options)
-        lacks = shortfalls(profile.requires, host)
+        lacks = shortfalls(_needed(profile, options), host)
+        if options.external is not None and options.external.is_over and not lacks:
+            return replace(_plan(contract, profile, passed_over, None, host, options), is_reading=True)
         wants_gpu = profile.requires["device"] == "cuda" or options.device.startswith("cuda")
         if not lacks and wants_gpu and not gpus:
             lacks = [f"--device {options.device} leaves it no GPU that it could use"]
@@ -90,6 +103,13 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
     parameters = {**last.parameters, **options.parameters}
     return Plan(last, passed_over, None, device_record(None, host), parameters, 1, obstacle)
+
+
+def _needed(profile: Profile, options: Options) -> Mapping[str, Any]:
+    """What a profile requires of this machine: to read what a run left, nothing but the falsifier's modules."""
+    if options.external is None or not options.external.is_over:
+        return profile.requires
+    return {"device": "any", "modules": profile.requires.get("modules", [])}
 
 
 def _remedy(contract: Contract, host: Host, options: Options) -> str | None:

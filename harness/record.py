@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness import schemas, strictjson
@@ -84,6 +84,8 @@ class Record:
     """size and sha256 of the whole of stdout and stderr, of which the bundle keeps head and tail."""
     command: str
     """What to type to reproduce the run."""
+    subject_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the subject's trial alone, where it is somebody else's trainer: which one, and its own."""
 
     @property
     def on_target(self) -> bool:

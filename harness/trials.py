@@ -78,7 +78,8 @@ class TrialRun:
             else:
                 trials[mutant.id], outcome = mutants[mutant.id].result()
                 outcomes.append(outcome)
-        imported = dict(sources)
+        external = self._options.external
+        imported = {**sources, **(external.sources if external is not None else {})}
         for trial in (result, *trials.values()):
             imported |= trial.sources
         return Trials(result, judgment, trials, outcomes, dict(sorted(imported.items())))
@@ -93,17 +94,26 @@ class TrialRun:
             wait(futures)
 
     def _subject(self) -> tuple[TrialResult, Judgment]:
-        result, judgment = self._measure(events.SUBJECT, self._contract.subject, {})
+        external = self._options.external
+        result, judgment = self._measure(
+            events.SUBJECT,
+            self._contract.subject,
+            {} if external is None else external.parameters,
+            (external and external.seconds) or self._course.profile.seconds,
+        )
         self._emit(events.TrialFinished(self._contract.id, events.SUBJECT, judgment, None, result.seconds))
         return result, judgment
 
     def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
-        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters)
+        seconds = self._course.profile.seconds
+        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters, seconds)
         outcome = fate_of(mutant, judgment)
         self._emit(events.TrialFinished(self._contract.id, mutant.id, judgment, outcome, result.seconds))
         return result, outcome
 
-    def _measure(self, name: str, subject: str, changed: Mapping[str, Any]) -> tuple[TrialResult, Judgment]:
+    def _measure(
+        self, name: str, subject: str, changed: Mapping[str, Any], seconds: float
+    ) -> tuple[TrialResult, Judgment]:
         contract, course = self._contract, self._course
         request = TrialRequest(
             contract=contract,
@@ -112,7 +122,7 @@ class TrialRun:
             parameters={**course.parameters, **changed},
             device=course.device,
             seed=self._options.seed,
-            seconds=course.profile.seconds,
+            seconds=seconds,
             threads=self._threads,
         )
         steps = request.parameters.get("steps")
@@ -130,11 +140,12 @@ class TrialRun:
 
 def unmeasured(contract: Contract, course: Plan, options: Options, reason: str) -> Trials:
     """A claim that could not even start is judged and sealed like any other: nothing of it was measured."""
+    external = options.external
     request = TrialRequest(
         contract=contract,
         subject=contract.subject,
         profile=course.profile.name,
-        parameters=course.parameters,
+        parameters={**course.parameters, **(external.parameters if external is not None else {})},
         device=course.device,
         seed=options.seed,
         seconds=course.profile.seconds,

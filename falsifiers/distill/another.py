@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from falsifiers.distill.subject import Checkpointing
-from harness import Setting, Trial
+from harness import NotShown, Setting, Trial
 
 __all__ = ["another", "directory_of", "setting_of"]
 
@@ -22,6 +22,8 @@ def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), *
 
 def another(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:
     """Build a subject of the trial's kind for that setting; to be called inside `subject_fault`."""
+    if getattr(trial.subject, "is_over", False):
+        raise NotShown("a run that is over cannot be made again with other parameters")
     return type(trial.subject)(setting_of(trial, name, without=without, **changed))  # type: ignore[call-arg]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from falsifiers.distill.another import another
 from falsifiers.distill.inspection import inspect_export, snapshot
 from falsifiers.distill.subject import Checkpointing, Run
 from falsifiers.distill.watch import StepWatch, read_back
-from harness import Trial
+from harness import NotShown, Trial
 
 __all__ = ["falsify"]
 
@@ -31,6 +32,10 @@ class _Findings:
     different: list[str] = field(default_factory=list)
     misreported: list[str] = field(default_factory=list)
     matched: int = 0
+    runs: int = 0
+    """How many runs were examined."""
+    hidden: dict[str, str] = field(default_factory=dict)
+    """Of these by name, that the subject does not show them, and why."""
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
@@ -39,25 +44,25 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     The subject's directory does not exist before a run, nor does the one above it.
     """
     seen = _Findings()
-    _examine(trial, trial.subject, trial.parameters["checkpoint_every"], seen)
-    for every in trial.parameters["periods"]:
+    with trial.where_shown():
+        _examine(trial, trial.subject, trial.parameters["checkpoint_every"], seen)
+        for every in trial.parameters["periods"]:
+            with trial.subject_fault():
+                subject = another(trial, f"every-{every}/new", checkpoint_every=every)
+            _examine(trial, subject, every, seen)
         with trial.subject_fault():
-            subject = another(trial, f"every-{every}/new", checkpoint_every=every)
-        _examine(trial, subject, every, seen)
-    with trial.subject_fault():
-        subject = another(
-            trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
-        )
-    _examine(trial, subject, _DEFAULT, seen)
-    trial.measure(
-        missing=seen.missing,
-        unexpected=seen.unexpected,
-        unreadable=seen.unreadable,
-        incomplete=seen.incomplete,
-        different=seen.different,
-        misreported=seen.misreported,
-        matched=seen.matched,
-    )
+            subject = another(
+                trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
+            )
+        _examine(trial, subject, _DEFAULT, seen)
+    if not seen.runs:
+        return
+    trial.measure(missing=seen.missing, unexpected=seen.unexpected, unreadable=seen.unreadable)
+    for name in ("different", "matched", "incomplete", "misreported"):
+        with trial.where_shown():
+            if name in seen.hidden:
+                raise NotShown(seen.hidden[name])
+            trial.measure(**{name: getattr(seen, name)})
 
 
 class _Keeper(StepWatch):
@@ -66,8 +71,10 @@ class _Keeper(StepWatch):
     def __init__(self, trial: Trial[Checkpointing], subject: Checkpointing, every: int) -> None:
         """Keep the first weights too."""
         super().__init__(trial, subject)
-        self._keep_every = every
-        self.initial = snapshot(subject.student_weights())
+        self._keep_every = 0 if trial.is_elsewhere else every
+        self.initial: dict[str, Tensor] = {}
+        with contextlib.suppress(NotShown):
+            self.initial = snapshot(subject.student_weights())
         self.kept: dict[int, dict[str, Tensor]] = {}
 
     def __call__(self, step: int, **values: float) -> None:
@@ -89,17 +96,42 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
         read_back(trial, watch)
     entries = {path.name: path for path in directory.iterdir() if "ckpt" in path.name} if directory.is_dir() else {}
     label = f"N={every}"
+    if trial.is_elsewhere:
+        elsewhere = "the weights in memory after a step are in another process"
+        seen.hidden.update(different=elsewhere, matched=elsewhere)
+    made = run.told().steps if run.unseen else watch.steps
     expected: dict[str, Path] = {}
-    for step, weights in watch.kept.items():
+    for step in range(every, made + 1, every) if every else ():
         path = next((path for path in entries.values() if path.stem == f"ckpt-step-{step:06}"), None)
         if path is None:
             seen.missing.append(f"{label}: ckpt-step-{step:06}")
+            continue
+        expected[path.name] = path
+        if trial.is_elsewhere:
+            _look(f"{label}: {path.name}", path, subject, watch.initial, seen)
         else:
-            expected[path.name] = path
-            _compare(f"{label}: {path.name}", path, weights, watch.initial, seen)
+            _compare(f"{label}: {path.name}", path, watch.kept[step], watch.initial, seen)
     seen.unexpected += [f"{label}: {name}" for name in sorted(entries.keys() - expected.keys())]
-    _compare_report(label, run, list(expected.values()), seen)
-    shutil.rmtree(directory, ignore_errors=True)
+    if trial.is_elsewhere and not subject.tells_of_checkpoints:  # type: ignore[attr-defined]
+        seen.hidden.setdefault("misreported", "the output does not tell of checkpoints")
+    else:
+        _compare_report(label, run, list(expected.values()), seen)
+    seen.runs += 1
+    if directory.is_relative_to(trial.workspace):  # a run that was made elsewhere is not ours to remove
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _look(name: str, path: Path, subject: Checkpointing, initial: Mapping[str, Tensor], seen: _Findings) -> None:
+    """A file of a trainer in another process, whose memory nobody sees."""
+    found = inspect_export(path, initial, initial, subject.read_checkpoint)  # type: ignore[attr-defined]
+    if not found.readable:
+        seen.unreadable.append(name)
+    elif not found.found:
+        seen.incomplete.append(f"{name}: no tensor at all")
+    elif found.missing:
+        seen.incomplete.append(f"{name}: {len(found.missing)} tensors, such as {found.missing[0]}")
+    if not initial and not seen.incomplete:
+        seen.hidden["incomplete"] = "which tensors the student has is not shown: no initial file is named"
 
 
 def _compare(

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from falsifiers.distill.held_out import HeldOut
 from falsifiers.distill.inspection import inspect_export, snapshot, weight_bytes
-from falsifiers.distill.subject import Distillation
+from falsifiers.distill.subject import Distillation, Run
 from falsifiers.distill.watch import StepWatch, read_back
-from harness import Trial
+from harness import NotShown, Trial
 
 __all__ = ["falsify"]
 
@@ -22,43 +22,77 @@ _METADATA = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_lo
 
 def falsify(trial: Trial[Distillation]) -> None:
     """Train, read the exported file with our own eyes, then run the student on what the file holds."""
-    tokens = HeldOut.of(trial).first_sequence
-    with trial.subject_fault():
+    initial: dict[str, Tensor] = {}
+    live: Mapping[str, Tensor] = {}
+    with trial.where_shown(), trial.subject_fault():
         initial = snapshot(trial.subject.student_weights())
+    with trial.subject_fault():
         watch = StepWatch(trial)
         run = trial.subject.distill(on_step=watch)
+    with trial.where_shown(), trial.subject_fault():
         live = trial.subject.student_weights()
     read_back(trial, watch)
-    told = {**trial.parameters, "final_loss": run.losses[-1] if run.losses else None}
-    seen = inspect_export(run.export, live, initial)
+    read = trial.subject.read_export if trial.is_elsewhere else None  # type: ignore[attr-defined]
+    seen = inspect_export(run.export, live or initial, initial or live, read)
     trial.measure(
-        steps_executed=watch.steps,
-        weight_changes=watch.changes,
         readable=seen.readable,
         file_bytes=seen.file_bytes,
-        weight_bytes=weight_bytes(live),
-        tensors_expected=len(live),
         tensors_found=len(seen.found),
-        missing=seen.missing,
-        unexpected=seen.unexpected,
-        misshapen=seen.misshapen,
-        mistyped=seen.mistyped,
         not_finite=seen.not_finite,
-        unmoved=seen.unmoved,
-        different=seen.different,
-        metadata_missing=[key for key in _METADATA if key not in seen.metadata],
-        metadata_untrue=_untrue(seen.metadata, told),
     )
-    with contextlib.suppress(KeyError, ValueError):
-        trial.measure(metadata_step=int(seen.metadata["step"]))
-    if seen.movements:
-        trial.measure(least_movement=min(seen.movements.values()) / trial.parameters["learning_rate"])
-    if seen.loadable:
-        with trial.subject_fault():
-            now = trial.subject.student_logits(tokens)
-            reloaded = trial.subject.student_logits(tokens, _as(live, seen.found))
-            at_start = trial.subject.student_logits(tokens, _as(live, initial))
-        trial.measure(logits_difference=_farthest(now, reloaded), logits_moved=_farthest(now, at_start))
+    _measure_steps(trial, watch, run, seen.metadata)
+    if student := live or initial:  # names, shapes and dtypes are the same before the run and after it
+        trial.measure(
+            weight_bytes=weight_bytes(student),
+            tensors_expected=len(student),
+            missing=seen.missing,
+            unexpected=seen.unexpected,
+            misshapen=seen.misshapen,
+            mistyped=seen.mistyped,
+        )
+    if initial:
+        trial.measure(unmoved=seen.unmoved)
+        if seen.movements:
+            trial.measure(least_movement=min(seen.movements.values()) / trial.parameters["learning_rate"])
+    if live:
+        trial.measure(different=seen.different)
+    if seen.loadable and live:
+        _measure_function(trial, live, seen.found, initial)
+
+
+def _measure_function(
+    trial: Trial[Distillation], live: Mapping[str, Tensor], found: Mapping[str, Tensor], initial: Mapping[str, Tensor]
+) -> None:
+    """The student's answers as it is now, with what the file holds, and with what it was before the run."""
+    if trial.is_elsewhere:
+        with trial.where_shown():
+            raise NotShown("what the student answers is not seen from outside")
+        return
+    tokens = HeldOut.of(trial).first_sequence
+    with trial.subject_fault():
+        now = trial.subject.student_logits(tokens)
+        reloaded = trial.subject.student_logits(tokens, _as(live, found))
+        at_start = trial.subject.student_logits(tokens, _as(live, initial))
+    trial.measure(logits_difference=_farthest(now, reloaded), logits_moved=_farthest(now, at_start))
+
+
+def _measure_steps(trial: Trial[Distillation], watch: StepWatch, run: Run, metadata: Mapping[str, str]) -> None:
+    """What the run did, and whether the file says the same of it."""
+    told = {**trial.parameters, "final_loss": run.losses[-1] if run.losses else None}
+    with trial.where_shown():
+        if trial.is_elsewhere and not metadata:  # not every format has a place for them
+            raise NotShown("the export says nothing about itself")
+        trial.measure(
+            metadata_missing=[key for key in _METADATA if key not in metadata],
+            metadata_untrue=_untrue(metadata, told),
+        )
+        with contextlib.suppress(KeyError, ValueError):
+            trial.measure(metadata_step=int(metadata["step"]))
+    with trial.where_shown():
+        run.seen()
+        trial.measure(steps_executed=watch.steps)
+    with trial.where_shown():
+        trial.measure(weight_changes=watch.changes)
 
 
 def _as(live: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,25 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-__all__ = ["Inspection", "checkpoints_in", "inspect_export", "is_readable", "same_bits", "snapshot", "weight_bytes"]
+__all__ = [
+    "Inspection",
+    "Read",
+    "Unreadable",
+    "checkpoints_in",
+    "inspect_export",
+    "is_readable",
+    "same_bits",
+    "snapshot",
+    "weight_bytes",
+]
+
+
+Read = Callable[[Path], tuple[dict[str, Tensor], dict[str, str]]]
+"""Takes a file; returns its tensors on the CPU and its metadata. Raises OSError or Unreadable."""
+
+
+class Unreadable(ValueError):
+    """A file that does not parse to its end; the text says why."""
 
 
 @dataclass
@@ -25,7 +43,7 @@ class Inspection:
         metadata: its string metadata.
         missing, unexpected: named by the student and not by the file, and the reverse.
         misshapen, mistyped: their shape or dtype is not the live parameter's.
-        not_finite: with a NaN or an infinity in them.
+        not_finite: with a NaN or an infinity in them, whether the student names them or not.
         unmoved: equal to the weights at the start.
         different: not equal, to the bit, to the live weights (of those that have the live shape and dtype).
         movements: root mean square of `w - w_init` of each tensor that has the live shape, in float64.
@@ -81,19 +99,24 @@ def is_readable(path: Path) -> bool:
     return False
 
 
-def inspect_export(path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> Inspection:
-    """Read the file at `path` and compare it with the live weights and with those at the start, by name."""
+def inspect_export(
+    path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor], read: Read | None = None
+) -> Inspection:
+    """Read the file at `path` and compare it with the live weights and with those at the start, by name.
+
+    Args:
+        read: how; as safetensors where nothing is given.
+    """
     seen = Inspection()
     with contextlib.suppress(OSError):
         seen.file_bytes = path.stat().st_size
-    with contextlib.suppress(OSError, SafetensorError):
-        seen.found, seen.metadata = _read(path)
+    with contextlib.suppress(OSError, SafetensorError, Unreadable):
+        seen.found, seen.metadata = (read or _read)(path)
         seen.readable = True
+    seen.not_finite = sorted(name for name, found in seen.found.items() if not torch.isfinite(found).all())
     seen.missing = sorted(live.keys() - seen.found.keys())
     seen.unexpected = sorted(seen.found.keys() - live.keys())
     for name, found, now, start in _pairs(seen.found, live, initial):
-        if not torch.isfinite(found).all():
-            seen.not_finite.append(name)
         if found.dtype != now.dtype:
             seen.mistyped.append(name)
         if found.shape != now.shape:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from torch import Tensor
+
 from falsifiers.distill.held_out import HeldOut, evaluate, foresight
 from falsifiers.distill.subject import Distillation
 from falsifiers.distill.watch import StepWatch, read_back
@@ -19,36 +21,48 @@ _TAIL = 5  # reported losses that are averaged at the end, where single batches 
 def falsify(trial: Trial[Distillation]) -> None:
     """Train for the profile's steps; we, not the subject, count them and evaluate on held-out text before and after."""
     held_out = HeldOut.of(trial)
-    before = evaluate(trial, held_out)
+    if not trial.is_elsewhere:  # who trains elsewhere reads another text
+        trial.measure(blind_cross_entropy=held_out.blind_cross_entropy, corpus_digest=held_out.digest)
+    with trial.where_shown():
+        before = evaluate(trial, held_out)
+        trial.measure(
+            initial_loss=before.loss,
+            initial_kl=before.kl,
+            initial_cross_entropy=before.cross_entropy,
+            blind_kl=before.blind_kl,
+            teacher_cross_entropy=before.teacher_cross_entropy,
+        )
+    teacher: list[Tensor] = []
+    with trial.where_shown(), trial.subject_fault():
+        teacher.append(trial.subject.teacher_logits(held_out.first_sequence))
     with trial.subject_fault():
-        teacher_before = trial.subject.teacher_logits(held_out.first_sequence)
         watch = StepWatch(trial)
         run = trial.subject.distill(on_step=watch)
-        teacher_after = trial.subject.teacher_logits(held_out.first_sequence)
+    with trial.where_shown(), trial.subject_fault():
+        teacher.append(trial.subject.teacher_logits(held_out.first_sequence))
+    if len(teacher) == 2:
+        trial.measure(teacher_drift=(teacher[1] - teacher[0]).abs().max())
     read_back(trial, watch)
-    after = evaluate(trial, held_out)
-    trial.measure(
-        steps_executed=watch.steps,
-        steps_reported=run.steps,
-        weight_changes=watch.changes,
-        reported_losses=run.losses,
-        reported_initial_loss=_mean(run.losses[:1]),
-        reported_final_loss=_mean(run.losses[-_TAIL:]),
-        initial_loss=before.loss,
-        final_loss=after.loss,
-        initial_kl=before.kl,
-        final_kl=after.kl,
-        final_misplaced_kl=after.misplaced_kl,
-        final_foresight=foresight(trial, held_out.first_sequence),
-        unmoved=watch.unmoved,
-        blind_kl=before.blind_kl,
-        initial_cross_entropy=before.cross_entropy,
-        final_cross_entropy=after.cross_entropy,
-        blind_cross_entropy=held_out.blind_cross_entropy,
-        teacher_cross_entropy=before.teacher_cross_entropy,
-        teacher_drift=(teacher_after - teacher_before).abs().max(),
-        corpus_digest=held_out.digest,
-    )
+    with trial.where_shown():
+        trial.measure(
+            steps_reported=run.told().steps,
+        )
+        if not run.losses:
+            run.seen()
+        trial.measure(reported_initial_loss=_mean(run.losses[:1]), reported_final_loss=_mean(run.losses[-_TAIL:]))
+    with trial.where_shown():
+        trial.measure(steps_executed=watch.steps, reported_losses=run.seen().losses)
+    with trial.where_shown():
+        trial.measure(weight_changes=watch.changes, unmoved=watch.unmoved)
+    with trial.where_shown():
+        after = evaluate(trial, held_out)
+        trial.measure(
+            final_loss=after.loss,
+            final_kl=after.kl,
+            final_misplaced_kl=after.misplaced_kl,
+            final_foresight=foresight(trial, held_out.first_sequence),
+            final_cross_entropy=after.cross_entropy,
+        )
 
 
 def _mean(losses: Sequence[float]) -> float:

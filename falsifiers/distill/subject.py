@@ -13,6 +13,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from harness import NotShown
+
 __all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Precomputing", "Run", "Stepping"]
 
 
@@ -26,6 +28,8 @@ class Run:
         checkpoints: the periodic checkpoints in the order in which they were written.
         export: the file that holds the trained student.
         failed_saves: how many periodic checkpoints could not be saved.
+        unseen: why steps were made of which nobody was told, as by a log that names every fiftieth; empty where each
+            was told. Where it is not, and `steps` is 0, not even their number was.
     """
 
     steps: int
@@ -33,6 +37,19 @@ class Run:
     checkpoints: tuple[Path, ...]
     export: Path
     failed_saves: int = 0
+    unseen: str = ""
+
+    def told(self) -> Run:
+        """Itself, where it tells how many steps it made; else NotShown with the reason."""
+        if self.unseen and not self.steps:
+            raise NotShown(self.unseen)
+        return self
+
+    def seen(self) -> Run:
+        """Itself, where every step was told; else NotShown with the reason."""
+        if self.unseen:
+            raise NotShown(self.unseen)
+        return self
 
 
 class OnStep(Protocol):

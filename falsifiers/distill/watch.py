@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.subject import Distillation
-from harness import Trial
+from harness import NotShown, Trial
 
 __all__ = ["Overrun", "StepWatch", "read_back", "read_back_steps"]
 
@@ -28,8 +28,6 @@ class StepWatch:
 
     Attributes:
         steps: how often the subject said that it made a step.
-        changes: at how many of the looks the weights differed from the look before.
-        unmoved: the tensors that at the last look were as at the first.
     """
 
     def __init__(self, trial: Trial[Distillation], subject: Distillation | None = None, most: float = math.inf) -> None:
@@ -39,12 +37,28 @@ class StepWatch:
         self._subject = trial.subject if subject is None else subject
         self._most = most
         self._every = trial.parameters["watch_every"]
-        self._first = self._seen = _glimpse(self._subject.student_weights())
-        self.steps = self.changes = 0
+        self._first: Mapping[str, Tensor] = {}
+        self._hidden: NotShown | None = None
+        try:
+            self._first = _glimpse(self._subject.student_weights())
+        except NotShown as reason:
+            self._hidden = reason
+        self._seen = self._first
+        self._changes = 0
+        self.steps = 0
+
+    @property
+    def changes(self) -> int:
+        """At how many of the looks the weights differed from the look before; NotShown where a look was denied."""
+        if self._hidden is not None and self.steps:
+            raise self._hidden
+        return self._changes
 
     @property
     def unmoved(self) -> list[str]:
-        """Names of the tensors that did not move from the first look to the last."""
+        """Names of the tensors that at the last look were as at the first; NotShown where a look was denied."""
+        if self._hidden is not None:
+            raise self._hidden
         return [name for name, first in self._first.items() if name in self._seen and _same(first, self._seen[name])]
 
     def __call__(self, step: int, **values: float) -> None:
@@ -54,20 +68,33 @@ class StepWatch:
             if self._subject is self._trial.subject:
                 self._trial.step(step, **values)
             due = self.steps % self._every == 0
-        if due:
-            weights = self._subject.student_weights()
-            with self._trial.falsifier_fault():
-                now = _glimpse(weights)
-                self.changes += now.keys() != self._seen.keys() or not all(
-                    _same(now[name], self._seen[name]) for name in now
-                )
-                self._seen = now
+        if due and self._hidden is None:
+            self._look()
         if self.steps >= self._most:
             raise Overrun
 
+    def _look(self) -> None:
+        try:
+            weights = self._subject.student_weights()
+        except NotShown as reason:
+            self._hidden = reason
+        else:
+            with self._trial.falsifier_fault():
+                now = _glimpse(weights)
+                self._changes += now.keys() != self._seen.keys() or not all(
+                    _same(now[name], self._seen[name]) for name in now
+                )
+                self._seen = now
+
 
 def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
-    """Resolve what the trial's subject ran on, and the steps that the watch counted."""
+    """Resolve what the trial's subject ran on, and the steps that the watch counted.
+
+    Of a subject that works elsewhere, no process can be asked: what ran is then what its output says of itself.
+    """
+    if trial.is_elsewhere:
+        trial.resolve(**trial.subject.ran())  # type: ignore[attr-defined]
+        return
     read_back_steps(trial, watch.steps)
 
 

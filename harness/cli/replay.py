@@ -31,7 +31,8 @@ def command(
     The exit status is 1 where it still refutes the claim, 0 where it no longer does, 2 where the bundle is unsound, has
     no counterexample, or the claim has changed too much, and 3 where the case could not be run here.
     """
-    from harness.cli.run import checked_device, checked_subject
+    from harness.cli.run import checked_device
+    from harness.cli.subject import checked_subject
     from harness.machine.host import probe
     from harness.plan import Options
     from harness.project import Project

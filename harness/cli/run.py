@@ -15,9 +15,8 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from harness.cli.parameters import overrides
+from harness.cli.subject import choose
 from harness.contract import Contract
-from harness.contract.entry_point import EntryPointError, locate
 from harness.events import Handler
 from harness.plan import Options
 from harness.project import Project, ProjectError
@@ -26,7 +25,7 @@ from harness.verdict import ExitStatus, Verdict, exit_status
 if TYPE_CHECKING:
     from harness.evidence.bundle import Attest
 
-__all__ = ["checked_device", "checked_subject", "command"]
+__all__ = ["checked_device", "command"]
 
 
 @click.command("run")
@@ -43,7 +42,12 @@ __all__ = ["checked_device", "checked_subject", "command"]
     help="auto takes full where this machine meets its requirements, else reduced.",
 )
 @click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
-@click.option("--subject", metavar="MODULE:NAME", help="Another subject than the contract's, from this project.")
+@click.option(
+    "--subject",
+    metavar="MODULE:NAME|command:FILE|recorded:FILE",
+    help="Another subject than the contract's: one of this project, or somebody else's trainer, which the TOML file "
+    "describes, run as a command or judged from the directory of a run that is over (-P dir=RUN).",
+)
 @click.option(
     "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
 )
@@ -109,11 +113,13 @@ def command(
     extra = _slurm_options(executor, partition, slurm_args)
     project = Project.find()
     contracts = _select(project, ids, everything or (stale and not (ids or issue or spec)), issue, spec)
+    chosen = choose(subject, parameters, contracts, project)
     options = Options(
         profile=profile,
         device=checked_device(device),
-        subject=checked_subject(subject, project),
-        parameters=overrides(parameters, contracts),
+        subject=chosen.subject,
+        external=chosen.external,
+        parameters=chosen.parameters,
         mutants=not no_mutants,
         jobs=jobs,
         seed=seed,
@@ -169,7 +175,9 @@ def command(
     engine = Engine(
         project,
         machine,
-        executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
+        executor=lambda contract, gpu: LocalExecutor(
+            project, contract, gpu, cache_folder(), () if options.external is None else options.external.admits
+        ),
         seal=sealer.seal,
         emit=relay,
         command=shlex.join(["harness", "run", *options.arguments()]),
@@ -276,16 +284,6 @@ def checked_device(text: str) -> str:
     near = "cuda:0" if wanted in ("cuda", "gpu") else wanted if wanted != text else ""
     hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
     raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N{hint}", param_hint="--device")
-
-
-def checked_subject(text: str | None, project: Project) -> str | None:
-    """The value of --subject; BadParameter where the project defines no such name."""
-    if text is not None:
-        try:
-            locate(text, project.search)
-        except EntryPointError as error:
-            raise click.BadParameter(str(error), param_hint="--subject") from error
-    return text
 
 
 def _missed(failures: Iterable[Exception]) -> bool:

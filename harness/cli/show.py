@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import textwrap
@@ -14,6 +15,8 @@ from harness import strictjson
 from harness.cli.parameters import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
+from harness.contract.entry_point import EntryPointError, locate
+from harness.external.subject import External, Kind
 from harness.judge import builtin_clauses
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
@@ -34,10 +37,10 @@ def command(identifier: str, as_json: bool) -> None:
     if as_json:
         click.echo(strictjson.dumps(contract.document, indent=2))
     else:
-        click.echo("\n".join(_page(contract, probe(project.root))))
+        click.echo("\n".join(_page(contract, probe(project.root), project)))
 
 
-def _page(contract: Contract, host: Host) -> Iterator[str]:
+def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     yield f"{contract.id}  {contract.title}"
     yield f"{contract.spec}, {contract.issue}; {contract.path}"
     yield ""
@@ -48,7 +51,7 @@ def _page(contract: Contract, host: Host) -> Iterator[str]:
     if contract.target:
         yield f"speaks of: {', '.join(f'{name} {wanted}' for name, wanted in contract.target.items())}"
     for title, section in (
-        ("What runs here", _course(contract, host)),
+        ("What runs here", _course(contract, host, project)),
         ("What would refute it", _rules(contract)),
         ("What it must keep to", _bounds(contract)),
         ("What the falsifier must kill first", _mutants(contract)),
@@ -61,7 +64,7 @@ def _page(contract: Contract, host: Host) -> Iterator[str]:
     yield f"Run it: harness run {contract.id}"
 
 
-def _course(contract: Contract, host: Host) -> Iterator[str]:
+def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     course = plan(contract, host, Options())
     trials = 1 + len(contract.mutants)
     if course.obstacle:
@@ -74,7 +77,16 @@ def _course(contract: Contract, host: Host) -> Iterator[str]:
     for profile in contract.profiles.values():
         yield from _profile(profile, host)
     yield f"  {contract.falsifier} against {contract.subject}"
+    kinds = [kind for kind in Kind if _has_adapter(contract, kind, project)]
+    if kinds:
+        yield f"  or against somebody else's trainer: --subject {' or '.join(f'{kind}:TRAINER.toml' for kind in kinds)}"
     yield f"  on a device {'of its own' if contract.exclusive else 'that other claims may share'}"
+
+
+def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
+    with contextlib.suppress(EntryPointError):
+        return locate(External(kind, "").entry_point(contract.falsifier), project.search).is_file()
+    return False
 
 
 def _profile(profile: Profile, host: Host) -> Iterator[str]:

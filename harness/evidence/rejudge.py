@@ -80,7 +80,7 @@ def _trial(record: Record, contract: Contract, observation: Observation) -> Iter
     if record.profile not in contract.profiles:
         yield _differs("/profile", f"the contract has no {record.profile} profile")
         return
-    expected = {**contract.profiles[record.profile].parameters, **record.overrides}
+    expected = {**contract.profiles[record.profile].parameters, **record.overrides, **record.subject_parameters}
     if not _same(observation.parameters, expected):
         which = _which(observation.parameters, expected)
         message = f"are not those of the {record.profile} profile with the record's overrides{which}"

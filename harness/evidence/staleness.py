@@ -15,6 +15,7 @@ That is read from the project's sources as they are now: the module of an entry 
 entry point uses.
 
 - What the record's subject uses is the subject's; a change is STALE_SUBJECT.
+  So is a file that Python imports from nowhere: it describes somebody else's trainer, or is a source of it.
 - What the falsifier uses is the falsifier's; a change is STALE_FALSIFIER. A file may be both, and then is both.
 - Every other file proves the falsifier, or nobody can say what it is for: one that only mutants use, or that is
   imported by a name made up at run time. A change is STALE_FALSIFIER too, so no changed file ever goes unmentioned.
@@ -49,6 +50,7 @@ __all__ = ["STALE", "Origin", "ProjectState", "Recorded", "changes", "coverage",
 STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 """The codes that make evidence stale: contract, falsifier or subject are not those that it speaks of."""
 
+_IMPORTED = (".py", ".pyi", ".so")
 _CHUNK = 1 << 20
 
 
@@ -186,7 +188,8 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     if now != record.contract_digest:
         said = "this project has no contract of this claim" if now is None else "the claim's contract was changed since"
         yield _remark(Code.STALE_CONTRACT, said, "contract_digest")
-    subject, falsifier = state.uses(record.subject), state.uses(record.falsifier)
+    falsifier = state.uses(record.falsifier)
+    subject = state.uses(record.subject) | {name for name in record.sources if not name.endswith(_IMPORTED)}
     changed = {name for name, digest in record.sources.items() if state.source_digest(name) != digest}
     parts = (
         (Code.STALE_FALSIFIER, falsifier, {name for name in changed if name in falsifier or name not in subject}),

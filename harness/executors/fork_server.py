@@ -11,10 +11,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.redaction import allowed_environment
+from harness.redaction import allowed_environment, looks_secret
 
 __all__ = ["ForkServer", "ForkServerError"]
 
@@ -31,13 +32,14 @@ class ForkServerError(RuntimeError):
 class ForkServer:
     """One fork server and its scratch folder. It ends, with all below it, when closed or when this process dies."""
 
-    def __init__(self, root: Path, search: tuple[Path, ...]) -> None:
+    def __init__(self, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
         self._root = root
         self._send = threading.Lock()
         self._log = self.folder / "server.log"
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = allowed_environment()
+        environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
         inherited = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
         # torch asks for it where results must be reproducible

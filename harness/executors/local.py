@@ -10,7 +10,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,13 +47,19 @@ _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
 class LocalExecutor:
     """Runs the trials of one contract in forks of one server that has imported its code."""
 
-    def __init__(self, project: Project, contract: Contract, gpu: Gpu | None, cache: Path) -> None:
+    def __init__(
+        self, project: Project, contract: Contract, gpu: Gpu | None, cache: Path, admits: Sequence[str] = ()
+    ) -> None:
+        """Args:
+        admits: variables of the environment that trials get beyond those that every trial gets.
+        """
         self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
+        self._admits = admits
         self._interrupted = threading.Event()
         self._redactor = Redactor()
 
     def __enter__(self) -> LocalExecutor:
-        self._server = ForkServer(self._project.root, self._project.search)
+        self._server = ForkServer(self._project.root, self._project.search, self._admits)
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -171,11 +171,16 @@ def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
         setting, Path(spec["artifacts"]), frozenset(spec["declared"]), report, Path(spec["claim"])
     )
     ending = _ending(lambda: _falsify(trial, spec), spec["memory_gib"])
-    report({"kind": "end", **ending, "allocator_peak_bytes": frameworks.allocator_peak_bytes()})
+    report({"kind": "end", **ending, "allocator_peak_bytes": _allocator_peak(trial)})
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # a subject may have closed or replaced it
             stream.flush()
     os.read(may_exit, 1)  # the harness looks at the driver's process list once more before this process is gone
+
+
+def _allocator_peak(trial: Trial[Any]) -> int | None:
+    """The peak of this process's allocator; None where the subject works in processes of its own."""
+    return None if trial.is_elsewhere else frameworks.allocator_peak_bytes()
 
 
 def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
@@ -188,6 +193,7 @@ def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
         falsify(trial)
     finally:
         trial.finish()
+    trial.tell_what_was_hidden()
 
 
 def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:

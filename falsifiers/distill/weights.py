@@ -1,0 +1,67 @@
+"""The weights in a file of any format that trainers write, as tensors; nothing in the file is run or trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from falsifiers.distill.inspection import Unreadable
+from harness.toolkit.checkpoint import Refused, formats
+from harness.toolkit.checkpoint.scan import numbers, refuse_endless_views
+from harness.toolkit.checkpoint.source import opened
+
+__all__ = ["read_weights"]
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""By safetensors' names; what is quantised in other ways comes out in float32."""
+
+
+def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors, APR v2, PyTorch zip or GGUF file by name, on the CPU, and its metadata as texts.
+
+    Args:
+        prefix: what the weights' names begin with, which is taken off; tensors of other names are left out.
+
+    Raises:
+        Unreadable: it is none of these to its end, or holds a tensor that cannot be decoded.
+    """
+    try:
+        with opened(path) as source:
+            contents = formats.read(source)
+            refuse_endless_views(source, list(contents.entries))
+            tensors = {
+                entry.name.removeprefix(prefix): _tensor(source, entry)
+                for entry in contents.entries
+                if entry.name.startswith(prefix)
+            }
+            return tensors, _texts(contents.metadata)
+    except Refused as error:
+        raise Unreadable(str(error)) from error
+
+
+def _tensor(source: Any, entry: Any) -> Tensor:
+    if entry.dtype.decode is None or entry.held != entry.elements:
+        raise Unreadable(f"{entry.name} of dtype {entry.dtype.name} cannot be decoded")
+    pieces = [np.array(piece) for piece in numbers(source, entry)]
+    flat = torch.from_numpy(np.concatenate(pieces)) if pieces else torch.empty(0)
+    return flat.to(_DTYPES.get(entry.dtype.name, torch.float32)).reshape(entry.shape)
+
+
+def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): value if isinstance(value, str) else str(value) for key, value in metadata.items()}

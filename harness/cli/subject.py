@@ -1,0 +1,188 @@
+"""`--subject`: an entry point of the project, or somebody else's trainer; with what `-P` sets of it."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness import strictjson
+from harness.cli.parameters import overrides
+from harness.contract import Contract
+from harness.contract.entry_point import EntryPointError, locate
+from harness.external.subject import External, Kind
+from harness.project import Project
+from harness.redaction import Redactor
+
+if TYPE_CHECKING:
+    from harness.external.trainer import Trainer
+
+__all__ = ["Chosen", "checked_subject", "choose"]
+
+_FOLDER = "trainers"
+"""Where a project keeps its trainers' files; one that is alone there need not be named."""
+_OF_RECORDED = ("dir", "ran_on")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The subject of a run, and the parameters that were set."""
+
+    subject: str | None = None
+    """The entry point; None for the contract's own, and for a trainer."""
+    external: External | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Overrides of the claim's parameters, for the mutants too."""
+
+
+def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
+    """What --subject and -P ask for.
+
+    Raises:
+        click.BadParameter: with the remedy.
+    """
+    kind, _, file = (text or "").partition(":")
+    if kind not in set(Kind):
+        return Chosen(checked_subject(text, project), None, overrides(settings, contracts))
+    from harness.external.trainer import TrainerError, load
+
+    path = _file(Kind(kind), file, project)
+    try:
+        trainer = load(path)
+    except TrainerError as error:
+        raise _refused(str(error)) from error
+    own, others = _split(settings, trainer, contracts, Kind(kind))
+    changed = overrides(others, contracts)
+    mine: dict[str, Any] = {"trainer": path.relative_to(project.root).as_posix(), **trainer.parameters}
+    mine |= _own(own, trainer)
+    if kind == Kind.RECORDED:
+        mine, changed = {**changed, **_directory(mine), "ran_on": mine.get("ran_on") or trainer.ran_on}, {}
+        if mine["ran_on"] not in ("cpu", "cuda", None):
+            raise _refused(f"ran_on is cpu or cuda, not {mine['ran_on']}", "-P")
+        mine = {name: value for name, value in mine.items() if name != "ran_on" or value is not None}
+    external = External(
+        Kind(kind), mine["trainer"], mine, _sources(trainer, path, project), trainer.seconds, trainer.admits
+    )
+    for contract in contracts:
+        _check(external, trainer, contract, changed, project)
+    return Chosen(None, external, changed)
+
+
+def checked_subject(text: str | None, project: Project) -> str | None:
+    """An entry point; BadParameter where the project defines no such name."""
+    if text is not None:
+        try:
+            locate(text, project.search)
+        except EntryPointError as error:
+            raise _refused(str(error)) from error
+    return text
+
+
+def _file(kind: Kind, file: str, project: Project) -> Path:
+    if file:
+        path = Path(os.path.abspath(file))
+    else:
+        found = sorted((project.root / _FOLDER).glob("*.toml"))
+        if len(found) != 1:
+            there = ", ".join(f"{_FOLDER}/{one.name}" for one in found) or f"nothing in {project.root / _FOLDER}"
+            raise _refused(f"name the trainer's file: --subject {kind}:TRAINER.toml; there is {there}")
+        path = found[0]
+    if not path.is_relative_to(project.root) or not path.resolve().is_relative_to(project.root):
+        raise _refused(f"{path} is outside the project {project.root}, where no evidence could name it; copy it there")
+    return path
+
+
+def _split(
+    settings: Iterable[str], trainer: Trainer, contracts: Sequence[Contract], kind: Kind
+) -> tuple[list[str], list[str]]:
+    """The settings of the trainer's own parameters, and the others."""
+    claims = {name for contract in contracts for profile in contract.profiles.values() for name in profile.parameters}
+    mine = {name for name in trainer.parameters if name not in claims}
+    mine |= set(_OF_RECORDED) if kind is Kind.RECORDED else set()
+    own: list[str] = []
+    others: list[str] = []
+    for setting in settings:
+        name, separator, _ = setting.partition("=")
+        if separator and name not in mine and name not in claims:
+            near = difflib.get_close_matches(name, [*mine, *claims], n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the trainer has {', '.join(sorted(mine)) or 'none'}"
+            raise _refused(f"neither the claim nor {trainer.name} has a parameter {name!r}; {hint}", "-P")
+        (own if separator and name in mine else others).append(setting)
+    return own, others
+
+
+def _own(settings: Iterable[str], trainer: Trainer) -> dict[str, Any]:
+    """The trainer's own parameters that were set: of the type of their default, texts as they are typed."""
+    found: dict[str, Any] = {}
+    redactor = Redactor()
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        default = trainer.parameters.get(name, "")
+        value: Any = text
+        if not isinstance(default, str):
+            try:
+                value = strictjson.loads(text)
+            except strictjson.JsonError:
+                value = text
+            if isinstance(value, bool) is not isinstance(default, bool) or not isinstance(value, (int, float)):
+                wanted = "true or false" if isinstance(default, bool) else "a number"
+                raise _refused(f"{name} is {wanted} in {trainer.path.name}, not {text}", "-P")
+        if redactor.mask(text) != text:
+            raise _refused(f"{name} looks like a secret, and parameters are evidence", "-P")
+        found[name] = value
+    return found
+
+
+def _directory(mine: dict[str, Any]) -> dict[str, Any]:
+    """The trainer's parameters with the run's directory, which must be there."""
+    if not mine.get("dir"):
+        raise _refused("which run? Name its directory: -P dir=RUN", "-P")
+    place = Path(mine["dir"]).absolute()
+    if not place.is_dir():
+        raise _refused(f"dir: there is no directory {place}", "-P")
+    return {**mine, "dir": str(place)}
+
+
+def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
+    files = [path]
+    for pattern in trainer.sources:
+        found = sorted(file for file in project.root.glob(pattern) if file.is_file())
+        if not found:
+            raise _refused(f"{path}: /sources: {pattern!r} names no file under {project.root}")
+        files += found
+    digests = {}
+    for file in files:
+        if not file.resolve().is_relative_to(project.root):
+            raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
+        digests[file.relative_to(project.root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return digests
+
+
+def _check(external: External, trainer: Trainer, contract: Contract, changed: dict[str, Any], project: Project) -> None:
+    """Refuse a claim that has no adapter for such a subject, and a command line that could never be complete."""
+    from harness.external.trainer import GIVEN, unknown
+
+    try:
+        locate(external.entry_point(contract.falsifier), project.search)
+    except EntryPointError as error:
+        raise _refused(f"{contract.id} takes no {external.kind} as its subject: {error}") from error
+    for profile in contract.profiles.values():
+        known = {**profile.parameters, **changed, **external.parameters}
+        if why := unknown(trainer, set(known)):
+            raise _refused(why)
+        if external.is_over:
+            continue
+        given = dict.fromkeys(GIVEN, "given")
+        for name in sorted(trainer.needed()):
+            if trainer.value(name, {**known, **given}) is None:
+                raise _refused(f"{trainer.name} needs a value for {name}: -P {name}=…", "-P")
+
+
+def _refused(why: str, option: str = "--subject") -> click.BadParameter:
+    return click.BadParameter(why, param_hint=option)

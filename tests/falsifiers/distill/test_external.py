@@ -1,0 +1,345 @@
+"""Somebody else's trainer against the claims of this spec, from the command line to the verdict."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from falsifiers.distill.external import Command, Recorded
+from harness import NotMeasured, Setting
+from harness.trial import SubjectFault
+from tests.cli.harness_command import COMMAND, environment
+from tests.external.trainers import BIGRAMS_FILE, ROOT, make_models
+from tests.falsifiers.distill.trials import CONTRACTS, a_trial
+
+EXPORT = "F-DISTILL-CKPT-EXPORT-001"
+MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
+PERIOD = "F-DISTILL-CKPT-PERIOD-001"
+SMOKE = "F-DISTILL-SMOKE-001"
+BIGRAMS = BIGRAMS_FILE.relative_to(ROOT).as_posix()
+
+
+def run(folder: Path, claim: str, *options: str, mutants: bool = False) -> tuple[int, str]:
+    """Exit status and output of `harness run`; bundles go to `folder/evidence`."""
+    asked = ["run", claim, "--device", "cpu", "--evidence", str(folder / "evidence"), *options]
+    done = subprocess.run(
+        [*COMMAND, *asked, *([] if mutants else ["--no-mutants"])],
+        cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a trial in this process measured, and what ended it."""
+
+    measurements: dict[str, Any]
+    resolved: dict[str, Any]
+    ending: str
+
+
+def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) -> Seen:
+    """The claim's falsifier on the small trainer, or another, in this process and in the reduced profile."""
+    contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
+    trainer = {"trainer": str(BIGRAMS_FILE), "teacher": "", "student": ""}
+    trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
+    parameters = {**contract["profiles"]["reduced"]["parameters"], **trainer, **options}
+    setting = Setting(parameters, "cpu", 0, folder / "workspace", folder / "cache")
+    trial, recorded = a_trial(setting, subject, frozenset(contract["observation"]["properties"]))
+    module, _, name = contract["falsifier"].partition(":")
+    ending = ""
+    try:
+        try:
+            getattr(importlib.import_module(module), name)(trial)
+        finally:
+            trial.finish()
+        trial.tell_what_was_hidden()
+    except (SubjectFault, NotMeasured) as error:
+        ending = f"{type(error).__name__}: {error}"
+    return Seen(recorded.measurements, recorded.resolved, ending)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a teacher and a student for the small trainer."""
+    folder = tmp_path_factory.mktemp("models")
+    make_models(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, models: Path) -> Path:
+    """The same in a folder of the test's own."""
+    for name in ("teacher", "student"):
+        shutil.copy(models / f"{name}.pt", tmp_path)
+    return tmp_path
+
+
+def named(folder: Path) -> list[str]:
+    """The options that name these models."""
+    return [word for name in ("teacher", "student") for word in ("-P", f"{name}={folder / name}.pt")]
+
+
+def bundle(folder: Path) -> Path:
+    """The only bundle."""
+    (found,) = (path.parent for path in (folder / "evidence").rglob("record.json"))
+    return found
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """Its record."""
+    document: dict[str, Any] = json.loads((bundle(folder) / "record.json").read_text())
+    return document
+
+
+def clauses(folder: Path) -> dict[str, str]:
+    """The outcomes of its clauses."""
+    return {clause["id"]: clause["outcome"] for clause in record(folder)["clauses"]}
+
+
+def verified(folder: Path) -> bool:
+    """Whether `harness verify` finds the bundle sound, by judging it again."""
+    done = subprocess.run([*COMMAND, "verify", str(folder / "evidence")], cwd=ROOT, capture_output=True, text=True)
+    return "1 sound, 0 unsound" in done.stdout
+
+
+def historical_run(folder: Path) -> Path:
+    """A run as the one of 25 hours left it: a log of fine losses, and 200 bytes of metadata as the model (PR #1856)."""
+    place = folder / "run"
+    place.mkdir()
+    told = {"temperature": "4.0", "alpha": "0.3", "epoch": "1613", "step": "50000", "final_loss": "3.5800"}
+    header = {"__metadata__": {"teacher_model": "", **told}}
+    header["__metadata__"]["teacher_model"] = "/" + "m" * (191 - len(json.dumps(header)))
+    content = struct.pack("<Q", 192) + json.dumps(header).encode()
+    assert len(content) == 200
+    (place / "model.safetensors").write_bytes(content)
+    bar = b"".join(
+        b"\r\x1b[32m%3d%%\x1b[0m Step %d/50000 loss=%.4f" % (step // 500, step, 10.5294 - 6.9494 * step / 50_000)
+        for step in range(50, 50_001, 50)
+    )
+    head = b"\x1b[1m=== APR Distill ===\x1b[0m\n[CUDA] Pre-warmed 27 forward kernels\ninitial_loss = 10.5294\n"
+    (place / "launch.log").write_bytes(head + bar + b"\n  final_loss   = 3.5800\n  50000 steps, 90012.4s\n  Sav")
+    return place
+
+
+def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Path) -> None:
+    """The log is fine, the file parses, the metadata are true; it holds no tensor: FAIL, exit 1, without a GPU."""
+    place = historical_run(tmp_path)
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    recorded = ["--subject", "recorded:trainers/apr-distill.toml", "-P", f"dir={place}", "-P", "steps=50000"]
+    status, said = run(tmp_path, EXPORT, *recorded, mutants=True)
+    assert status == 1, said
+    assert "tensors_found violates minimum 1" in said
+    outcomes = clauses(tmp_path)
+    assert [name for name, outcome in outcomes.items() if outcome == "FAIL"] == ["tensors_found.minimum"]
+    assert outcomes["readable.const"] == outcomes["metadata_untrue.maxItems"] == outcomes["resolved.steps"] == "PASS"
+    assert outcomes["steps_executed.minimum"] == "NOT_MEASURED"  # the log names every fiftieth step
+    sealed = record(tmp_path)
+    assert (sealed["profile"], sealed["requested"]["device"], sealed["resolved"]["device"]) == ("full", "cuda", "cuda")
+    assert (sealed["proven"], sealed["overrides"]) == (False, {})
+    assert sealed["subject_parameters"]["dir"] == str(place)
+    assert "trainers/apr-distill.toml" in sealed["sources"]
+    assert f"judging {place / 'model.safetensors'} sha256" in (bundle(tmp_path) / "stdout.log").read_text()
+    assert verified(tmp_path)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+def recorded(place: Path, claim: str, folder: Path, **options: Any) -> Seen:
+    """A falsifier on a run that is over, of apr distill."""
+    asked = {"trainer": str(ROOT / "trainers" / "apr-distill.toml"), "dir": str(place), **options}
+    return outside(folder, claim, Recorded, **asked)
+
+
+def test_a_run_without_a_log_is_judged_by_its_files(tmp_path: Path) -> None:
+    """And so is caught all the same; nothing is made up of what only a log could tell."""
+    place = historical_run(tmp_path)
+    (place / "launch.log").unlink()
+    seen = recorded(place, EXPORT, tmp_path)
+    assert (seen.measurements["tensors_found"], seen.measurements["file_bytes"]) == (0, 200)
+    assert (seen.resolved, "steps_executed" in seen.measurements) == ({}, False)
+    assert seen.ending.startswith("NotShown")
+
+
+def test_a_recorded_run_of_whole_epochs_is_refuted_by_its_log(tmp_path: Path) -> None:
+    """Fifty steps were asked for, and the log says 62; the losses are told, not the steps they belong to."""
+    place = tmp_path / "run"
+    place.mkdir()
+    (place / "phase-3.log").write_bytes(b"initial_loss = 7.6746\nfinal_loss   = 7.2036\n62 steps, 122.7s\n")
+    seen = recorded(place, SMOKE, tmp_path)
+    assert seen.resolved == {"steps": 62}
+    assert (seen.measurements["steps_reported"], seen.measurements["reported_initial_loss"]) == (62, 7.6746)
+    assert not {"steps_executed", "reported_losses", "initial_loss"} & seen.measurements.keys()
+
+
+def test_a_recorded_run_that_ran_out_of_memory(tmp_path: Path) -> None:
+    """The log says so: the run did not complete, by its own fault."""
+    place = tmp_path / "run"
+    place.mkdir()
+    (place / "gb10.log").write_bytes(
+        b"[CUDA] Pre-warmed 27 forward kernels\nBlock 0 upload: CUDA_ERROR_OUT_OF_MEMORY\n"
+    )
+    assert recorded(place, SMOKE, tmp_path).ending.startswith("SubjectFault: OutOfMemory")
+
+
+def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
+    """What would take another run is not measured, and nothing of the run is removed."""
+    place = historical_run(tmp_path)
+    seen = recorded(place, PERIOD, tmp_path, checkpoint_every=5000)
+    assert seen.measurements["missing"][0] == "N=5000: ckpt-step-005000"
+    assert seen.ending == "NotShown: a run that is over cannot be made again with other parameters"
+    assert (place / "model.safetensors").exists()
+
+
+def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path) -> None:
+    """Every clause of the claim can be seen from outside, where every step leaves a checkpoint; the mutants die too."""
+    options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
+    status, said = run(folder, MAX_STEPS, *options, "-P", "checkpoint_every=1", mutants=True)
+    assert status == 0, said
+    sealed = record(folder)
+    assert (sealed["verdict"], sealed["proven"], sealed["resolved"]["steps"]) == ("PASS", True, 50)
+    assert sealed["overrides"] == {"checkpoint_every": 1}
+    assert sealed["subject"] == "falsifiers.distill.external:Command"
+    assert {BIGRAMS, "tests/external/train_bigrams.py"} <= sealed["sources"].keys()
+    assert "sha256" in (bundle(folder) / "stdout.log").read_text()
+    assert len((bundle(folder) / "metrics.csv").read_text().splitlines()) == 51
+    assert verified(folder)
+
+
+def test_steps_that_move_nothing_and_steps_too_many_are_seen(folder: Path) -> None:
+    """From the checkpoints and from the output."""
+    few = {"steps": 4, "requests": [], "refused": [0]}
+    idle = outside(folder, MAX_STEPS, checkpoint_every=1, fail="idle", **few)
+    assert (idle.measurements["idle"], idle.measurements["surplus"], idle.measurements["accepted"]) == ([2], [0], [])
+    shutil.rmtree(folder / "workspace")
+    epochs = outside(folder, MAX_STEPS, checkpoint_every=0, fail="whole-epochs", **few)
+    assert (epochs.measurements["surplus"], epochs.resolved["steps"], "idle" in epochs.measurements) == (
+        [12],
+        16,
+        False,
+    )
+    assert epochs.ending == "NotShown: train_bigrams.py left no checkpoint of step 1"
+
+
+def test_an_export_of_another_format_is_read(folder: Path) -> None:
+    """Every tensor is found, moved and equal to the last checkpoint's; what is not seen is not measured."""
+    seen = outside(folder, EXPORT, checkpoint_every=1, steps=5)
+    expected = {"readable": True, "tensors_found": 2, "missing": [], "different": [], "unmoved": []}
+    assert {name: seen.measurements[name] for name in expected} == expected
+    assert (seen.measurements["weight_changes"], seen.resolved) == (
+        5,
+        {"device": "cpu", "dtype": "float32", "steps": 5},
+    )
+    assert not {"logits_difference", "metadata_missing"} & seen.measurements.keys()
+
+
+@pytest.mark.parametrize(
+    ("fail", "ending"),
+    [
+        ("crash", "SubjectFault: CommandFailed: train_bigrams.py exited with status 1 after step 2"),
+        ("out-of-memory", "SubjectFault: OutOfMemory: train_bigrams.py exited with status 1 after step 2, out of GPU"),
+        ("killed", "NotMeasured: train_bigrams.py was ended by SIGKILL after step 2"),
+    ],
+)
+def test_how_a_trainer_ends_is_its_own_fault_or_not(folder: Path, fail: str, ending: str) -> None:
+    """A crash and an exhausted GPU are; what the kernel does is not."""
+    assert outside(folder, EXPORT, fail=fail, steps=5).ending.startswith(ending)
+
+
+def test_an_export_that_is_not_there(folder: Path) -> None:
+    """Exit status 0 and no file."""
+    assert outside(folder, EXPORT, fail="no-export", steps=3).measurements["readable"] is False
+
+
+def test_a_missing_binary_is_not_measured(folder: Path) -> None:
+    """It is this machine that lacks it."""
+    trainer = str(ROOT / "trainers" / "apr-distill.toml")
+    assert outside(folder, EXPORT, trainer=trainer, apr="no-such-apr").ending.startswith(
+        "NotMeasured: apr distill cannot be started: no-such-apr"
+    )
+
+
+def test_checkpoints_are_looked_at(folder: Path) -> None:
+    """Their names and whether they are whole; nobody saw the memory that they should equal."""
+    seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_without_period=2)
+    assert (seen.measurements["missing"], seen.measurements["unreadable"], seen.measurements["incomplete"]) == (
+        [],
+        [],
+        [],
+    )
+    assert not {"different", "matched"} & seen.measurements.keys()
+    assert seen.ending == "NotShown: the weights in memory after a step are in another process"
+    shutil.rmtree(folder / "workspace")
+    half = outside(folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_without_period=2)
+    assert half.measurements["unreadable"] == [f"N=2: ckpt-step-{step:06}.pt" for step in (2, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("claim", "ending"),
+    [
+        (SMOKE, "NotShown: train_bigrams.py shows no logits of its teacher from outside"),
+        ("F-DISTILL-BATCH-001", "NotShown: train_bigrams.py shows nothing of its gradients from outside"),
+    ],
+)
+def test_what_cannot_be_seen_is_said(folder: Path, claim: str, ending: str) -> None:
+    """And is no defect of the trainer."""
+    assert outside(folder, claim).ending == ending
+
+
+def test_a_flood_of_output_is_bounded(folder: Path) -> None:
+    """Two hundred megabytes go by; the log keeps their beginning and their end."""
+    options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
+    status, output = run(folder, EXPORT, *options, "-P", "fail=flood", "-P", "steps=3")
+    assert status == 3, output
+    assert (bundle(folder) / "stdout.log").stat().st_size < 2 << 20
+
+
+def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
+    """After the seconds that its file allows; nothing of it is left."""
+    place = ROOT / "tests" / "external" / f"hangs-{os.getpid()}.toml"
+    place.write_text(BIGRAMS_FILE.read_text().replace("[command]\n", "[command]\nseconds = 8\n", 1))
+    try:
+        options = ["--profile", "reduced", "--subject", f"command:{place}", *named(folder)]
+        status, output = run(folder, EXPORT, *options, "-P", "fail=hang")
+    finally:
+        place.unlink()
+    assert (status, clauses(folder)["subject.completes"]) == (1, "FAIL"), output
+    left = [one.info["cmdline"] for one in psutil.process_iter(["cmdline"]) if str(folder) in str(one.info["cmdline"])]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--subject", "command:nowhere.toml"], "name the trainer's TOML file"),
+        (["--subject", "command:/etc/hostname"], "outside the project"),
+        (["--subject", "recorded"], "-P dir=RUN"),
+        (["--subject", "recorded", "-P", "dir=/nowhere"], "there is no directory /nowhere"),
+        (["--subject", "recorded", "-P", "dir=/tmp", "-P", "ran_on=tpu"], "ran_on is cpu or cuda"),
+        (["--subject", "command"], "apr distill needs a value for student: -P student="),
+        (["--subject", f"command:{BIGRAMS}", "-P", "techer=x"], "did you mean teacher?"),
+        (["--subject", "command", "-P", "epochs=many"], "epochs is a number"),
+        (["--subject", "command", "-P", "dir=/tmp"], "neither the claim nor apr distill has a parameter 'dir'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path, options: list[str], said: str) -> None:
+    """Exit status 2, and no bundle."""
+    status, output = run(tmp_path, EXPORT, *options)
+    assert (status, said in " ".join(output.split())) == (2, True), output
+    assert not list(tmp_path.rglob("record.json"))
+
+
+def test_a_claim_without_an_adapter_is_refused(tmp_path: Path) -> None:
+    """Who attacks a file format has no use for a trainer."""
+    status, output = run(tmp_path, "F-APR-V2-LAYOUT-001", "--subject", "recorded", "-P", "dir=/tmp")
+    assert status == 2
+    assert "takes no recorded as its subject" in output
