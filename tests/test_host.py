@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from harness.machine import host as hosts
-from harness.machine import nvml, provenance, timebox
+from harness.machine import nvml, provenance, requirements, timebox, toolchain
 from harness.machine.host import Gpu, Host, probe
 from harness.machine.provenance import commit, software
 from harness.machine.requirements import shortfalls, suitable
+from harness.machine.toolchain import Tool
 from tests.recorded import replay
 
 GIB = 2**30
@@ -147,6 +148,7 @@ def test_control_group_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
                 for name in ("json.nothing", "nothing.json", "json.decoder.deeper")
             ],
         ),
+        ({"device": "any", "vulkan": "metal"}, ["needs the Vulkan adapter 'metal', which is neither 'any' nor 'gpu'"]),
         ({"device": "tpu"}, ["needs the device 'tpu', which is neither 'cuda' nor 'any'"]),
         (
             {"device": "cuda", "memory_gib": float("nan")},
@@ -290,3 +292,34 @@ def test_probing_loads_neither_torch_nor_cuda() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "adapters", "reasons"),
+    [
+        ("any", [Tool("vulkan", details={"adapter": "llvmpipe", "type": "CPU"})], []),
+        ("gpu", [Tool("vulkan", details={"adapter": "NVIDIA H200", "type": "DiscreteGPU"})], []),
+        (
+            "gpu",
+            [Tool("vulkan", details={"adapter": "llvmpipe", "type": "CPU"})],
+            ["needs the Vulkan adapter of a GPU; there is only software: llvmpipe"],
+        ),
+        (
+            "any",
+            [Tool("vulkan", reason="the package wgpu is not installed")],
+            ["needs a Vulkan adapter; the package wgpu is not installed"],
+        ),
+    ],
+)
+def test_a_vulkan_adapter_is_looked_for_when_one_is_required(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, adapters: list[Tool], reasons: list[str]
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(toolchain, "vulkan", lambda: asked.append(0.0) or tuple(adapters))
+    requirements._vulkan_adapters.cache_clear()
+    try:
+        assert shortfalls({"device": "any"}, a_host()) == []
+        assert not asked
+        assert shortfalls({"device": "any", "vulkan": wanted}, a_host()) == reasons
+    finally:
+        requirements._vulkan_adapters.cache_clear()

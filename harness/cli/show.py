@@ -159,6 +159,7 @@ _NEEDS: Mapping[str, Callable[[Any], str]] = {
     "compute_capability": lambda wanted: f"compute capability {wanted} or newer",
     "memory_gib": lambda size: f"{size:g} GiB of memory",
     "disk_gib": lambda size: f"{size:g} GiB of free disk space",
+    "vulkan": lambda kind: "the Vulkan adapter of a GPU" if kind == "gpu" else "a Vulkan adapter",
     "modules": lambda names: "the modules " + " ".join(names),
 }
 

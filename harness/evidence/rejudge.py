@@ -24,7 +24,7 @@ from harness.verdict import Fate
 
 __all__ = ["Rejudgment", "rejudge"]
 
-_UNTESTABLE = frozenset({"gpus", "modules", "disk_gib"})
+_UNTESTABLE = frozenset({"gpus", "modules", "disk_gib", "vulkan"})
 """Requirements of which a bundle does not say whether the machine met them."""
 
 

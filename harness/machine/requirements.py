@@ -8,10 +8,12 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
+    from harness.machine.toolchain import Tool
 
 __all__ = ["shortfalls", "suitable"]
 
@@ -24,7 +26,8 @@ def shortfalls(requires: Mapping[str, Any], host: Host) -> list[str]:
 
     Args:
         requires: of a profile or a mutant: device ("cuda" or "any"), memory_gib (of the GPU for cuda, else of the
-            system), compute_capability (at least), gpus (how many that meet the rest), modules, disk_gib.
+            system), compute_capability (at least), gpus (how many that meet the rest), modules, disk_gib, vulkan
+            ("gpu" or "any" adapter; a machine is asked for its adapters when first one is required).
         host: what `harness.machine.host.probe` found.
     """
     try:
@@ -154,6 +157,26 @@ def _disk(requires: Mapping[str, Any], host: Host) -> list[str]:
     return [f"needs {needed:g} GiB of free disk space; {host.disk} has {_gib(host.disk_free_bytes)} GiB"]
 
 
+def _vulkan(requires: Mapping[str, Any], host: Host) -> list[str]:
+    wanted = requires["vulkan"]
+    if wanted not in ("any", "gpu"):
+        return [f"needs the Vulkan adapter {wanted!r}, which is neither 'any' nor 'gpu'"]
+    adapters = _vulkan_adapters()
+    found = [str(one.details["adapter"]) for one in adapters if one.reason is None]
+    if not found:
+        return [f"needs a Vulkan adapter; {adapters[0].reason}"]
+    if wanted == "any" or any(one.reason is None and one.details.get("type") != "CPU" for one in adapters):
+        return []
+    return [f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(found)}"]
+
+
+@lru_cache(maxsize=1)
+def _vulkan_adapters() -> tuple[Tool, ...]:
+    from harness.machine import toolchain
+
+    return toolchain.vulkan()
+
+
 def _unknown(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
     known = ", ".join(_CHECKS)
     return lambda requires, host: [f"needs {name!r}, which this version does not know (it knows {known})"]
@@ -184,4 +207,5 @@ _CHECKS: dict[str, Callable[[Mapping[str, Any], Host], list[str]]] = {
     "gpus": _count,
     "modules": _modules,
     "disk_gib": _disk,
+    "vulkan": _vulkan,
 }

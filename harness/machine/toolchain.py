@@ -22,7 +22,7 @@ from typing import Any, TypeVar, final
 
 from harness.machine import timebox
 
-__all__ = ["Tool", "Toolchain", "survey"]
+__all__ = ["Tool", "Toolchain", "survey", "vulkan"]
 
 T = TypeVar("T")
 
@@ -66,13 +66,13 @@ def survey(seconds: float = 10.0) -> Toolchain:
     """Look for all tools at once; none takes longer than `seconds` for one question."""
     with ThreadPoolExecutor(max_workers=5, thread_name_prefix="harness-toolchain") as pool:
         ptxas = pool.submit(_ptxas, seconds)
-        vulkan = pool.submit(_vulkan, seconds)
+        adapters = pool.submit(vulkan, seconds)
         slurm = pool.submit(_slurm, seconds)
         return Toolchain(
             torch=_torch(),
             triton=_triton(),
             ptxas=_never_fails("ptxas", ptxas.result),
-            vulkan=_never_fails("vulkan", vulkan.result),
+            vulkan=_never_fails("vulkan", adapters.result),
             slurm=_never_fails("slurm", lambda: (slurm.result(),))[0],
         )
 
@@ -170,7 +170,8 @@ def _target_order(target: str) -> tuple[int, str]:
     return int(digits), target
 
 
-def _vulkan(seconds: float) -> tuple[Tool, ...]:
+def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
+    """The Vulkan adapters, as wgpu or else vulkaninfo tells of them; at least one entry, which may say why none."""
     reasons = []
     if _folder_of("wgpu") is not None:
         answer = timebox.run([sys.executable, "-c", _WGPU], seconds)

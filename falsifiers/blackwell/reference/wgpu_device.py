@@ -5,6 +5,7 @@ Nothing here knows what is computed, and nothing here uses CUDA.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import struct
 from collections import defaultdict
@@ -19,6 +20,10 @@ import torch
 import wgpu
 from torch import Tensor
 
+with contextlib.suppress(ImportError):
+    # Triton brings an LLVM of its own, which torch loads at some operation or other. Loaded after that of Mesa's
+    # llvmpipe it ends the process by SIGSEGV (triton 3.6 after Mesa 22.3); the other way round both work.
+    import triton._C.libtriton  # noqa: F401
 __all__ = ["Device", "DeviceLimit", "Kernel", "NoAdapter", "Storage", "Window", "choose_adapter"]
 
 _SOURCES: Final = Path(__file__).parent / "wgsl"

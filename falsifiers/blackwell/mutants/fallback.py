@@ -1,0 +1,289 @@
+"""Fallbacks that fall too often, too quietly or to the wrong place: mutants of F-BLACKWELL-WGPU-FALLBACK-001."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
+from falsifiers.blackwell.reference.block import Block, Saved
+from falsifiers.blackwell.reference.fallback import FALLS_THROUGH, Fallback, FallbackBlock
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
+
+__all__ = [
+    "AddsPartialResults",
+    "ComputesOnTheCpu",
+    "ForgetsBiases",
+    "ForgetsJitFailures",
+    "KeepsQuiet",
+    "OnlyWeights",
+    "RaisesAnother",
+    "RetriesOnCuda",
+    "RoundsToTf32",
+    "StaysOnWgpu",
+    "SwallowsEveryError",
+    "SwallowsValueErrors",
+    "TakesAnotherLayersActivations",
+    "WarnsAfterRecovery",
+    "WarnsOncePerProcess",
+    "WarnsPerCall",
+    "ZeroGradients",
+]
+
+Gradients = tuple[Tensor, dict[str, Tensor]]
+
+
+class _FallsOn(FallbackBlock):
+    """Falls through on the errors that a mutant names."""
+
+    errors: ClassVar[tuple[type[BaseException], ...]] = FALLS_THROUGH
+
+    def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+        """See `Block`."""
+        try:
+            return Block.backward(self, saved, weights, gradient)
+        except self.errors as error:
+            reason = repr(error)
+        self._warn(reason)
+        return self._backward_on_wgpu(saved, weights, gradient)
+
+
+class SwallowsEveryError(Fallback):
+    """`except Exception`: an illegal memory access is answered with gradients."""
+
+    class make_block(_FallsOn):  # noqa: N801 (overrides an attribute)
+        """Falls through on everything."""
+
+        errors = (Exception,)
+
+
+class SwallowsValueErrors(Fallback):
+    """A mistake of the program counts as a lack of memory."""
+
+    class make_block(_FallsOn):  # noqa: N801
+        """Falls through on one error too many."""
+
+        errors = (*FALLS_THROUGH, ValueError)
+
+
+class ForgetsJitFailures(Fallback):
+    """Only the out-of-memory falls through; a kernel that cannot be compiled ends the run."""
+
+    class make_block(_FallsOn):  # noqa: N801
+        """Falls through on one error too few."""
+
+        errors = (torch.OutOfMemoryError,)
+
+
+class RaisesAnother(Fallback):
+    """Other errors come out wrapped: who catches ValueError does not catch this."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Wraps."""
+
+        def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            """See `Block`."""
+            try:
+                return super().backward(saved, weights, gradient)
+            except Exception as error:
+                raise RuntimeError(f"the backward of layer {self.layer} failed: {error}") from error
+
+
+class WarnsPerCall(Fallback):
+    """Every fault is told again, in every step for the rest of the run."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Forgets that it has told."""
+
+        def _warn(self, reason: str) -> None:
+            self._warned = False
+            super()._warn(reason)
+
+
+class WarnsAfterRecovery(Fallback):
+    """A backward that went well on CUDA makes the next fault news again."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Forgets that it has told once it has recovered."""
+
+        def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            """See `Block`."""
+            self._fell = False
+            found = super().backward(saved, weights, gradient)
+            self._warned &= self._fell
+            return found
+
+        def _warn(self, reason: str) -> None:
+            self._fell = True
+            super()._warn(reason)
+
+
+class WarnsOncePerProcess(Fallback):
+    """One flag for all layers: nobody learns which others fell through."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Shares the flag."""
+
+        told: ClassVar[list[int]] = []
+
+        def _warn(self, reason: str) -> None:
+            if not self.told:
+                super()._warn(reason)
+            self.told.append(self.layer)
+
+
+class KeepsQuiet(Fallback):
+    """The run is slow from now on, and nobody is told why."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Says nothing."""
+
+        def _warn(self, reason: str) -> None:
+            del reason
+
+
+class ZeroGradients(Fallback):
+    """The layer stops learning, and the layers below it with it; the work on wgpu is done and thrown away."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Answers with zeros."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            of_x, of_weights = super()._backward_on_wgpu(saved, weights, gradient)
+            return torch.zeros_like(of_x), {name: torch.zeros_like(found) for name, found in of_weights.items()}
+
+
+class OnlyWeights(Fallback):
+    """The gradients of weights are right; that of the input is what came from above, as if the block were none."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Passes the gradient through."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            return gradient.clone(), super()._backward_on_wgpu(saved, weights, gradient)[1]
+
+
+class ForgetsBiases(Fallback):
+    """The gradients of biases, which need a kernel of their own, stay 0."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Leaves the biases out."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
+            return of_x, {name: torch.zeros_like(g) if name.endswith("bias") else g for name, g in found.items()}
+
+
+class RoundsToTf32(Fallback):
+    """What goes to wgpu is rounded to 10 bits of mantissa, as tensor cores would."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Rounds weights and gradient on the way."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            rounded = {name: _tf32(weight) for name, weight in weights.items()}
+            return super()._backward_on_wgpu(saved, rounded, _tf32(gradient))
+
+
+class StaysOnWgpu(Fallback):
+    """One fault, and the layer never goes back to CUDA."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Remembers the fault for ever."""
+
+        def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            """See `Block`."""
+            if self._warned:
+                return self._backward_on_wgpu(saved, weights, gradient)
+            return super().backward(saved, weights, gradient)
+
+
+class RetriesOnCuda(Fallback):
+    """The device that has just refused memory is asked for it once more; wgpu is a name in the log."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Tries again."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            return Block.backward(self, saved, weights, gradient)
+
+
+class ComputesOnTheCpu(Fallback):
+    """What falls back falls back to torch on the CPU, and the log says wgpu."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Computes where nobody asked it to."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            there = Saved(**{name: tensor.cpu() for name, tensor in vars(saved).items()})
+            on_cpu = {name: weight.cpu() for name, weight in weights.items()}
+            of_x, found = Block(self.shape, TorchBackend()).backward(there, on_cpu, gradient.cpu())
+            return of_x.to(gradient.device), {name: g.to(gradient.device) for name, g in found.items()}
+
+
+class TakesAnotherLayersActivations(Fallback):
+    """What the forward pass saved is looked up in one place for all layers, where the last one's lies."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Shares what was saved."""
+
+        latest: ClassVar[list[Saved]] = []
+
+        def forward(self, x: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Saved]:
+            """See `Block`."""
+            output, saved = super().forward(x, weights)
+            self.latest[:] = [saved]
+            return output, saved
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            latest = self.latest[0]
+            return super()._backward_on_wgpu(replace(saved, normed=latest.normed), weights, gradient)
+
+
+class AddsPartialResults(Fallback):
+    """Gradients that CUDA had finished before the fault were already added up, and are added again."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Keeps what was finished."""
+
+        def __init__(self, shape: Any, primary: Backend, fallback: Any, layer: int) -> None:
+            """Put an accumulator in between."""
+            self._finished: dict[str, Tensor] = {}
+            super().__init__(shape, _Accumulating(primary, self._finished), fallback, layer)
+
+        def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            """See `Block`."""
+            self._finished.clear()
+            return super().backward(saved, weights, gradient)
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
+            return of_x, {name: g + self._finished[name] if name in self._finished else g for name, g in found.items()}
+
+
+class _Accumulating:
+    """A backend that notes the gradient of every weight it finishes."""
+
+    def __init__(self, backend: Backend, finished: dict[str, Tensor]) -> None:
+        self._backend = backend
+        self._finished = finished
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        found = self._backend.project_backward(projection, x, weight, gradient, bias=bias)
+        self._finished[f"{projection}.weight"] = found.weight
+        return found
+
+
+def _tf32(tensor: Tensor) -> Tensor:
+    """Rounded to 10 bits of mantissa, as the tensor cores' inputs are."""
+    bits = tensor.contiguous().view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
