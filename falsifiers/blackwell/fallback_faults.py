@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from falsifiers.blackwell.reference.backend import Backend, JitFailure
+from falsifiers.blackwell.reference.backend import Backend
+from falsifiers.blackwell.reference.cuda_device import DriverError
+from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
 
 __all__ = ["MEMORY_FAULTS", "OTHER_ERRORS", "FaultyBackend", "Witness", "really_out_of_memory"]
 
@@ -30,9 +32,18 @@ def _out_of_memory(tensor: Tensor) -> BaseException:
     return torch.OutOfMemoryError(f"CUDA out of memory (injected). Tried to allocate {tensor.nbytes} bytes.")
 
 
+def _driver_out_of_memory(tensor: Tensor) -> BaseException:
+    return DriverError(f"loading a kernel (injected) beside {tensor.nbytes} bytes", "CUDA_ERROR_OUT_OF_MEMORY")
+
+
 def _no_machine_code(tensor: Tensor) -> BaseException:
     del tensor
-    return JitFailure("CUDA_ERROR_INVALID_PTX (injected): the driver cannot compile this kernel")
+    return CompilationFailed("NVRTC (injected): invalid value for --gpu-architecture")
+
+
+def _driver_without_machine_code(tensor: Tensor) -> BaseException:
+    del tensor
+    return DriverError("loading a kernel (injected)", "CUDA_ERROR_INVALID_PTX")
 
 
 def really_out_of_memory(tensor: Tensor) -> BaseException:
@@ -47,7 +58,12 @@ def really_out_of_memory(tensor: Tensor) -> BaseException:
     raise RuntimeError("torch's allocator gave 1 GiB beyond the limit that it was set")
 
 
-MEMORY_FAULTS: Final[tuple[Raiser, ...]] = (_out_of_memory, _no_machine_code)
+MEMORY_FAULTS: Final[tuple[Raiser, ...]] = (
+    _out_of_memory,
+    _no_machine_code,
+    _driver_out_of_memory,
+    _driver_without_machine_code,
+)
 """What must fall through: MemoryAllocation and JitFailure, in the words of SPEC-BLACKWELL-FIX-001."""
 
 OTHER_ERRORS: Final[tuple[BaseException, ...]] = (
@@ -55,6 +71,7 @@ OTHER_ERRORS: Final[tuple[BaseException, ...]] = (
     TypeError("no tensor"),
     RuntimeError("CUDA error: an illegal memory access was encountered"),
     RuntimeError("CUDA error: device-side assert triggered"),
+    DriverError("launching a kernel", "CUDA_ERROR_ILLEGAL_ADDRESS"),
     NotImplementedError("no such kernel"),
     AssertionError("an invariant is broken"),
     ArithmeticError("a gradient is not finite"),

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
 from falsifiers.blackwell.reference.block import Block, Saved
-from falsifiers.blackwell.reference.fallback import FALLS_THROUGH, Fallback, FallbackBlock
+from falsifiers.blackwell.reference.cuda_device import DriverError
+from falsifiers.blackwell.reference.fallback import Fallback, FallbackBlock
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
 
 __all__ = [
@@ -25,7 +26,9 @@ __all__ = [
     "RetriesOnCuda",
     "RoundsToTf32",
     "StaysOnWgpu",
+    "SwallowsDriverErrors",
     "SwallowsEveryError",
+    "SwallowsRuntimeErrors",
     "SwallowsValueErrors",
     "TakesAnotherLayersActivations",
     "WarnsAfterRecovery",
@@ -37,46 +40,54 @@ __all__ = [
 Gradients = tuple[Tensor, dict[str, Tensor]]
 
 
-class _FallsOn(FallbackBlock):
-    """Falls through on the errors that a mutant names."""
-
-    errors: ClassVar[tuple[type[BaseException], ...]] = FALLS_THROUGH
-
-    def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
-        """See `Block`."""
-        try:
-            return Block.backward(self, saved, weights, gradient)
-        except self.errors as error:
-            reason = repr(error)
-        self._warn(reason)
-        return self._backward_on_wgpu(saved, weights, gradient)
-
-
 class SwallowsEveryError(Fallback):
     """`except Exception`: an illegal memory access is answered with gradients."""
 
-    class make_block(_FallsOn):  # noqa: N801 (overrides an attribute)
+    class make_block(FallbackBlock):  # noqa: N801 (overrides an attribute)
         """Falls through on everything."""
 
-        errors = (Exception,)
+        def _falls_through(self, error: Exception) -> bool:
+            return True
+
+
+class SwallowsRuntimeErrors(Fallback):
+    """torch's out-of-memory is a RuntimeError, and so are an assertion on the device and an illegal memory access."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Falls through on the base class."""
+
+        def _falls_through(self, error: Exception) -> bool:
+            return isinstance(error, RuntimeError)
+
+
+class SwallowsDriverErrors(Fallback):
+    """Whatever the CUDA driver refuses counts as a lack of memory."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Does not ask what the driver said."""
+
+        def _falls_through(self, error: Exception) -> bool:
+            return super()._falls_through(error) or isinstance(error, DriverError)
 
 
 class SwallowsValueErrors(Fallback):
     """A mistake of the program counts as a lack of memory."""
 
-    class make_block(_FallsOn):  # noqa: N801
+    class make_block(FallbackBlock):  # noqa: N801
         """Falls through on one error too many."""
 
-        errors = (*FALLS_THROUGH, ValueError)
+        def _falls_through(self, error: Exception) -> bool:
+            return super()._falls_through(error) or isinstance(error, ValueError)
 
 
 class ForgetsJitFailures(Fallback):
     """Only the out-of-memory falls through; a kernel that cannot be compiled ends the run."""
 
-    class make_block(_FallsOn):  # noqa: N801
+    class make_block(FallbackBlock):  # noqa: N801
         """Falls through on one error too few."""
 
-        errors = (torch.OutOfMemoryError,)
+        def _falls_through(self, error: Exception) -> bool:
+            return isinstance(error, torch.OutOfMemoryError)
 
 
 class RaisesAnother(Fallback):

@@ -10,11 +10,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-__all__ = ["Backend", "JitFailure", "ProjectionGradients"]
-
-
-class JitFailure(RuntimeError):
-    """A backend could not make machine code of a kernel: it, too, is no reason to lose a training run."""
+__all__ = ["Backend", "ProjectionGradients"]
 
 
 class ProjectionGradients(NamedTuple):

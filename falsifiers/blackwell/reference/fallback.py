@@ -18,18 +18,36 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.reference.backend import Backend, JitFailure
+from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block, Saved
+from falsifiers.blackwell.reference.cuda_device import DriverError
+from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
 from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
 from harness import Setting
 
-__all__ = ["FALLS_THROUGH", "Fallback", "FallbackBlock"]
+__all__ = ["Fallback", "FallbackBlock", "falls_through"]
 
-FALLS_THROUGH: Final = (torch.OutOfMemoryError, JitFailure)
-"""What wgpu can help against. Any other error says that something is wrong, and is nobody's to hide."""
+_OF_THE_DRIVER: Final = frozenset(
+    {
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "CUDA_ERROR_INVALID_PTX",
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "CUDA_ERROR_NO_BINARY_FOR_GPU",
+        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND",
+        "CUDA_ERROR_JIT_COMPILATION_DISABLED",
+    }
+)
+"""Answers of the CUDA driver that speak of memory, or of machine code that cannot be had."""
 
 _log = logging.getLogger(__name__)
+
+
+def falls_through(error: Exception) -> bool:
+    """Whether wgpu can help: there was no memory, or no machine code. Any other error says that something is wrong."""
+    if isinstance(error, DriverError):
+        return error.name in _OF_THE_DRIVER
+    return isinstance(error, (torch.OutOfMemoryError, CompilationFailed))
 
 
 class FallbackBlock(Block):
@@ -49,11 +67,16 @@ class FallbackBlock(Block):
         """See `Block`; the gradients lie where `gradient` does, whoever computed them."""
         try:
             return super().backward(saved, weights, gradient)
-        except FALLS_THROUGH as error:
+        except Exception as error:
+            if not self._falls_through(error):
+                raise
             reason = f"{type(error).__name__}: {error}"
         # Here and not above: the traceback held everything that was computed before the fault, and memory is short.
         self._warn(reason)
         return self._backward_on_wgpu(saved, weights, gradient)
+
+    def _falls_through(self, error: Exception) -> bool:
+        return falls_through(error)
 
     def _warn(self, reason: str) -> None:
         if not self._warned:
