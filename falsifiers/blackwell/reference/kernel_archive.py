@@ -22,7 +22,7 @@ from typing import Any, Final
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_kernel, compiler_version
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 
-__all__ = ["INDEX", "TARGETS", "Archive", "ArchiveEntry", "ArchiveError", "build"]
+__all__ = ["INDEX", "TARGETS", "Archive", "ArchiveEntry", "ArchiveError", "build", "write_index"]
 
 TARGETS: Final = (75, 89, 90, 100, 120, 121)
 """Turing, Ada (RTX 4090), Hopper, Blackwell for data centres, for desktops, and GB10."""
@@ -98,6 +98,7 @@ def build(
     targets: Iterable[int] = TARGETS,
     *,
     on_image: Callable[[ArchiveEntry], None] = lambda entry: None,
+    compiled: Callable[[KernelSpec, int], Image] = compile_kernel,
 ) -> Archive:
     """Compile what is missing, drop what is no longer named, and write the index last.
 
@@ -106,6 +107,7 @@ def build(
 
     Args:
         on_image: told of every image, compiled or kept.
+        compiled: makes an image of a kernel for a target.
 
     Raises:
         CompilationFailed: the compiler refused a kernel or does not know a target.
@@ -120,7 +122,7 @@ def build(
             spec = wanted[key]
             entry = before.get((key, sm))
             if entry is None or entry.source != spec.digest or not _is_whole(folder, entry):
-                data = compile_kernel(spec, sm).data
+                data = compiled(spec, sm).data
                 file = f"sm_{sm}/{key}.cubin"
                 _write(folder / file, data)
                 entry = ArchiveEntry(key, sm, spec.digest, hashlib.sha256(data).hexdigest(), file)

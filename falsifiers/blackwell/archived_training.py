@@ -1,0 +1,132 @@
+"""F-BLACKWELL-PTX-001: every kernel is there as machine code for every target, and training compiles nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from falsifiers.blackwell.archive_check import check, not_reproduced
+from falsifiers.blackwell.archived_subject import ArchivedEngine, TrainedModel
+from falsifiers.blackwell.compilation_watch import JIT_DISABLED, watching
+from falsifiers.blackwell.reference.kernel_archive import Archive
+from falsifiers.blackwell.reference.kernels.catalogue import add, block_kernels
+from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.reference.shapes import SHAPES
+from harness import NotMeasured, Trial
+
+__all__ = ["falsify"]
+
+_GIB: Final = 2**30
+
+
+def falsify(trial: Trial[ArchivedEngine]) -> None:
+    """Ask every image of the archive what it is; then train where the driver must not compile, and look for traces."""
+    computed = _forbid_compiling(trial)
+    specs = block_kernels(SHAPES[trial.parameters["model"]])
+    with trial.subject_fault():
+        folder = trial.subject.archive()
+    _look_at(trial, folder, specs)
+    if trial.device.startswith("cuda"):
+        _see_that_ptx_is_refused()
+        # Within the cap torch's allocator runs out as it would on a device of that size; the driver's part is measured.
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, trial.parameters["memory_cap_gib"] * _GIB / whole))
+    with watching() as seen:
+        try:
+            with trial.subject_fault():
+                model = trial.subject.start()
+            _train(trial, model)
+        finally:
+            trial.measure(
+                nvrtc_calls=seen.nvrtc,
+                refused_loads=seen.refused,
+                cache_files=sorted(path.name for path in computed.rglob("*") if path.is_file()),
+                reported_compilations=trial.subject.compilations(),
+                unlaunched=sorted({spec.key for spec in specs} - set(trial.subject.launched())),
+            )
+
+
+def _forbid_compiling(trial: Trial[ArchivedEngine]) -> Path:
+    """Tell the driver not to compile PTX, and to keep what it compiles in a folder that is empty; returns the folder.
+
+    The driver reads its environment when it starts, so CUDA must not have started in this process.
+    """
+    if torch.cuda.is_initialized():
+        raise NotMeasured("CUDA had started before its environment could be set; nothing could be said of its compiler")
+    computed = trial.workspace / "compute-cache"
+    computed.mkdir()
+    os.environ |= {"CUDA_DISABLE_PTX_JIT": "1", "CUDA_CACHE_PATH": str(computed), "CUDA_CACHE_DISABLE": "0"}
+    os.environ.pop("CUDA_FORCE_PTX_JIT", None)
+    return computed
+
+
+def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> None:
+    with trial.subject_fault():
+        archive = Archive.open(folder)  # no archive, or an index that cannot be read, is the subject's defect
+    targets = trial.parameters["targets"]
+    result = check(archive, specs, targets)
+    trial.measure(
+        kernels=len(specs),
+        cells=result.cells,
+        absent=result.absent,
+        not_machine_code=result.not_machine_code,
+        other_target=result.other_target,
+        other_kernel=result.other_kernel,
+        stale=result.stale,
+        altered=result.altered,
+    )
+    # An index may claim any source. That the bytes follow from ours, only compiling again shows.
+    chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
+    cells = [(spec, sm) for spec in specs for sm in chance.sample(targets, trial.parameters["rebuilt_targets"])]
+    trial.measure(rebuilt=len(cells), not_reproduced=not_reproduced(archive, cells))
+
+
+def _see_that_ptx_is_refused() -> None:
+    """Counting no compilations means something only where the driver would have refused one."""
+    from falsifiers.blackwell.reference.cuda_device import CudaDevice, DriverError
+
+    device = CudaDevice()
+    try:
+        device.load(add(), compile_kernel(add(), device.sm, Form.PTX))
+    except DriverError as error:
+        if error.name == JIT_DISABLED:
+            return
+        raise NotMeasured(f"the driver answers PTX with {error.name}, not with {JIT_DISABLED}") from error
+    raise NotMeasured("CUDA_DISABLE_PTX_JIT=1 has no effect here: the driver compiled our PTX")
+
+
+def _train(trial: Trial[ArchivedEngine], model: TrainedModel) -> None:
+    """Train on one batch again and again; the optimizer and the count of steps are ours."""
+    parameters = trial.parameters
+    generator = torch.Generator().manual_seed(trial.seed)
+    size = (parameters["batch"], parameters["sequence"] + 1)
+    weights = list(model.parameters())
+    tokens = torch.randint(parameters["vocabulary"], size, generator=generator).to(weights[0].device)
+    optimizer = torch.optim.AdamW(weights, lr=parameters["learning_rate"])
+    losses: list[float] = []
+    memory = [_taken(trial)]
+    for step in range(1, parameters["steps"] + 1):
+        with trial.subject_fault():
+            optimizer.zero_grad()
+            loss = model.loss(tokens)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        memory.append(_taken(trial))
+        trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
+    trial.measure(losses=losses, memory_bytes=max(memory))
+    trial.resolve(device=weights[0].device.type, dtype=str(weights[0].dtype).removeprefix("torch."), steps=len(losses))
+
+
+def _taken(trial: Trial[ArchivedEngine]) -> int:
+    """Bytes in use: on CUDA as the driver tells, of the whole device, which is ours alone; else of this process."""
+    if trial.device.startswith("cuda"):
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

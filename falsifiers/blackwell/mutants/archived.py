@@ -1,0 +1,250 @@
+"""Mutants of F-BLACKWELL-PTX-001: what an archive lacks or pretends, and what is compiled all the same."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from falsifiers.blackwell.reference.block import Block
+from falsifiers.blackwell.reference.engine import Engine
+from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry, build, write_index
+from falsifiers.blackwell.reference.kernel_cache import CompilerSource, Source
+from falsifiers.blackwell.reference.kernels.catalogue import add, block_kernels
+from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_kernel
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.reference.model import LanguageModel
+from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
+
+__all__ = [
+    "AlteredBytes",
+    "AnotherKernel",
+    "CompilesLate",
+    "CompilesUncounted",
+    "ForgedSource",
+    "ForgedTarget",
+    "JitFromPtx",
+    "MissingKernel",
+    "MissingTarget",
+    "OldAssembler",
+    "OtherTarget",
+    "PtxInDisguise",
+    "StaleSource",
+    "TakesTooMuchMemory",
+    "TorchInstead",
+]
+
+_KERNEL = add().key
+
+
+class _Damaged(Engine):
+    """An engine whose archive is a copy, changed by `entries`; on the GPU at hand it may run or not."""
+
+    def archive(self) -> Path:
+        """The damaged copy, made once."""
+        folder = self.setting.workspace / "archive"
+        if not folder.exists():
+            shutil.copytree(super().archive(), folder)
+            archive = Archive.open(folder)
+            write_index(folder, archive.compiler, [*self.entries(archive)])
+        return folder
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """What the index says; files may be changed as well."""
+        return archive.entries.values()
+
+    def rewritten(self, archive: Archive, entry: ArchiveEntry, data: bytes) -> ArchiveEntry:
+        """The entry with other bytes, and an index that vouches for them."""
+        (archive.folder / entry.file).write_bytes(data)
+        return replace(entry, sha256=hashlib.sha256(data).hexdigest())
+
+
+class MissingTarget(_Damaged):
+    """Nothing for the newest target: the driver would have to compile."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        return [entry for entry in archive.entries.values() if entry.sm != max(self.targets)]
+
+
+class MissingKernel(_Damaged):
+    """One kernel was forgotten."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        return [entry for entry in archive.entries.values() if entry.kernel != _KERNEL]
+
+
+class PtxInDisguise(_Damaged):
+    """PTX under the name of machine code: it loads wherever the driver may compile, and costs time and memory there."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        for entry in archive.entries.values():
+            if entry.kernel == _KERNEL:
+                yield self.rewritten(archive, entry, compile_kernel(add(), entry.sm, Form.PTX).data)
+            else:
+                yield entry
+
+
+class OtherTarget(_Damaged):
+    """Machine code of the target before the last under the last one's name, as in sm_120 for sm_121."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        before, last = sorted(self.targets)[-2:]
+        for entry in archive.entries.values():
+            if entry.sm == last:
+                theirs = archive.entries[entry.kernel, before]
+                yield self.rewritten(archive, entry, self.disguised((archive.folder / theirs.file).read_bytes(), last))
+            else:
+                yield entry
+
+    def disguised(self, data: bytes, target: int) -> bytes:
+        """The bytes as they are put in."""
+        return data
+
+
+class ForgedTarget(OtherTarget):
+    """The same, and the ELF header says the target that was asked for."""
+
+    def disguised(self, data: bytes, target: int) -> bytes:
+        """Bits 8 to 15 of e_flags, at byte 48, are the compute capability."""
+        return data[:49] + bytes([target]) + data[50:]
+
+
+class AlteredBytes(_Damaged):
+    """One bit of an instruction is not as it was built; header and index say the right target and source."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        for entry in archive.entries.values():
+            if entry.kernel == _KERNEL:
+                path = archive.folder / entry.file
+                data = bytearray(path.read_bytes())
+                data[len(data) // 2] ^= 1
+                path.write_bytes(data)
+            yield entry
+
+
+class AnotherKernel(_Damaged):
+    """Two kernels for the same target change places, files and digests alike."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        swapped = {_KERNEL: "silu_gate", "silu_gate": _KERNEL}
+        for entry in archive.entries.values():
+            theirs = archive.entries[swapped.get(entry.kernel, entry.kernel), entry.sm]
+            yield replace(entry, file=theirs.file, sha256=theirs.sha256)
+
+
+class StaleSource(_Damaged):
+    """The source was changed after the archive had been built."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        older = hashlib.sha256(b"the source of last week").hexdigest()
+        return [
+            replace(entry, source=older) if entry.kernel == _KERNEL else entry for entry in archive.entries.values()
+        ]
+
+
+class ForgedSource(_Damaged):
+    """The archive holds code of an older source under the digest of the present one: a norm with eps 1e-5."""
+
+    def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
+        """See `_Damaged`."""
+        (norm,) = [spec for spec in block_kernels(self.shape) if spec.name == "rms_norm"]
+        older = _Older(norm.name, norm.source, (norm.constants[0], ("EPS", 1e-5)))
+        for entry in archive.entries.values():
+            if entry.kernel == norm.key:
+                yield self.rewritten(archive, entry, compile_kernel(older, entry.sm).data)
+            else:
+                yield entry
+
+
+class _Older(KernelSpec):
+    """A kernel that goes by the key of another eps."""
+
+    @property
+    def key(self) -> str:
+        """The key of 1e-6."""
+        return KernelSpec(self.name, self.source, (self.constants[0], ("EPS", 1e-6))).key
+
+
+class OldAssembler(Engine):
+    """The compiler that builds the archive does not know the newest target, as before CUDA 12.9 none knew sm_121."""
+
+    def archive(self) -> Path:
+        """Asks the compiler at hand for a target that it really does not know."""
+
+        def compiled(spec: KernelSpec, sm: int) -> Image:
+            return compile_kernel(spec, sm + 800 if sm == max(self.targets) else sm)
+
+        folder = self.setting.workspace / "archive"
+        build(folder, [add()], self.targets, compiled=compiled)
+        return folder
+
+
+class _Fallback:
+    """Looks into the archive, and compiles what is asked for by a name."""
+
+    def __init__(self, source: Source, kernel: str, form: Form) -> None:
+        self.source, self.kernel, self.compiler = source, kernel, CompilerSource(form)
+
+    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
+        """See `Source`."""
+        return (self.compiler if spec.key == self.kernel else self.source).image(spec, sm)
+
+
+class CompilesLate(Engine):
+    """One kernel is forgotten by the warm-up, and compiled in the middle of a step."""
+
+    def source(self) -> Source:
+        """See `Engine`."""
+        return _Fallback(super().source(), _KERNEL, Form.CUBIN)
+
+    def prewarm(self, backend: PtxBackend) -> None:
+        """All but one."""
+        backend.cache.prewarm(spec for spec in block_kernels(self.shape) if spec.key != _KERNEL)
+
+
+class CompilesUncounted(CompilesLate):
+    """The same, and its own counter does not see it."""
+
+    def compilations(self) -> int:
+        """Nothing, it says."""
+        return 0
+
+
+class JitFromPtx(Engine):
+    """One kernel comes as PTX, for the driver to compile."""
+
+    def source(self) -> Source:
+        """See `Engine`."""
+        return _Fallback(super().source(), _KERNEL, Form.PTX)
+
+
+class TorchInstead(Engine):
+    """The archive is perfect, and the training runs on torch's kernels."""
+
+    def block(self, backend: PtxBackend) -> Block:
+        """See `Engine`."""
+        return Block(self.shape, TorchBackend())
+
+
+class TakesTooMuchMemory(Engine):
+    """The driver is asked for as much memory as the cap allows, past torch's allocator, as modules would take it."""
+
+    def start(self) -> LanguageModel:
+        """See `Engine`."""
+        from cuda.bindings import driver
+
+        model = super().start()
+        status, _address = driver.cuMemAlloc(int(self.setting.parameters["memory_cap_gib"] * 2**30))
+        if status.value != 0:
+            raise MemoryError(status.name)
+        return model

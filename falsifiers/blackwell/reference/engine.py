@@ -1,0 +1,85 @@
+"""The engine of F-BLACKWELL-PTX-001: blocks of our CUDA kernels, every kernel from the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+from falsifiers.blackwell.reference.block import Block
+from falsifiers.blackwell.reference.host_device import HostDevice, NoHostCompiler
+from falsifiers.blackwell.reference.kernel_archive import Archive, build
+from falsifiers.blackwell.reference.kernel_cache import ArchiveSource, Device, KernelCache, Source
+from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
+from falsifiers.blackwell.reference.model import LanguageModel
+from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+from falsifiers.blackwell.reference.shapes import SHAPES
+from harness import NotMeasured, Setting
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Trains on the GPU with machine code from the archive.
+
+    On a CPU the archive's images are read and checked as for a GPU, and the same kernels run from their text.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing is built and no device touched: see `archive` and `start`."""
+        self.setting = setting
+        self.shape = SHAPES[setting.parameters["model"]]
+        self.targets = tuple(setting.parameters["targets"])
+        self.cache: KernelCache | None = None
+
+    def archive(self) -> Path:
+        """Built once in the cache that trials share; what is there and right is kept."""
+        name = "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
+        folder = self.setting.cache / "kernel-archive" / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            build(folder, block_kernels(self.shape), self.targets)
+        return folder
+
+    def start(self) -> LanguageModel:
+        """Load the kernels of the model, then its weights."""
+        cache = KernelCache(self.source(), self.device())
+        self.cache = cache
+        backend = PtxBackend(cache)
+        try:
+            self.prewarm(backend)
+        except NoHostCompiler as error:
+            raise NotMeasured(str(error)) from error
+        blocks = [self.block(backend) for _ in range(self.setting.parameters["layers"])]
+        device = torch.device(self.setting.device)
+        return LanguageModel(self.shape, blocks, self.setting.parameters["vocabulary"], self.setting.seed, device)
+
+    def compilations(self) -> int:
+        """The cache's counter."""
+        return 0 if self.cache is None else self.cache.compilations
+
+    def launched(self) -> Collection[str]:
+        """The cache's record."""
+        return () if self.cache is None else tuple(self.cache.requested)
+
+    def source(self) -> Source:
+        """Where kernels come from."""
+        return ArchiveSource(Archive.open(self.archive()))
+
+    def prewarm(self, backend: PtxBackend) -> None:
+        """Load kernels before the first step."""
+        backend.prewarm(self.shape)
+
+    def block(self, backend: PtxBackend) -> Block:
+        """One of the model's blocks."""
+        return Block(self.shape, backend)
+
+    def device(self) -> Device:
+        """Where kernels run."""
+        if not self.setting.device.startswith("cuda"):
+            return HostDevice(self.setting.cache / "host-kernels")
+        from falsifiers.blackwell.reference.cuda_device import CudaDevice  # cuda.bindings, which a CPU does not need
+
+        return CudaDevice(torch.device(self.setting.device).index or 0)

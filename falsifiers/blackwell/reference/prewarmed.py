@@ -1,0 +1,66 @@
+"""The subject of F-BLACKWELL-PREWARM-KEYS-001: caches and backends, compiled for the GPU or rehearsed without one."""
+
+from __future__ import annotations
+
+import torch
+
+from falsifiers.blackwell.reference.kernel_cache import CompilerSource, Device, KernelCache, Launch, Source
+from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+from harness import Setting
+
+__all__ = ["PrewarmedBackends", "Rehearsal"]
+
+
+class Rehearsal:
+    """Source and device at once, where there is no GPU: nothing is compiled and launches do nothing.
+
+    Which kernels a step asks for follows from shapes alone, so garbage in the tensors does not matter.
+    """
+
+    sm = None
+
+    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
+        """An empty image; it counts as compiled, as it would be on a GPU."""
+        return Image(Form.CUBIN, b""), "nothing, in rehearsal"
+
+    def load(self, spec: KernelSpec, image: Image) -> Launch:
+        """A launch of nothing."""
+        return lambda grid, threads, *arguments: None
+
+    def free_bytes(self) -> None:
+        """No memory is taken."""
+
+
+class PrewarmedBackends:
+    """On CUDA every kernel is compiled with NVRTC and launched; on a CPU that is rehearsed as well."""
+
+    cache_type = KernelCache
+    backend_type = PtxBackend
+
+    def __init__(self, setting: Setting) -> None:
+        """See `Prewarmed`."""
+        self.setting = setting
+
+    def cache(self) -> KernelCache:
+        """See `Prewarmed`."""
+        source, device = self._where()
+        return self.cache_type(source, device)
+
+    def rehearsed(self) -> KernelCache:
+        """See `Prewarmed`."""
+        rehearsal = Rehearsal()
+        return self.cache_type(rehearsal, rehearsal)
+
+    def backend(self, cache: KernelCache) -> PtxBackend:
+        """See `Prewarmed`."""
+        return self.backend_type(cache)
+
+    def _where(self) -> tuple[Source, Device]:
+        if not self.setting.device.startswith("cuda"):
+            rehearsal = Rehearsal()
+            return rehearsal, rehearsal
+        from falsifiers.blackwell.reference.cuda_device import CudaDevice  # cuda.bindings, which a CPU does not need
+
+        return CompilerSource(Form.CUBIN), CudaDevice(torch.device(self.setting.device).index or 0)

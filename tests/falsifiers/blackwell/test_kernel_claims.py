@@ -1,0 +1,148 @@
+"""F-BLACKWELL-PTX-001 and F-BLACKWELL-PREWARM-KEYS-001 without a GPU, small: the reference passes, mutants fall."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis.strategies import SearchStrategy
+
+from falsifiers.blackwell import archived_training, prewarm_keys
+from falsifiers.blackwell.compilation_watch import watching
+from falsifiers.blackwell.reference.kernels.catalogue import add
+from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
+from harness import NotMeasured, Setting, Trial
+from harness.contract import Contract, Mutant
+from harness.judge import judge
+from harness.observation import Ending, EndingKind, Observation, Phase
+from harness.project import Project
+from harness.trial import SubjectFault
+from harness.verdict import Outcome
+
+PROJECT = Project.find(Path(__file__).parent)
+PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
+FALSIFIERS = {PTX: archived_training.falsify, KEYS: prewarm_keys.falsify}
+SMALLER = {PTX: {"targets": [120, 121], "steps": 2}, KEYS: {"cases": 2}}
+HERE = [
+    (claim, mutant)
+    for claim in FALSIFIERS
+    for mutant in PROJECT.contract(claim).mutants
+    if mutant.requires.get("device") != "cuda"
+]
+
+
+class KnownCases(Trial[Any]):
+    """A trial whose search tries what is known and looks no further."""
+
+    def search(
+        self,
+        cases: SearchStrategy[Any],
+        check: Callable[[Any], Mapping[str, Any]],
+        *,
+        examples: int,
+        first: Iterable[Mapping[str, Any]] = (),
+    ) -> int:
+        """Run `check` on every case of `first`."""
+        lists: dict[str, list[Any]] = {}
+        for case in first:
+            for name, value in check(case).items():
+                lists.setdefault(name, []).append(value)
+        self.measure(**lists)
+        return examples
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache that trials share: the archive is built once."""
+    pytest.importorskip("cuda.bindings")
+    if shutil.which("g++") is None and shutil.which("clang++") is None:
+        pytest.skip("needs g++ or clang++")
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """A falsifier sets variables for its own process, which here is the test's."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def outcomes(
+    claim: str, contract: Contract, subject: type, folder: Path, cache: Path, **more: Any
+) -> dict[str, Outcome]:
+    """Every clause of the reduced profile with its outcome."""
+    parameters = {**contract.profiles["reduced"].parameters, **SMALLER[claim], **more}
+    seen: dict[str, dict[str, Any]] = {"measure": {}, "resolve": {}}
+    declared = frozenset(contract.document["observation"]["properties"])
+
+    def report(message: dict[str, Any]) -> None:
+        seen.setdefault(message["kind"], {}).update(message.get("values", {}))
+
+    trial = KnownCases(Setting(parameters, "cpu", 1, folder, cache), folder, declared, report)
+    trial.build(subject)
+    ending = Ending(EndingKind.COMPLETED)
+    try:
+        FALSIFIERS[claim](trial)
+    except SubjectFault as fault:
+        ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, str(fault))
+    observation = Observation(
+        subject=contract.subject,
+        profile="reduced",
+        parameters=parameters,
+        device={"type": "cpu"},
+        measurements=seen["measure"],
+        resolved=seen["resolve"],
+        ending=ending,
+    )
+    return {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
+
+
+def named(entry_point: str) -> type:
+    module, _, name = entry_point.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("claim", FALSIFIERS)
+def test_the_reference_passes(claim: str, tmp_path: Path, kept: Path) -> None:
+    contract = PROJECT.contract(claim)
+    found = outcomes(claim, contract, named(contract.subject), tmp_path, kept)
+    assert {clause for clause, outcome in found.items() if outcome is not Outcome.PASS} == set()
+
+
+@pytest.mark.parametrize(("claim", "mutant"), HERE, ids=[mutant.id for _, mutant in HERE])
+def test_every_mutant_falls_on_the_clauses_it_was_made_for(
+    claim: str, mutant: Mutant, tmp_path: Path, kept: Path
+) -> None:
+    parameters = {**mutant.parameters, **SMALLER[claim]}
+    found = outcomes(claim, PROJECT.contract(claim), named(mutant.subject), tmp_path, kept, **parameters)
+    failed = {clause for clause, outcome in found.items() if outcome is Outcome.FAIL}
+    assert set(mutant.violates) <= failed
+
+
+def test_a_machine_without_a_compiler_of_its_own_is_not_the_subjects_fault(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the kernels' text needs it; the archive was judged before."""
+    contract = PROJECT.contract(PTX)
+    shutil.copytree(kept / "kernel-archive", tmp_path / "cache" / "kernel-archive")
+    monkeypatch.setattr("falsifiers.blackwell.reference.host_device.shutil.which", lambda name: None)
+    with pytest.raises(NotMeasured, match="install g"):
+        outcomes(PTX, contract, named(contract.subject), tmp_path, tmp_path / "cache", rebuilt_targets=0)
+
+
+def test_the_watch_sees_a_compilation_and_puts_everything_back() -> None:
+    pytest.importorskip("cuda.bindings")
+    from cuda.bindings import nvrtc
+
+    before = nvrtc.nvrtcCompileProgram
+    with watching() as seen:
+        compile_kernel(add(), 90)
+    assert (seen.nvrtc, seen.refused) == (1, 0)
+    assert nvrtc.nvrtcCompileProgram is before
