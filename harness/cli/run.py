@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -142,19 +143,17 @@ def command(
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
+    from harness.report import views
     from harness.report.escaping import printable
     from harness.report.relay import Relay
     from harness.slurm.dispatcher import Dispatcher
     from harness.slurm.submission import Submission
 
     handlers = [wire.handler(sys.stdout)] if event_lines else _handlers(junit, json_file, verbose)
-    try:
-        from harness.report.views import VIEWS
-    except ModuleNotFoundError as error:  # better now than after hours of work
-        raise click.UsageError(
-            f"a bundle's pages need {error.name}, which is not installed: pip install jinja2"
-        ) from error
-    sealer = Sealer(evidence or project.evidence, VIEWS, _attest(key))
+    lacks = views.missing()
+    if lacks is not None:  # better now than after hours of work
+        raise click.UsageError(f"a bundle's pages need {lacks}, which is not installed: pip install {lacks}")
+    sealer = Sealer(evidence or project.evidence, views.VIEWS, _attest(key))
     try:
         sealer.prepare()
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -186,6 +185,7 @@ def command(
     if executor == "slurm":
         submission = Submission(project.root, evidence or project.evidence, extra, key)
         runner = Dispatcher(submission.submit, engine.unmeasured, relay, lambda line: click.echo(line, err=True))
+    threading.Thread(target=views.load, name="views", daemon=True).start()
     try:
         finished = runner.run(contracts, options)
     finally:

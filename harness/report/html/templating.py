@@ -8,13 +8,13 @@ from functools import cache
 from importlib import metadata, resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from harness.report import figures
 from harness.report.escaping import printable
 
-__all__ = ["GENERATOR", "page"]
+__all__ = ["GENERATOR", "compiled", "page"]
 
 GENERATOR = "falsifier-harness"
 """How a page says that it is one of ours."""
@@ -22,7 +22,12 @@ GENERATOR = "falsifier-harness"
 
 def page(template: str, **values: Any) -> str:
     """A whole page from one of the templates."""
-    return _environment().get_template(template).render(**values)
+    return compiled(template).render(**values)
+
+
+def compiled(template: str) -> Template:
+    """One of the templates, compiled once."""
+    return _environment().get_template(template)
 
 
 @cache
