@@ -1,0 +1,134 @@
+"""Mutants of F-BLACKWELL-ROOTCAUSE-001: ledgers that add up to something else, verdicts that do not follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from falsifiers.blackwell.ownership import Owner
+from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
+
+__all__ = [
+    "AlwaysBlamesModules",
+    "AlwaysBlamesScores",
+    "BlamesLastRequest",
+    "BlamesManyModules",
+    "CountsScoresTwice",
+    "ForgetsContext",
+    "HalfScores",
+    "HidesSlack",
+    "ModulesUnseen",
+    "OptimizerAsWeights",
+    "PlannedNotMeasured",
+    "ScoresAsActivations",
+    "ScoresAsModules",
+    "SlackAsModules",
+]
+
+
+class ScoresAsModules(LedgerAttribution):
+    """The score workspace goes on the modules' account: SPEC-BLACKWELL-FIX-001's root cause, in figures."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        return _moved(super().told(ledger), Owner.SCORES, Owner.MODULES)
+
+
+class ScoresAsActivations(LedgerAttribution):
+    """The score workspace goes on the activations' account, where nobody looks for a size of its own."""
+
+    @property
+    def workspace_owner(self) -> Owner:
+        return Owner.ACTIVATIONS
+
+
+class OptimizerAsWeights(LedgerAttribution):
+    """Moments and weights are told apart by nobody."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        return _moved(super().told(ledger), Owner.OPTIMIZER, Owner.WEIGHTS)
+
+
+class SlackAsModules(LedgerAttribution):
+    """What torch's allocator has and nobody holds is taken for kernels, and the workspace for such."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        told = _moved(super().told(ledger), Owner.SCORES, Owner.SLACK)
+        return _moved(told, Owner.SLACK, Owner.MODULES)
+
+
+class CountsScoresTwice(LedgerAttribution):
+    """The workspace is on an account of its own and on the activations'."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        told = super().told(ledger)
+        return {**told, Owner.ACTIVATIONS: told[Owner.ACTIVATIONS] + told[Owner.SCORES]}
+
+
+class HidesSlack(LedgerAttribution):
+    """What was reserved is called handed out: there is no slack, and all of it is weights."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        return _moved(super().told(ledger), Owner.SLACK, Owner.WEIGHTS)
+
+
+class ForgetsContext(LedgerAttribution):
+    """Context and modules are left out: only what torch's allocator knows is told."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        return {**super().told(ledger), Owner.CONTEXT: 0, Owner.MODULES: 0}
+
+
+class ModulesUnseen(LedgerAttribution):
+    """Modules are told as context, as who reads no free memory before and after must."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        return _moved(super().told(ledger), Owner.MODULES, Owner.CONTEXT)
+
+
+class HalfScores(LedgerAttribution):
+    """The workspace is counted at two bytes a number, as if it were bfloat16."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        told = super().told(ledger)
+        return {**told, Owner.SCORES: told[Owner.SCORES] // 2}
+
+
+class PlannedNotMeasured(LedgerAttribution):
+    """The refused request is told as if it had been granted."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        told = super().told(ledger)
+        return {owner: size + ledger.wanted.get(owner, 0) for owner, size in told.items()}
+
+
+class AlwaysBlamesModules(LedgerAttribution):
+    """The spec's conclusion, whatever the ledger says."""
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        return Owner.MODULES
+
+
+class AlwaysBlamesScores(LedgerAttribution):
+    """The post-mortem's conclusion, whatever the ledger says."""
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        return Owner.SCORES
+
+
+class BlamesManyModules(LedgerAttribution):
+    """Modules are to blame as soon as they take a fifth of the device."""
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        many = accounts[Owner.MODULES] > 0.2 * sum(accounts.values())
+        return Owner.MODULES if many else super().blame(accounts, wanted)
+
+
+class BlamesLastRequest(LedgerAttribution):
+    """Who asked last is to blame, as a stack trace suggests."""
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        return next(iter(wanted), Owner.UNKNOWN)
+
+
+def _moved(accounts: Mapping[Owner, int], source: Owner, target: Owner) -> dict[Owner, int]:
+    """The same sum, with one owner's bytes on another's account."""
+    return {**accounts, target: accounts[target] + accounts[source], source: 0}

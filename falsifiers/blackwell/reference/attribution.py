@@ -1,0 +1,147 @@
+"""The subject of F-BLACKWELL-ROOTCAUSE-001: a ledger of who owns the bytes of a device, and whom it blames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.device_memory import DeviceMemory, OutOfDeviceMemory
+from falsifiers.blackwell.ownership import Load, Owner, Report
+from falsifiers.blackwell.reference.block import Block
+from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from harness import Setting
+
+__all__ = ["Ledger", "LedgerAttribution"]
+
+_STEP_TOKENS = 1024
+_TENSORS = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)
+
+
+class Ledger:
+    """Bytes by owner, kept while they are asked for; what is asked for and refused is remembered as wanted."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        """What is in use beside the allocator's is the context's from now on; what is added to it later is modules."""
+        self._memory = memory
+        self._tensors = dict.fromkeys(_TENSORS, 0)
+        self._context = memory.used() - memory.reserved()
+        self.wanted: dict[Owner, int] = {}
+        self.held: list[Tensor] = []
+        """All tensors that were handed out: those of a block that was broken off are there, too."""
+
+    @contextmanager
+    def account(self, owner: Owner) -> Iterator[None]:
+        """Put what the allocator hands out in here on an account."""
+        before = self._memory.allocated()
+        try:
+            yield
+        finally:
+            self._tensors[owner] += self._memory.allocated() - before
+
+    def tensor(self, owner: Owner, *shape: int) -> Tensor:
+        """A float32 tensor on an account."""
+        with self.account(owner):
+            try:
+                self.held.append(self._memory.tensor(shape))
+            except OutOfDeviceMemory:
+                self.wanted[owner] = 4 * torch.Size(shape).numel()
+                raise
+        return self.held[-1]
+
+    def module(self, size: int) -> None:
+        """Load a module, or remember that one was wanted."""
+        try:
+            self._memory.load_module(size)
+        except OutOfDeviceMemory:
+            self.wanted[Owner.MODULES] = size
+            raise
+
+    def accounts(self) -> dict[Owner, int]:
+        """Who owns what now; it adds up to what the driver says is in use."""
+        used, reserved, allocated = self._memory.used(), self._memory.reserved(), self._memory.allocated()
+        return {
+            **self._tensors,
+            Owner.MODULES: used - reserved - self._context,
+            Owner.SLACK: reserved - allocated,
+            Owner.CONTEXT: self._context,
+            Owner.UNKNOWN: allocated - sum(self._tensors.values()),
+        }
+
+
+class LedgerAttribution:
+    """Puts a load on the device with a ledger beside it, and blames who owns most, the refused request included."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing is on the device yet."""
+        self._held: list[Tensor] = []
+
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        """See `Attribution`."""
+        self._held = []
+        memory.clear()
+        ledger = Ledger(memory)
+        self._held = ledger.held
+        shape = SHAPES[load.model]
+        blocks, ran_out = 0, False
+        try:
+            for _ in range(load.modules):
+                ledger.module(load.module_bytes)
+            for _ in range(load.blocks):
+                block = self.upload(shape, load.sequence, ledger)
+                blocks += 1
+                self.step(shape, block, min(load.sequence, _STEP_TOKENS))
+        except (OutOfDeviceMemory, torch.OutOfMemoryError):
+            ran_out = True
+        accounts = self.told(ledger)
+        return Report(blocks, ran_out, accounts, self.blame(accounts, ledger.wanted) if ran_out else None)
+
+    def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
+        """A block's weights, two moments of each for AdamW, and what its forward keeps for its backward."""
+        weights = {name: ledger.tensor(Owner.WEIGHTS, *size) for name, size in shape.parameters().items()}
+        moments = {
+            f"{moment} of {name}": ledger.tensor(Owner.OPTIMIZER, *size)
+            for name, size in shape.parameters().items()
+            for moment in ("mean", "square")
+        }
+        kept = {
+            f"kept {index}": ledger.tensor(Owner.ACTIVATIONS, sequence, width)
+            for index, width in enumerate(kept_widths(shape))
+        }
+        scores = {"scores": ledger.tensor(self.workspace_owner, shape.heads, sequence, sequence)}
+        return {**weights, **moments, **kept, **scores}
+
+    @property
+    def workspace_owner(self) -> Owner:
+        """On whose account the score workspace is put."""
+        return Owner.SCORES
+
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
+        """A forward, a backward and an update of the own weights; what they need is slack afterwards."""
+        weights = {name: block[name] for name in shape.parameters()}
+        for name, weight in weights.items():
+            weight.fill_(1.0) if name.endswith("norm") else weight.normal_(0.0, 0.02)
+        x = torch.ones(1, tokens, shape.hidden, device=weights["input_norm"].device)
+        run = Block(shape, TorchBackend())
+        _, gradients = run.backward(run.forward(x, weights)[1], weights, x)
+        for name, gradient in gradients.items():
+            weights[name].sub_(gradient, alpha=1e-3)
+            block[f"mean of {name}"].copy_(gradient)
+            block[f"square of {name}"].copy_(gradient.square())
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        """The accounts as they are reported."""
+        return ledger.accounts()
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        """The owner of most, with what it was refused."""
+        return max(accounts, key=lambda owner: accounts[owner] + wanted.get(owner, 0))
+
+
+def kept_widths(shape: BlockShape) -> list[int]:
+    """Features of the tensors [sequence, features] that a block keeps, as `Saved` lists them without probabilities."""
+    kv = shape.kv_heads * shape.head_dim
+    return [*[shape.hidden] * 6, kv, kv, *[shape.intermediate] * 3]
