@@ -1,0 +1,259 @@
+"""What a block's backward costs on every backend that answers here, side by side, and what loading its kernels costs.
+
+    python benchmarks/blackwell.py [--model qwen2-0.5b] [--tokens 1024] [--layers 24] [--rounds 10]
+
+All arms work on equal weights and gradients, in one process, each once a round and in random order, so that clocks and
+neighbours are the same for all (harness.toolkit.timing). Printed are
+
+- the backward of one block and of all layers: median milliseconds, tokens a second, and the ratio of the time to that
+  of cuBLAS in TF32 (of torch on a CPU) with its 99 % interval; below it that arm against itself, which is the noise;
+- the backward of the seven projections alone, in TFLOP/s, and that as a part of the largest product's rate that cuBLAS
+  reaches here in the same precision, a square one of 8192: the ceiling;
+- seconds from a new process to all kernels of a block loaded: machine code from an archive, PTX compiled by the driver
+  with an empty cache, and with the cache that this left.
+
+A backend that does not answer is named with its reason. On a CPU, Triton is interpreted, and tiny sizes are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.backend import Backend
+from falsifiers.blackwell.reference.block import Block, Saved, new_weights
+from falsifiers.blackwell.reference.shapes import PROJECTIONS, SHAPES, BlockShape
+from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
+from harness.toolkit.timing import Timing, interleave
+
+AGAIN = " again"
+
+
+def main() -> int:
+    """Time all that answers, and print the tables."""
+    on_gpu = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=list(SHAPES), default="qwen2-0.5b" if on_gpu else "qwen2-tiny")
+    parser.add_argument("--tokens", type=int, default=1024 if on_gpu else 32)
+    parser.add_argument("--layers", type=int, default=24 if on_gpu else 2)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--load-kernels", nargs=2, metavar=("archive|ptx", "FOLDER"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    shape = SHAPES[arguments.model]
+    if arguments.load_kernels:
+        print(load_kernels(shape, *arguments.load_kernels))
+        return 0
+    device = torch.device("cuda" if on_gpu else "cpu")
+    name = torch.cuda.get_device_name() if on_gpu else "CPU"
+    print(f"{arguments.model}, {arguments.tokens} tokens, {arguments.layers} layers, float32, {name}")
+    backends = answering(device)
+    baseline = "cublas tf32" if on_gpu else "torch"
+    for layers in (1, arguments.layers):
+        blocks = {arm: backward(shape, backend, arguments.tokens, layers, device) for arm, backend in backends.items()}
+        timing = timed(blocks, baseline, arguments.rounds)
+        tokens = pd.Series({arm: arguments.tokens / statistics.median(timing.seconds[arm]) for arm in blocks})
+        table = compared(timing, blocks, baseline).assign(**{"tokens/s": tokens})
+        print(f"\nBackward of {layers} block{'s' if layers > 1 else ''}\n{table.round(3).to_string()}")
+    products = {arm: projections(shape, backend, arguments.tokens, device) for arm, backend in backends.items()}
+    timing = timed(products, baseline, arguments.rounds)
+    operations = 4 * arguments.tokens * sum(math.prod(shape.projection(one)) for one in PROJECTIONS)
+    table = compared(timing, products, baseline)
+    table["TFLOP/s"] = [operations / statistics.median(timing.seconds[arm]) / 1e12 for arm in table.index]
+    if on_gpu:
+        limits = {precision: ceiling(CublasBackend(precision), device) for precision in ("ieee", "tf32")}
+        table["of the ceiling"] = [
+            rate / limits["tf32" if "tf32" in arm else "ieee"] for arm, rate in table["TFLOP/s"].items()
+        ]
+        print(f"\nCeiling: {limits['ieee']:.1f} TFLOP/s in float32, {limits['tf32']:.1f} in TF32")
+    print(f"\nBackward of the seven projections\n{table.round(3).to_string()}")
+    if on_gpu:
+        print(f"\nLoading the kernels of a block\n{loading(arguments.model).round(3).to_string()}")
+    return 0
+
+
+def answering(device: torch.device) -> dict[str, Backend]:
+    """The backends that work here, by the name of their arm; why others do not is said on stderr."""
+    makers: dict[str, Callable[[], Backend]] = {"ptx": _ptx, "triton": _triton, "wgpu": _wgpu}
+    if device.type == "cuda":
+        makers |= {"cublas fp32": lambda: CublasBackend("ieee"), "cublas tf32": lambda: CublasBackend("tf32")}
+    else:
+        makers["torch"] = TorchBackend
+    backends = {}
+    for arm, make in makers.items():
+        try:
+            backends[arm] = make()
+            backward(SHAPES["qwen2-tiny"], backends[arm], 16, 1, device)()
+        except Exception as error:  # every library has errors of its own for a device that is not there
+            backends.pop(arm, None)
+            print(f"{arm} does not answer: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+    return backends
+
+
+def _ptx() -> Backend:
+    from falsifiers.blackwell.reference.cuda_device import CudaDevice
+    from falsifiers.blackwell.reference.kernel_cache import CompilerSource, KernelCache
+    from falsifiers.blackwell.reference.kernels.nvrtc import Form
+    from falsifiers.blackwell.reference.ptx_backend import PtxBackend
+
+    return PtxBackend(KernelCache(CompilerSource(Form.CUBIN), CudaDevice()))
+
+
+def _triton() -> Backend:
+    from falsifiers.blackwell.reference.triton_backend import TritonBackend
+
+    return TritonBackend()
+
+
+def _wgpu() -> Backend:
+    from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
+
+    return WgpuBackend("any")
+
+
+def backward(
+    shape: BlockShape, backend: Backend, tokens: int, layers: int, device: torch.device
+) -> Callable[[], object]:
+    """The backward of so many blocks in a row, their forward done beforehand; what it returns says that it is over."""
+    bring = placed(backend, device)
+    generator = torch.Generator().manual_seed(0)
+    x, above = (bring(torch.randn(1, tokens, shape.hidden, generator=generator)) for _ in range(2))
+    block = Block(shape, backend)
+    done: list[tuple[dict[str, Tensor], Saved]] = []
+    for layer in range(layers):
+        weights = {name: bring(one) for name, one in new_weights(shape, layer, dtype=torch.float32).items()}
+        done.append((weights, block.forward(x, weights)[1]))
+
+    def run() -> object:
+        gradient = above
+        for weights, saved in reversed(done):
+            gradient, _ = block.backward(saved, weights, gradient)
+        return finished(gradient)
+
+    return run
+
+
+def projections(shape: BlockShape, backend: Backend, tokens: int, device: torch.device) -> Callable[[], object]:
+    """The backward of the seven projections and nothing else."""
+    bring = placed(backend, device)
+    made = []
+    for name in PROJECTIONS:
+        size_in, size_out = shape.projection(name)
+        sizes = ((tokens, size_in), (size_out, size_in), (tokens, size_out))
+        made.append((name, *(bring(torch.randn(size)) for size in sizes)))
+
+    def run() -> object:
+        for name, x, weight, gradient in made:
+            found = backend.project_backward(name, x, weight, gradient, bias=f"{name}.bias" in shape.parameters())
+        return finished(found.x)
+
+    return run
+
+
+def placed(backend: Backend, device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Where this backend wants its tensors."""
+    upload = getattr(backend, "upload", None)
+    return upload if upload is not None else lambda tensor: tensor.to(device)
+
+
+def finished(last: Tensor) -> object:
+    """Wait for the last result: torch's devices are waited for by the clock, an adapter of its own by fetching it."""
+    return last.cpu() if last.is_meta else last
+
+
+def timed(arms: dict[str, Callable[[], object]], baseline: str, rounds: int) -> Timing:
+    """All arms and, for the noise, the baseline once more."""
+    synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    return interleave(
+        {**arms, baseline + AGAIN: arms[baseline]}, rounds=rounds, warmup=2, seed=0, synchronize=synchronize
+    )
+
+
+def compared(timing: Timing, arms: dict[str, Callable[[], object]], baseline: str) -> pd.DataFrame:
+    """Milliseconds and ratios to the baseline, one row an arm."""
+    rows = {}
+    for arm in (*arms, baseline + AGAIN):
+        ratio = timing.ratio(arm, baseline)
+        rows[arm] = {
+            "ms": 1e3 * statistics.median(timing.seconds[arm]),
+            f"time / {baseline}": ratio.estimate,
+            "low": ratio.low,
+            "high": ratio.high,
+        }
+    return pd.DataFrame(rows).T
+
+
+def ceiling(backend: CublasBackend, device: torch.device, size: int = 8192) -> float:
+    """TFLOP/s of one large square product, the best of ten."""
+    a, b = torch.randn(2, size, size, device=device)
+    best = math.inf
+    for _ in range(10):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        backend.matmul(a, b)
+        torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best / 1e12
+
+
+def loading(model: str, times: int = 3) -> pd.DataFrame:
+    """Seconds to load all kernels of a block, each time in a new process: median, smallest and largest."""
+    from falsifiers.blackwell.reference.kernel_archive import build
+    from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
+
+    major, minor = torch.cuda.get_device_capability()
+    found: dict[str, list[float]] = {"archive": [], "ptx, cold": [], "ptx, warm": []}
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder, "archive")
+        build(archive, block_kernels(SHAPES[model]), [10 * major + minor])
+        for number in range(times):
+            cache = Path(folder, f"cache-{number}")
+            for arm, kind in (("archive", "archive"), ("ptx, cold", "ptx"), ("ptx, warm", "ptx")):
+                found[arm].append(_in_new_process(model, kind, archive, cache))
+    table = pd.DataFrame({arm: pd.Series(seconds).describe() for arm, seconds in found.items()}).T
+    table = table[["50%", "min", "max"]].rename(columns={"50%": "seconds"})
+    table["time / archive"] = table["seconds"] / table.loc["archive", "seconds"]
+    return table
+
+
+def _in_new_process(model: str, kind: str, archive: Path, cache: Path) -> float:
+    command = [sys.executable, __file__, "--model", model, "--load-kernels", kind, str(archive)]
+    environment = {**os.environ, "CUDA_CACHE_PATH": str(cache)}
+    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def load_kernels(shape: BlockShape, kind: str, folder: str) -> float:
+    """Seconds to load all kernels of a block; CUDA and NVRTC have been started, and PTX been made, beforehand."""
+    from falsifiers.blackwell.reference.cuda_device import CudaDevice
+    from falsifiers.blackwell.reference.kernel_archive import Archive
+    from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
+    from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
+
+    device = CudaDevice()
+    kernels = block_kernels(shape)
+    opened = Archive.open(Path(folder))
+    started = time.perf_counter()
+    if kind == "archive":
+        for spec in kernels:
+            device.load(spec, opened.image(spec, device.sm))
+        return time.perf_counter() - started
+    images = [compile_kernel(spec, device.sm, Form.PTX) for spec in kernels]
+    started = time.perf_counter()
+    for spec, image in zip(kernels, images, strict=True):
+        device.load(spec, image)
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    sys.exit(main())
