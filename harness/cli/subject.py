@@ -49,6 +49,8 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     """
     kind, _, file = (text or "").partition(":")
     if kind not in set(Kind):
+        if kind.lower() in set(Kind):
+            raise _refused(f"did you mean {kind.lower()}:{file}?")
         return Chosen(checked_subject(text, project), None, overrides(settings, contracts))
     from harness.external.trainer import TrainerError, load
 

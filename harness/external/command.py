@@ -35,6 +35,8 @@ _AFTERMATH_SECONDS = 1.0
 _NOT_ITS_OWN = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
 """What the kernel, a scheduler or a user sends; a process that dies of it was not at fault."""
 _LARGEST_DIGESTED = 1 << 30
+_ROOM = 1 << 20
+"""Free bytes below which a disk counts as full: less than a write of any checkpoint."""
 
 
 class CommandFailed(RuntimeError):
@@ -86,7 +88,15 @@ def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> None:
             for event in reader.end():
                 telling.hear(event)
     telling.end()
+    if status != 0 and _is_full(Path(values["output"])):
+        raise NotMeasured(f"the disk of {values['output']} is full; {trainer.name} ended with status {status}")
     _judge(trainer, status, telling)
+
+
+def _is_full(output: Path) -> bool:
+    """Whether a trainer that failed had no room left to write; its own words for that are anybody's guess."""
+    place = next((folder for folder in (output, *output.parents) if folder.is_dir()), Path("/"))
+    return shutil.disk_usage(place).free < _ROOM
 
 
 def _judge(trainer: Trainer, status: int, telling: Telling) -> None:

@@ -255,6 +255,13 @@ def test_how_a_trainer_ends_is_its_own_fault_or_not(folder: Path, fail: str, end
     assert outside(folder, EXPORT, fail=fail, steps=5).ending.startswith(ending)
 
 
+def test_a_full_disk_is_not_its_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a trainer says when it cannot write."""
+    full = shutil.disk_usage(folder)._replace(free=4096)
+    monkeypatch.setattr("harness.external.command.shutil.disk_usage", lambda place: full)
+    assert outside(folder, EXPORT, fail="crash", steps=5).ending.startswith("NotMeasured: the disk of ")
+
+
 def test_an_export_that_is_not_there(folder: Path) -> None:
     """Exit status 0 and no file."""
     assert outside(folder, EXPORT, fail="no-export", steps=3).measurements["readable"] is False
@@ -320,6 +327,7 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--subject", "Command:x.toml"], "did you mean command:x.toml?"),
         (["--subject", "command:nowhere.toml"], "name the trainer's TOML file"),
         (["--subject", "command:/etc/hostname"], "outside the project"),
         (["--subject", "recorded"], "-P dir=RUN"),
