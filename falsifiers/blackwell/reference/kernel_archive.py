@@ -164,5 +164,7 @@ def _write(path: Path, data: bytes) -> None:
     try:
         beside.write_bytes(data)
         beside.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; the archive of before is as it was", str(path)) from error
     finally:
         beside.unlink(missing_ok=True)
