@@ -237,6 +237,18 @@ class Device:
         self._encoder = self._pass = None
         self._recorded = 0
 
+    def wait(self) -> None:
+        """Send what was recorded, and return when the adapter has done all it was given."""
+        self.flush()
+        # on_submitted_work_done_sync of wgpu 0.32 raises TypeError; so wait for one more submission, an erasure.
+        marker = self._device.create_buffer(size=16, usage=_STAGING)
+        encoder = self._device.create_command_encoder()
+        encoder.clear_buffer(marker)
+        self._device.queue.submit([encoder.finish()])
+        marker.map_sync(wgpu.MapMode.READ)
+        marker.unmap()
+        marker.destroy()
+
     def _pipeline(self, kernel: Kernel) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]:
         found = self._pipelines.get(kernel)
         if found is None:
