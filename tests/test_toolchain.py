@@ -50,6 +50,8 @@ class gpu:
         return [Adapter("Vulkan"), Adapter("OpenGL")]
 """
 
+_OPTIONAL = ("wgpu", "triton")
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -62,9 +64,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    for package in ("wgpu", "triton"):
+    for package in _OPTIONAL:
         monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [_Hiding(tmp_path), *sys.meta_path])
     return tmp_path
+
+
+class _Hiding:
+    """Finds none of the optional packages, so that only those in the folder are there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Refuse what this interpreter has installed and the folder has not."""
+        if name in _OPTIONAL and not (self._folder / name).is_dir():
+            raise ModuleNotFoundError(f"no {name} on this machine", name=name)
 
 
 def put(path: Path, script: str) -> Path:

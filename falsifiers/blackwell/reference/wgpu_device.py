@@ -22,7 +22,7 @@ from torch import Tensor
 
 with contextlib.suppress(ImportError):
     # Triton brings an LLVM of its own, which torch loads at some operation or other. Loaded after that of Mesa's
-    # llvmpipe it ends the process by SIGSEGV (triton 3.6 after Mesa 22.3); the other way round both work.
+    # llvmpipe it ends the process by SIGSEGV (triton 3.7 after Mesa 22.3); the other way round both work.
     import triton._C.libtriton  # noqa: F401
 __all__ = ["Device", "DeviceLimit", "Kernel", "NoAdapter", "Storage", "Window", "choose_adapter"]
 
