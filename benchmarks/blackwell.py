@@ -119,7 +119,7 @@ def _triton() -> Backend:
 def _wgpu() -> Backend:
     from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
 
-    return WgpuBackend("any")
+    return WgpuBackend("gpu" if torch.cuda.is_available() else "any")  # never a processor's Vulkan beside a GPU
 
 
 def backward(
