@@ -7,10 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.evidence.factory import copy_of, sealed
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +49,20 @@ def not_root(pristine: Path) -> Iterator[Path]:
     finally:
         os.seteuid(was)
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def signer() -> CryptoSigner:
+    """Whom we trust."""
+    from securesystemslib.signer import CryptoSigner  # not everything here needs the extra `sign`
+
+    return CryptoSigner.generate_ed25519()
+
+
+@pytest.fixture
+def attested(bundle: Path, signer: CryptoSigner) -> Path:
+    """A bundle that whom we trust has signed."""
+    from harness.evidence.signing import sign
+
+    sign(bundle, signer)
+    return bundle

@@ -11,75 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from securesystemslib.dsse import Envelope
-from securesystemslib.signer import CryptoSigner, SSlibKey
-from sigstore import dsse as sigstore_dsse
+from securesystemslib.signer import CryptoSigner
 
 from harness.evidence.attestation import PAYLOAD_TYPE, AlreadySigned
-from harness.evidence.findings import Code, Verification
-from harness.evidence.keys import KeyRefused, load_public
+from harness.evidence.findings import Code
+from harness.evidence.keys import KeyRefused
 from harness.evidence.layout import ATTESTATION, MANIFEST, RECORD
 from harness.evidence.signing import sign
-from harness.evidence.verify import Against, verify
+from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of
 from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at
-
-
-@pytest.fixture(scope="module")
-def signer() -> CryptoSigner:
-    """Whom we trust."""
-    return CryptoSigner.generate_ed25519()
 
 
 @pytest.fixture(scope="module")
 def stranger() -> CryptoSigner:
     """Whom we do not."""
     return CryptoSigner.generate_ed25519()
-
-
-@pytest.fixture
-def attested(bundle: Path, signer: CryptoSigner) -> Path:
-    """A bundle that whom we trust has signed."""
-    sign(bundle, signer)
-    return bundle
-
-
-def known(bundle: Path, *signers: CryptoSigner) -> Verification:
-    """Verified, trusting these."""
-    keys = {signer.public_key.keyid: signer.public_key for signer in signers}
-    return verify(bundle, against=Against(keys))
-
-
-def signing(verification: Verification) -> set[Code]:
-    """What was found about signatures, and everything that makes it unsound."""
-    about = {Code.UNSIGNED, Code.UNKNOWN_KEY}
-    return {one.code for one in (*verification.findings, *(r for r in verification.remarks if r.code in about))}
-
-
-def envelope_of(bundle: Path) -> Any:
-    """The parsed envelope."""
-    return json.loads((bundle / ATTESTATION).read_text())
-
-
-def statement_of(bundle: Path) -> Any:
-    """The parsed payload."""
-    return json.loads(base64.b64decode(envelope_of(bundle)["payload"]))
-
-
-def put(bundle: Path, envelope: Any) -> None:
-    """Write an envelope."""
-    (bundle / ATTESTATION).write_text(json.dumps(envelope) + "\n")
-
-
-def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: str = PAYLOAD_TYPE) -> None:
-    """Write an envelope over any statement."""
-    envelope = Envelope(json.dumps(statement).encode(), payload_type, {})
-    for signer in signers:
-        envelope.sign(signer)
-    put(bundle, envelope.to_dict())
 
 
 def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSigner) -> None:
@@ -406,45 +355,6 @@ def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSig
         assert bool(verification.signed_by) == (json.dumps(said) == json.dumps(before))
     finally:
         (attested / ATTESTATION).write_bytes(content)
-
-
-# Others' tools
-
-
-def p256() -> tuple[CryptoSigner, Any]:
-    """A key of the kind that sigstore signs with, for us and for them."""
-    private = ec.generate_private_key(ec.SECP256R1())
-    return CryptoSigner(private), private
-
-
-def test_sigstore_verifies_ours(bundle: Path) -> None:
-    """Its implementation of DSSE shares no code with ours; it takes P-256 alone."""
-    signer, private = p256()
-    sign(bundle, signer)
-    theirs = sigstore_dsse.Envelope._from_json((bundle / ATTESTATION).read_bytes())
-    payload = sigstore_dsse._verify(private.public_key(), theirs)
-    assert json.loads(payload) == statement_of(bundle)
-
-
-def test_sigstores_encoding_is_what_our_ed25519_signatures_are_over(attested: Path, signer: CryptoSigner) -> None:
-    """Verified by cryptography alone, over the bytes that sigstore says are signed."""
-    theirs = sigstore_dsse.Envelope._from_json((attested / ATTESTATION).read_bytes())
-    signer.public_key._crypto_key().verify(theirs.signature, theirs.pae())  # raises InvalidSignature
-
-
-def test_we_verify_sigstores(tmp_path: Path) -> None:
-    """One that it signs, in its own spelling of the envelope and of the key's absence."""
-    # sigstore's statements know no gitCommit, which a dirty tree does not have either.
-    bundle = sealed(tmp_path, commit={"revision": "c" * 40, "dirty": True, "reason": None})
-    signer, private = p256()
-    sign(bundle, signer)
-    statement = sigstore_dsse.Statement(json.dumps(statement_of(bundle), indent=1).encode())
-    (bundle / ATTESTATION).write_text(sigstore_dsse._sign(private, statement).to_json())
-    assert b"keyid" not in (bundle / ATTESTATION).read_bytes() or not envelope_of(bundle)["signatures"][0]["keyid"]
-    public = tmp_path / "key.pub"
-    public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    key: SSlibKey = load_public(public)
-    assert verify(bundle, against=Against({key.keyid: key})).signed_by == (key.keyid,)
 
 
 def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:

@@ -1,0 +1,51 @@
+"""Signed bundles: verified by whom we trust, taken apart, and forged."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import CryptoSigner
+
+from harness.evidence.attestation import PAYLOAD_TYPE
+from harness.evidence.findings import Code, Verification
+from harness.evidence.layout import ATTESTATION
+from harness.evidence.verify import Against, verify
+
+
+def known(bundle: Path, *signers: CryptoSigner) -> Verification:
+    """Verified, trusting these."""
+    keys = {signer.public_key.keyid: signer.public_key for signer in signers}
+    return verify(bundle, against=Against(keys))
+
+
+def signing(verification: Verification) -> set[Code]:
+    """What was found about signatures, and everything that makes it unsound."""
+    about = {Code.UNSIGNED, Code.UNKNOWN_KEY}
+    return {one.code for one in (*verification.findings, *(r for r in verification.remarks if r.code in about))}
+
+
+def envelope_of(bundle: Path) -> Any:
+    """The parsed envelope."""
+    return json.loads((bundle / ATTESTATION).read_text())
+
+
+def statement_of(bundle: Path) -> Any:
+    """The parsed payload."""
+    return json.loads(base64.b64decode(envelope_of(bundle)["payload"]))
+
+
+def put(bundle: Path, envelope: Any) -> None:
+    """Write an envelope."""
+    (bundle / ATTESTATION).write_text(json.dumps(envelope) + "\n")
+
+
+def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: str = PAYLOAD_TYPE) -> None:
+    """Write an envelope over any statement."""
+    envelope = Envelope(json.dumps(statement).encode(), payload_type, {})
+    for signer in signers:
+        envelope.sign(signer)
+    put(bundle, envelope.to_dict())
