@@ -1,28 +1,22 @@
-"""`harness run` as a user types it: exit statuses, evidence, interruption, and death."""
+"""`harness run` as a user types it: exit statuses, evidence, and refusals."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
 import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from harness.project import Project
 from harness.verdict import ExitStatus
-from tests.cli.harness_command import COMMAND, environment, harness, start
+from tests.cli.harness_command import COMMAND, environment, harness
+from tests.cli.toy_claim import CLAIM, bundles, record
 from tests.executors.projects import write_project
-
-CLAIM = "F-TOY-SORT-001"
 
 
 @pytest.fixture
@@ -32,19 +26,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bundles(folder: Path) -> list[Path]:
-    """The sealed bundles of the claim."""
-    place = folder / "evidence" / "TOY-1" / CLAIM
-    return sorted(path for path in place.glob("*") if not path.name.startswith(".")) if place.is_dir() else []
-
-
-def record(folder: Path) -> dict[str, object]:
-    """The record of the only bundle."""
-    (bundle,) = bundles(folder)
-    document: dict[str, object] = json.loads((bundle / "record.json").read_text())
-    return document
-
-
 @contextmanager
 def changed(folder: Path) -> Iterator[dict[str, Any]]:
     """The claim's contract, to be changed; it is written back."""
@@ -52,16 +33,6 @@ def changed(folder: Path) -> Iterator[dict[str, Any]]:
     contract = json.loads(path.read_text())
     yield contract
     path.write_text(json.dumps(contract))
-
-
-def processes_in(folder: Path) -> set[int]:
-    """The processes that work in a folder: the harness, its fork server, trials and what they started."""
-    found = set()
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if Path(process.cwd()).is_relative_to(folder):
-                found.add(process.pid)
-    return found
 
 
 def test_a_claim_that_holds(folder: Path) -> None:
@@ -226,52 +197,6 @@ def test_json_and_junit(folder: Path) -> None:
     assert "<testsuite" in (folder / "junit.xml").read_text()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM end every process at once; the bundle holds the measurements; exit 130."""
-    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
-    _wait_for_trial(process)
-    os.killpg(process.pid, number)
-    output, _ = process.communicate(timeout=10)
-    assert process.returncode == ExitStatus.INTERRUPTED, output
-    (bundle,) = bundles(folder)
-    observation = json.loads((bundle / "observation.json").read_text())
-    assert observation["ending"]["kind"] == "interrupted"
-    assert observation["measurements"] == {"inversions": 0}
-    assert processes_in(folder) == set()
-    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
-
-
-def test_a_scheduler_that_ends_every_process_of_a_job(folder: Path) -> None:
-    """SIGTERM goes to the trial as well as to us; that it heeds it is no defect of the subject."""
-    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
-    _wait_for_trial(process)
-    for pid in sorted(processes_in(folder), reverse=True):  # the trial first
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    output, _ = process.communicate(timeout=15)
-    assert process.returncode == ExitStatus.INTERRUPTED, output
-    assert record(folder)["verdict"] == "NOT_MEASURED", output
-    (bundle,) = bundles(folder)
-    assert json.loads((bundle / "observation.json").read_text())["measurements"] == {"inversions": 0}
-    assert processes_in(folder) == set()
-
-
-def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
-    """kill -9: within five seconds nothing runs, no bundle looks whole, and the next run is unharmed."""
-    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
-    _wait_for_trial(process)
-    assert len(processes_in(folder)) > 3
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 5
-    while processes_in(folder) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_in(folder) == set()
-    assert bundles(folder) == []
-    assert harness(folder, "run", CLAIM).returncode == ExitStatus.PASS
-
-
 def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
     """Nobody waits for hours to learn that the bundle has no place."""
     (folder / "evidence").write_text("a file is in the way")
@@ -298,48 +223,9 @@ def test_plain_lines_in_a_pipe(folder: Path) -> None:
     assert "step 1" in done.stdout
 
 
-def _wait_for_trial(process: subprocess.Popen[str]) -> None:
-    """Wait until the subject has made its first step, which the pipe shows."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "step 1" in line:
-            time.sleep(0.2)
-            return
-    raise AssertionError("the run ended before its trial made a step")
-
-
 def test_the_project_of_a_subfolder_is_found(folder: Path) -> None:
     """A user may stand anywhere inside the project."""
     assert Project.find(folder / "contracts").root == folder
-
-
-def test_a_reader_who_leaves_costs_no_evidence(folder: Path) -> None:
-    """`harness run … | head -0`: the claim is sealed, and the exit status is the verdict's."""
-    process = start(folder, "run", CLAIM, "-v")
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.wait(timeout=60) == ExitStatus.PASS
-    assert record(folder)["verdict"] == "PASS"
-
-
-def test_a_terminal_that_goes_away(folder: Path) -> None:
-    """A window that is closed without a hang-up: writing fails with EIO; the claim is sealed all the same."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "run", CLAIM, "-v", "-P", "how=slowly"],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    os.read(ours, 1)
-    os.close(ours)
-    assert process.wait(timeout=60) == ExitStatus.PASS
-    assert record(folder)["verdict"] == "PASS"
-    assert processes_in(folder) == set()
 
 
 def test_a_terminal_that_knows_no_other_letters(folder: Path) -> None:
@@ -376,33 +262,3 @@ def test_another_subject_is_said(folder: Path) -> None:
     """A PASS of --subject does not read like the claim's own."""
     done = harness(folder, "run", CLAIM, "--subject", "toy.sorting:Sorter")
     assert "another subject than the contract's: toy.sorting:Sorter" in done.stdout
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_asked_twice_what_was_measured_is_still_kept(folder: Path, number: signal.Signals) -> None:
-    """An impatient second Ctrl-C, or a terminal that goes, costs no measurement."""
-    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
-    _wait_for_trial(process)
-    os.killpg(process.pid, number)
-    time.sleep(0.05)
-    os.killpg(process.pid, number)
-    process.communicate(timeout=15)
-    assert process.returncode == ExitStatus.INTERRUPTED
-    (bundle,) = bundles(folder)
-    assert json.loads((bundle / "observation.json").read_text())["measurements"] == {"inversions": 0}
-    assert processes_in(folder) == set()
-
-
-def test_ctrl_c_while_a_module_is_imported(folder: Path) -> None:
-    """The run ends at once, says that nothing was measured, and leaves nothing running."""
-    (folder / "toy" / "__init__.py").write_text("import time\ntime.sleep(1000)\n")
-    process = start(folder, "run", CLAIM)
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(1.5)
-    os.killpg(process.pid, signal.SIGINT)
-    output, _ = process.communicate(timeout=4)
-    assert process.returncode == ExitStatus.INTERRUPTED
-    assert "interrupted: nothing was measured" in output
-    assert bundles(folder) == []
-    assert processes_in(folder) == set()
