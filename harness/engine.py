@@ -125,6 +125,7 @@ class Engine:
             resolved=observation.resolved,
             seed=options.seed,
             clauses=trials.judgment.clauses,
+            unjudged=contract.unjudged(course.profile.name),
             mutants=tuple(
                 _mutant_record(mutant, outcome, trials.mutants.get(mutant.id))
                 for mutant, outcome in zip(contract.mutants, trials.outcomes, strict=True)
@@ -159,6 +160,9 @@ class Engine:
                 lacks = shortfalls(course.profile.requires, self._host)  # reading a run needs less than running mutants
             if mutant.requires.get("device") == "cuda" and course.gpu is None and not lacks:
                 lacks = ["needs a CUDA GPU; this run is on the CPU"]
+            unseen = [clause for clause in mutant.violates if clause in contract.unjudged(course.profile.name)]
+            if unseen and not lacks:
+                lacks = [f"violates {', '.join(unseen)}, which the {course.profile.name} profile does not judge"]
             pairs.append((mutant, "mutants were skipped (--no-mutants)" if not options.mutants else "; ".join(lacks)))
         return pairs
 

@@ -86,6 +86,14 @@ class Record:
     """What to type to reproduce the run."""
     subject_parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the subject's trial alone, where it is somebody else's trainer: which one, and its own."""
+    unjudged: tuple[str, ...] = ()
+    """The contract's clauses that are not judged in this profile, because it omits what they look at."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What a reader is told of `unjudged`: without the mere types, where there is more."""
+        telling = tuple(clause for clause in self.unjudged if not clause.endswith((".type", ".closed")))
+        return telling or self.unjudged
 
     @property
     def on_target(self) -> bool:
@@ -111,7 +119,8 @@ class Record:
         del plain["format"]
         clauses = tuple(clause_result(clause) for clause in plain.pop("clauses"))
         mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
-        return cls(**{**plain, "verdict": Verdict(plain["verdict"])}, clauses=clauses, mutants=mutants)
+        plain |= {"verdict": Verdict(plain["verdict"]), "unjudged": tuple(plain.get("unjudged", ()))}
+        return cls(**plain, clauses=clauses, mutants=mutants)
 
 
 def clause_result(document: dict[str, Any]) -> ClauseResult:

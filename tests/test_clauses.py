@@ -102,6 +102,23 @@ def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: s
 
 
 @pytest.mark.parametrize(
+    ("schema", "empty"),
+    [
+        ({"type": "array", "maxItems": 2}, []),
+        ({"type": "array", "uniqueItems": True}, []),
+        ({"type": "object", "maxProperties": 2}, {}),
+    ],
+)
+def test_what_nothing_satisfies_is_not_measured(schema: dict[str, Any], empty: Any) -> None:
+    """At most two of nothing is no measurement; that there is nothing where nothing must be is one."""
+    keyword = list(schema)[-1]
+    found = outcomes({"x": schema}, {"x": empty})[f"x.{keyword}"]
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x is empty: nothing was measured")
+    if keyword != "uniqueItems":
+        assert Outcome.PASS is outcomes({"x": {**schema, keyword: 0}}, {"x": empty})[f"x.{keyword}"].outcome
+
+
+@pytest.mark.parametrize(
     ("value", "reason"),
     [
         ({"a": {"norm": 1.0}, "b": {"norm": -1.0}}, "x['b'].norm violates minimum 0"),

@@ -88,6 +88,40 @@ def test_odd_values(changed: dict[str, Any], expected: Outcome) -> None:
     assert expected is outcome(healthy(**changed))
 
 
+_LISTS = contract_of(
+    document(
+        observation={
+            "type": "object",
+            "properties": {
+                "times": {"type": "array", "maxItems": 9, "x-source": "a test", "items": {"type": "number"}},
+                "bare": {"type": "array", "maxItems": 9, "x-source": "a test"},
+                "rows": {"type": "array", "minItems": 1, "items": {"type": "array", "items": {"type": "number"}}},
+                "wrong": {"type": "array", "maxItems": 0},
+            },
+        },
+        rules=[
+            {"id": "soon", "rule": "self.times.all(time, time < 9.0)", "message": "late"},
+            {"id": "none", "rule": "!self.bare.exists(one, one > 9.0)", "message": "some"},
+            {"id": "each", "rule": "self.rows.all(row, row.all(one, one < 9.0))", "message": "one is not"},
+        ],
+        mutants=[{**document()["mutants"][0], "violates": ["soon"]}],
+    )
+)
+_TIMES = st.lists(st.floats(0, 8), max_size=3)
+
+
+@given(_TIMES, _TIMES, st.lists(_TIMES, max_size=3))
+def test_no_empty_list_passes_unless_it_must_be_empty(
+    times: list[float], bare: list[float], rows: list[list[float]]
+) -> None:
+    """Whatever quantifies over a list, keyword or rule: of nothing everything is true, so it counts for nothing."""
+    judgment = judge(_LISTS, observe({"times": times, "bare": bare, "rows": rows, "wrong": []}))
+    assert (judgment.outcome is Outcome.PASS) == all([times, bare, rows, *rows])
+    assert {"times.maxItems", "soon"}.isdisjoint(
+        clause.id for clause in judgment.with_outcome(Outcome.PASS) if not times
+    )
+
+
 @given(measurements, st.randoms(use_true_random=False))
 def test_the_order_of_keys_does_not_matter(measured: dict[str, Any], shuffle: random.Random) -> None:
     """A judgment depends on what was measured, not on when."""

@@ -163,6 +163,18 @@ def test_the_valid_contract_is_sound() -> None:
             "x.y may be an empty list",
         ),
         (
+            contract_with("self.x.all(time, time <= self.largest)", x={"type": "array", "maxItems": 1}),
+            "array-may-be-empty",
+            "/observation/properties/x",
+            "x may be an empty list",
+        ),
+        (
+            contract_with("self.x.all(time, time <= self.largest)", x={"type": "array", "maxItems": 0}),
+            "contract-unsatisfiable",
+            "/rules/2/rule",
+            "no observation satisfies the contract (full)",
+        ),
+        (
             contract_with(x={"type": "object"}),
             "map-may-be-empty",
             "/observation/properties/x",

@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.contract.clauses import ClauseResult, is_finite
 from harness.contract.rules import RuleError, Scope, compile_rule, literals, without_strings
@@ -102,6 +104,63 @@ def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any]
     """A rule with a missing measurement is undecided, also where the rest of the rule would be true without it."""
     found = judged(rule, **measurements)
     assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "place"),
+    [
+        ("self.a.all(x, x < 1.0)", {"a": []}, "self.a"),
+        ("!self.a.exists(x, x > 1.0)", {"a": []}, "self.a"),
+        ("size(self.a.filter(x, x > 1.0)) == 0", {"a": []}, "self.a"),
+        ("!(1.0 in self.a)", {"a": []}, "self.a"),
+        ("size(self.a) < 5", {"a": []}, "self.a"),
+        ("self.a == self.b", {"a": [], "b": []}, "self.a"),
+        ("self.b == 0.0 || self.a.all(x, x < 1.0)", {"a": [], "b": 0}, "self.a"),
+        ("self.a.all(name, self.a[name] < 1.0)", {"a": {}}, "self.a"),
+        ("self.a.b.all(x, x < 1.0)", {"a": {"b": []}}, "self.a.b"),
+        ("self.a.all(row, row.all(x, x < 1.0))", {"a": [[0.5], []]}, "self.a[1]"),
+        ("self.a.all(row, row.times.all(x, x < 1.0))", {"a": [{"times": []}]}, "self.a[0].times"),
+        ("self.a.all(name, self.a[name].all(x, x < 1.0))", {"a": {"k": []}}, "self.a.k"),
+    ],
+)
+def test_of_nothing_nothing_is_true(rule: str, measurements: dict[str, Any], place: str) -> None:
+    """A rule that holds of an empty list, because it is empty, has measured nothing; and it says which list."""
+    found = judged(rule, **measurements)
+    assert (Outcome.NOT_MEASURED, f"{place} is empty: nothing was measured") == (found.outcome, found.reason)
+
+
+def test_an_empty_list_saves_no_rule_that_is_violated() -> None:
+    """What fails outranks what is missing, as in the clauses of a schema."""
+    assert Outcome.FAIL is judged("self.a.exists(x, x > 1.0)", a=[]).outcome
+    assert Outcome.FAIL is judged("self.b < 1.0 && self.a.all(x, x > 1.0)", a=[], b=2.0).outcome
+
+
+def test_an_empty_parameter_is_nothing_to_hold_against() -> None:
+    """No targets asked for, none found: that is no agreement."""
+    found = judged("self.a == double(size(parameters.targets))", {"targets": []}, a=0)
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "parameters.targets is empty: nothing was measured")
+
+
+def test_what_a_rule_does_not_read_may_be_empty() -> None:
+    """Rows may have a list that has to be empty, which the schema says of it."""
+    rows = [{"time": 0.5, "wrong": []}]
+    assert Outcome.PASS is judged("self.a.all(row, row.time < 1.0)", a=rows).outcome
+    assert Outcome.PASS is judged("double(size(self.a)) == self.b", a=[[]], b=1).outcome
+
+
+_SHAPES = st.recursive(
+    st.floats(0, 0.5) | st.just([]), lambda inner: st.lists(inner, min_size=1, max_size=3), max_leaves=6
+).filter(lambda value: isinstance(value, list))
+
+
+@given(_SHAPES)
+def test_no_rule_passes_on_a_list_without_numbers(value: list[Any]) -> None:
+    """Whatever goes through lists, and lists of lists, passes only where it saw a number in each."""
+    flat = judged("self.a.all(x, x < 1.0)", a=value)
+    deep = judged("self.a.all(row, row.all(x, x < 1.0))", a=value)
+    assert (flat.outcome is Outcome.PASS) == (bool(value) and all(isinstance(item, float) for item in value))
+    rows = bool(value) and all(isinstance(row, list) and row for row in value)
+    assert (deep.outcome is Outcome.PASS) == (rows and all(isinstance(item, float) for row in value for item in row))
 
 
 def test_the_values_read_are_shown() -> None:

@@ -48,7 +48,7 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
             f"this machine cannot tell: the new path takes {slower.low:.3f} to {slower.high:.3f} of the old one's, "
             f"and the limit of {asked['ratio_limit']} lies within"
         )
-    trial.measure(slower_low=[slower.low], slower_high=[slower.high])
+    trial.measure(slower_low=slower.low, slower_high=slower.high)
 
 
 def _backward(trial: Trial[TwoPaths], path: Path, shape: BlockShape) -> Callable[[], None]:

@@ -75,7 +75,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         side = f"{course.parallel} at a time, " if course.parallel > 1 else ""
         yield f"  the {course.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
     for profile in contract.profiles.values():
-        yield from _profile(profile, host)
+        yield from _profile(contract, profile, host)
     yield f"  {contract.falsifier} against {contract.subject}"
     kinds = [kind for kind in Kind if _has_adapter(contract, kind, project)]
     if kinds:
@@ -89,7 +89,7 @@ def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
     return False
 
 
-def _profile(profile: Profile, host: Host) -> Iterator[str]:
+def _profile(contract: Contract, profile: Profile, host: Host) -> Iterator[str]:
     lacks = shortfalls(profile.requires, host)
     here = f"not here: {'; '.join(lacks)}" if lacks else "this machine has that"
     yield from _paragraph(f"{profile.name} needs {_requirements(profile.requires)}; {here}", indent=2)
@@ -97,6 +97,8 @@ def _profile(profile: Profile, host: Host) -> Iterator[str]:
     yield from _paragraph(
         ", ".join(f"{name} {figures.value(value)}" for name, value in profile.parameters.items()), indent=4
     )
+    if unjudged := contract.unjudged(profile.name):
+        yield from _paragraph(f"omits {', '.join(sorted(profile.omits))}: {', '.join(unjudged)} not judged", indent=4)
 
 
 def _rules(contract: Contract) -> Iterator[str]:

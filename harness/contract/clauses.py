@@ -4,8 +4,9 @@ A validator stops at "invalid"; a judgment must say of each bound whether it hel
 taken apart once, when the contract is loaded.
 
 Two answers differ from JSON Schema on purpose (a third: `harness.contract.keywords`). A measurement that is missing
-leaves its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items: there nothing was
-measured. And a number that is not finite fails every clause that looks at it.
+leaves its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items and for `maxItems` and
+its sisters, unless they say that it must be empty: there nothing was measured. And a number that is not finite fails
+every clause that looks at it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "ClauseResult",
     "SchemaClause",
     "clauses_of",
+    "empty_place",
     "is_finite",
     "judge_schema",
     "values_at",
@@ -36,6 +38,8 @@ _LONGEST_TEXT, _MOST_ITEMS = 200, 8
 ITEM, VALUE = "[]", "{}"
 """Steps of a path: every item of a list, every value of a map. No property can be called so."""
 
+_TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
+"""Keywords that an empty list or map satisfies; where it has to be empty (`maxItems` 0), that is what is asked."""
 _ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
 _STRUCTURE = frozenset({"properties", "items", "additionalProperties", "$ref", "$defs"})
 # Where a clause looks at many values, the one that came nearest to its bound is shown.
@@ -91,6 +95,9 @@ class SchemaClause(Clause):
             return self.unmeasured(f"{_missing_place(measurements, self.path)} was not measured")
         if not values:
             return self.unmeasured(f"{_written(self.path)} is empty: nothing was measured")
+        if self.keyword in _TRUE_OF_NOTHING and self.argument and not all(values):
+            where = _place(measurements, self.path, next(index for index, value in enumerate(values) if not value))
+            return self.unmeasured(f"{where} is empty: nothing was measured")
         seen = values[0] if len(values) == 1 else _NEAREST.get(self.keyword, _last)(values)
         return ClauseResult(self.id, Outcome.PASS, brief(seen), self.bound, self.unit)
 
@@ -210,6 +217,30 @@ def is_finite(value: Any, levels: int = DEEPEST) -> bool:
             return False
         return levels > 0 and all(is_finite(item, levels - 1) for item in value.values())
     return True
+
+
+def empty_place(value: Any, entries: frozenset[str]) -> str | None:
+    """Where a list or map is empty, written behind the name of the value: "" for itself, "[2].times" for one inside.
+
+    Args:
+        entries: what is read of the items, which are then looked into; of a map whose keys are none of these, all are.
+    """
+    if not isinstance(value, (list, tuple, dict)):
+        return None
+    if not value:
+        return ""
+    if not entries:
+        return None
+    if isinstance(value, dict):
+        read = entries.intersection(value) or value
+        items: Iterable[tuple[str, Any]] = ((f".{name}", value[name]) for name in value if name in read)
+    else:
+        items = ((f"[{index}]", item) for index, item in enumerate(value))
+    for name, item in items:
+        place = empty_place(item, entries)
+        if place is not None:
+            return name + place
+    return None
 
 
 def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any]) -> bool:

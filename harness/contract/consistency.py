@@ -21,6 +21,7 @@ DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_s
 def contradictions(contract: Contract) -> Iterator[Problem]:
     """Everything in a contract that is well formed by itself, and does not fit the rest of it."""
     yield from _repeated_ids(contract)
+    yield from _omission_problems(contract)
     yield from _parameter_problems(contract)
     yield from _rule_problems(contract)
     yield from _mutant_problems(contract)
@@ -54,6 +55,19 @@ def _parameter_problems(contract: Contract) -> Iterator[Problem]:
             name = clause.path[0]
             given = strictjson.dumps(profile.parameters[name])
             yield Problem(where + pointer(name), f"{given} violates {clause.bound}", "see parameters of the contract")
+
+
+def _omission_problems(contract: Contract) -> Iterator[Problem]:
+    clauses = len(contract.clauses) + len(contract.rules)
+    for profile in contract.profiles.values():
+        where = pointer("profiles", profile.name, "omits")
+        if profile.omits and profile.name == "full":
+            yield Problem(where, "the full profile is what the claim speaks of", "measure all of it there")
+        for name in sorted(profile.omits - contract.measurements):
+            known = ", ".join(sorted(contract.measurements))
+            yield Problem(where, f"{name!r} is not in the observation", f"declared there: {known}")
+        if len(contract.unjudged(profile.name)) == clauses:
+            yield Problem(where, "nothing is left to be judged", "omit less, or remove the profile")
 
 
 def _rule_problems(contract: Contract) -> Iterator[Problem]:
@@ -109,7 +123,9 @@ def _ratio_problems(contract: Contract, comparable: frozenset[str], mutant: Muta
             yield Problem(place + pointer(profile), f"there is no profile {profile}", "remove it")
         for clause in ratios:
             where = place + pointer(profile, clause)
-            if clause not in mutant.violates:
+            if clause in contract.unjudged(profile):
+                yield Problem(where, f"the {profile} profile does not judge {clause!r}", "remove it")
+            elif clause not in mutant.violates:
                 remedy = f"it violates {', '.join(mutant.violates)}"
                 yield Problem(where, f"{clause!r} is no clause that this mutant must violate", remedy)
             elif clause not in comparable:

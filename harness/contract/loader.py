@@ -48,6 +48,8 @@ class Profile:
     """Wall-clock limit of one trial."""
     lease_seconds: float
     """How long to wait for the device."""
+    omits: frozenset[str] = frozenset()
+    """Measurements that it does not take; clauses that look at one of them are not judged in it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,17 @@ class Contract:
     def measurements(self) -> frozenset[str]:
         """The names that a falsifier may measure."""
         return frozenset(self.observation["properties"])
+
+    def omitted(self, profile: str) -> frozenset[str]:
+        """The measurements that a profile does not take; of a profile that the contract does not have, none."""
+        return self.profiles[profile].omits if profile in self.profiles else frozenset()
+
+    def unjudged(self, profile: str) -> tuple[str, ...]:
+        """The ids of the contract's own clauses on what a profile omits, which it does not judge; rules first."""
+        omitted = self.omitted(profile)
+        clauses = [clause.id for clause in self.clauses if not omitted.isdisjoint(clause.path[:1])]
+        rules = [rule.id for rule in self.rules if not omitted.isdisjoint(rule.measurements)]
+        return (*rules, *clauses)
 
     @property
     def entry_points(self) -> tuple[str, ...]:
@@ -175,7 +188,12 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
 def _profile(name: str, document: Mapping[str, Any]) -> Profile:
     limits = document["limits"]
     return Profile(
-        name, document["requires"], document["parameters"], limits["seconds"], limits.get("lease_seconds", 3600.0)
+        name,
+        document["requires"],
+        document["parameters"],
+        limits["seconds"],
+        limits.get("lease_seconds", 3600.0),
+        frozenset(document.get("omits", ())),
     )
 
 

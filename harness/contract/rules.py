@@ -3,6 +3,9 @@
 The Common Expression Language (https://cel.dev) is what Kubernetes uses for the same purpose: it terminates, has no
 side effects, and its regular expressions run in linear time. Every JSON number reaches a rule as a double, because CEL
 refuses to mix integers and doubles.
+
+Of an empty list everything is true (`self.times.all(time, time < 1.0)`). So a rule that is true, and reads a list or
+map that is empty, is NOT_MEASURED.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from harness.contract.cel_engine import engine
-from harness.contract.clauses import Clause, ClauseResult, brief, is_finite
+from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
 from harness.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ _OPAQUE = re.compile(
     r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
 )
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_ENTRY = re.compile(r"\.\s*([A-Za-z_]\w*)(?!\s*\()\b")
 _NUMBER = re.compile(r"(?<![\w.\[])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\w.])")
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
 _MOST_MACROS = 2  # each may go through a whole list for every item of another
@@ -66,6 +70,10 @@ class Rule(Clause):
     """The paths that the rule reads, for each of self, parameters and device."""
     reads: tuple[tuple[str, str], ...]
     """The same as (variable, first step of the path), each once."""
+    measurements: frozenset[str]
+    """The measurements that it reads."""
+    looks_into: frozenset[str]
+    """The names of entries that it reads of the items of a list or map; empty where it goes through none."""
     program: Program
 
     def judge(self, scope: Scope) -> ClauseResult:
@@ -89,9 +97,19 @@ class Rule(Clause):
         except Exception as error:  # the engine raises plain RuntimeError, TypeError, ValueError
             return self._result(Outcome.FAIL, seen, f"{CANNOT_BE_EVALUATED}: {str(error).split('. ')[0][:200]}")
         if answer is True:
-            return self._result(Outcome.PASS, seen, "")
+            empty = self._empty(scope)
+            return self._result(Outcome.NOT_MEASURED if empty else Outcome.PASS, seen, empty)
         reason = self.message if answer is False else f"{NOT_BOOLEAN}: {answer!r:.100}"
         return self._result(Outcome.FAIL, seen, reason)
+
+    def _empty(self, scope: Scope) -> str:
+        """Which list or map that the rule reads is empty, in words: of nothing everything is true."""
+        for variable in ("self", "parameters"):
+            for path in self.names[variable]:
+                place = empty_place(_at(scope.values[variable], path), self.looks_into)
+                if place is not None:
+                    return f"{'.'.join((variable, *path))}{place} is empty: nothing was measured"
+        return ""
 
     def _result(self, outcome: Outcome, value: Any, reason: str) -> ClauseResult:
         return ClauseResult(self.id, outcome, value, self.bound, "", reason)
@@ -148,7 +166,9 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
         raise RuleError("reads no measurement; a rule must mention self.<measurement>")
     _refuse_unknown(program, form)
     reads = tuple(dict.fromkeys((variable, path[0]) for variable, paths in names.items() for path in paths))
-    return Rule(identifier, text, message, source, names, reads, program)
+    measurements = frozenset(path[0] for path in names["self"])
+    looks_into = frozenset(_ENTRY.findall(form)) if _MACRO.search(form) else frozenset()
+    return Rule(identifier, text, message, source, names, reads, measurements, looks_into, program)
 
 
 def without_strings(text: str) -> str:

@@ -48,6 +48,8 @@ def rejudge(
     findings = [*_identity(record, contract), *_trial(record, contract, observation)]
     judgment = judge(contract, observation)
     findings += _clauses(record, judgment)
+    unjudged = contract.unjudged(record.profile)
+    findings += _compare("/unjudged", record.unjudged, unjudged, "contract and profile leave out")
     outcomes = []
     recorded = {mutant.id: mutant for mutant in record.mutants}
     for position, mutant in enumerate(contract.mutants):
@@ -62,7 +64,7 @@ def rejudge(
     settlement = settle(judgment, outcomes, skipped=record.mutants_skipped)
     findings += _settlement(record, settlement)
     if settlement.proven:
-        findings += _excuses(contract, observation, outcomes)
+        findings += _excuses(contract, observation, outcomes, frozenset(unjudged))
     return Rejudgment(settlement, {one.id: one.fate for one in outcomes}, tuple(findings))
 
 
@@ -179,10 +181,13 @@ def _settlement(record: Record, now: Settlement) -> Iterator[Finding]:
         yield _differs("/proven", f"was {str(record.proven).lower()} and is {str(now.proven).lower()} now")
 
 
-def _excuses(contract: Contract, observation: Observation, outcomes: list[MutantOutcome]) -> Iterator[Finding]:
+def _excuses(
+    contract: Contract, observation: Observation, outcomes: list[MutantOutcome], unjudged: frozenset[str]
+) -> Iterator[Finding]:
     """A mutant that was not run is proof of nothing; where the device met all it requires, it was left out."""
     for position, (mutant, outcome) in enumerate(zip(contract.mutants, outcomes, strict=True)):
-        if outcome.fate is Fate.NOT_RUN and _could_run(mutant, observation.device):
+        seen = unjudged.isdisjoint(mutant.violates)
+        if outcome.fate is Fate.NOT_RUN and seen and _could_run(mutant, observation.device):
             message = f"{mutant.id} was not run ({outcome.reason}), but this device has all that it requires"
             yield _differs(pointer("mutants", position, "fate"), message)
 

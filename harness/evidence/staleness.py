@@ -163,6 +163,8 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         yield _remark(Code.WRONG_TARGET, f"the claim speaks of {wanted}; this is {had}", "device")
     if record.profile != "full":
         said = f"this is the {record.profile} profile ({record.profile_reason}); the claim speaks of the full one"
+        if record.unjudged:
+            said += f"; not judged: {_some(record.left_out)}"
         yield _remark(Code.REDUCED_PROFILE, said, "profile")
     if record.mutants_skipped:
         yield _remark(Code.MUTANTS_SKIPPED, "nothing shows that this falsifier could have failed", "mutants_skipped")

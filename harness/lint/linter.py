@@ -78,6 +78,10 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):
         message = "every mutant needs CUDA, so that nothing is proven where the reduced profile runs without it"
         yield _warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
+    unjudged = frozenset(contract.unjudged("reduced"))
+    if unjudged and not any(unjudged.isdisjoint(mutant.violates) for mutant in contract.mutants):
+        message = "every mutant violates what the reduced profile omits, so that nothing is proven there"
+        yield _error("mutants-omitted", "/profiles/reduced/omits", message, "add a mutant of what it does measure")
 
 
 def _about_sources(contract: Contract) -> Iterator[Finding]:
@@ -104,13 +108,16 @@ def _about_source(source: str, place: str, message: str, key: str) -> Iterator[F
 def _about_emptiness(contract: Contract) -> Iterator[Finding]:
     for path, schema in _nodes(contract.observation):
         place = pointer_of(contract.document["observation"], "observation", path)
-        if schema.get("type") == "array" and not schema.get("minItems") and "maxItems" not in schema:
+        if schema.get("type") == "array" and not schema.get("minItems") and schema.get("maxItems") != 0:
             message = f"{_named(path)} may be an empty list, of which everything is true"
-            yield _error(
-                "array-may-be-empty", place, message, "add 'minItems' (or 'maxItems': 0 where it must be empty)"
+            remedy = (
+                "add 'minItems' (or 'maxItems': 0 where it must be empty); measure a number where it is the number "
+                "that matters; what the reduced profile does not measure stands in its 'omits'"
             )
+            yield _error("array-may-be-empty", place, message, remedy)
+        may_be_empty = not schema.get("minProperties") and schema.get("maxProperties") != 0
         closed = "properties" in schema or "additionalProperties" in schema
-        if schema.get("type") == "object" and not closed and not schema.get("minProperties"):
+        if schema.get("type") == "object" and not closed and may_be_empty:
             message = f"{_named(path)} may be an empty map, of which everything is true"
             yield _error("map-may-be-empty", place, message, "add 'additionalProperties' or 'minProperties'")
 
@@ -201,7 +208,7 @@ def _different_profiles(contract: Contract) -> list[Profile]:
     read = sorted({path[0] for rule in contract.rules for path in rule.names["parameters"]})
     different: dict[str, Profile] = {}
     for profile in contract.profiles.values():
-        seen = [profile.parameters[name] for name in read]
+        seen = [sorted(profile.omits), *(profile.parameters[name] for name in read)]
         if any(rule.names["device"] for rule in contract.rules):
             seen.append(profile.requires)
         different.setdefault(strictjson.dumps(seen), profile)

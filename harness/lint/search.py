@@ -66,17 +66,20 @@ class Search:
     def __post_init__(self) -> None:
         literals = [number for rule in self.contract.rules for number in rules.literals(rule.bound)]
         self._pool = pool_of(self.contract.observation, (*literals, *self.profile.parameters.values()))
-        properties = self.contract.observation["properties"]
-        self._values: dict[str, Strategy] = {name: values(one, self._pool) for name, one in properties.items()}
+        measured = {
+            name: one for name, one in self.contract.observation["properties"].items() if name not in self.profile.omits
+        }
+        self._values: dict[str, Strategy] = {name: values(one, self._pool) for name, one in measured.items()}
         self._device = _device(self.contract, self.profile)
         self._rules = {rule.id: rule for rule in self.contract.rules}
         self._heads = {clause.id: frozenset(clause.path[:1]) for clause in self.contract.clauses}
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
-        """The contract's own clauses, without those left aside."""
-        kept = (rule for rule in self.contract.rules if rule.id not in self.without)
-        return (*self.contract.clauses, *kept)
+        """The contract's own clauses that the profile judges, without those left aside."""
+        left_aside = self.without.union(self.contract.unjudged(self.profile.name))
+        clauses: tuple[Clause, ...] = (*self.contract.clauses, *self.contract.rules)
+        return tuple(clause for clause in clauses if clause.id not in left_aside)
 
     def judge(self, measurements: Mapping[str, Any]) -> Judgment:
         """Judge measurements whose trial ran as requested and completed."""

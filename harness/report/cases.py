@@ -47,7 +47,7 @@ class Status(StrEnum):
     NOT_MEASURED = "NOT_MEASURED"
     """The machine or the falsifier was in the way."""
     NOT_RUN = "NOT_RUN"
-    """A mutant that this machine cannot run, or that was not asked for."""
+    """A mutant that this machine cannot run, or that was not asked for; a clause on what the profile omits."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ NOTHING = Case("harness report", "nothing ran", Kind.BUNDLE, Status.UNSOUND, "th
 def of_record(record: Record) -> list[Case]:
     """The cases of a sound record."""
     cases = [_clause(record, clause, position) for position, clause in enumerate(record.clauses)]
+    cases += [_unjudged(record, clause) for clause in record.unjudged]
     cases += [_mutant(record, mutant) for mutant in record.mutants]
     if not cases or not any(case.status in _shows(record) for case in cases):
         reason = record.reason or f"the verdict is {record.verdict}"
@@ -96,6 +97,11 @@ def _clause(record: Record, clause: ClauseResult, position: int) -> Case:
     seconds = record.trial_seconds if position == 0 else 0.0
     status = Status(clause.outcome)
     return Case(record.id, printable(clause.id), Kind.CLAUSE, status, printable(text), seconds)
+
+
+def _unjudged(record: Record, clause: str) -> Case:
+    text = f"the {record.profile} profile does not measure this"
+    return Case(record.id, printable(clause), Kind.CLAUSE, Status.NOT_RUN, printable(text))
 
 
 def _mutant(record: Record, mutant: MutantRecord) -> Case:

@@ -52,7 +52,9 @@ def caveats(record: Record) -> Iterator[Caveat]:
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", (": ", *names))
     if record.profile != "full":
         said = f": the claim speaks of the full one ({record.profile_reason})"
-        yield Caveat(f"{record.profile.capitalize()} profile", (said,))
+        omitted = _listed((Code(clause),) for clause in record.left_out)
+        rest = ("; not measured, and not judged: ", *omitted) if record.unjudged else ()
+        yield Caveat(f"{record.profile.capitalize()} profile", (said, *rest))
     if not record.on_target:
         target = [record.target.get("device"), capability(record.target)]
         said = f": it speaks of {', '.join(str(part) for part in target if part)}"

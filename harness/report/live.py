@@ -39,6 +39,7 @@ from harness.report.progress import (
     shown_clauses,
     step_text,
     trial_text,
+    unjudged_text,
     verdict_text,
 )
 from harness.verdict import Fate, Outcome, Verdict
@@ -143,3 +144,5 @@ class Live:
         self._console.print(table)
         if hidden := hidden_text(record, len(shown)):
             self._console.print(Text(f"  {hidden}", style="dim"))
+        if unjudged := unjudged_text(record):
+            self._console.print(Text(f"  {unjudged}", style="dim"))

@@ -39,6 +39,7 @@ __all__ = [
     "shown_clauses",
     "step_text",
     "trial_text",
+    "unjudged_text",
     "verdict_text",
 ]
 
@@ -136,8 +137,8 @@ def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
         f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
     ]
     hidden = hidden_text(record, len(shown))
-    notes = [f"  {text}" for text in (hidden, verdict_text(record), idle_text(record), bundle_text(event)) if text]
-    return [*lines, *notes]
+    texts = (hidden, unjudged_text(record), verdict_text(record), idle_text(record), bundle_text(event))
+    return [*lines, *(f"  {text}" for text in texts if text)]
 
 
 def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
@@ -162,6 +163,13 @@ def hidden_text(record: Record, shown: int) -> str:
     return f"and {hidden} clauses on types, all PASS (-v shows them)" if hidden else ""
 
 
+def unjudged_text(record: Record) -> str:
+    """The contract's clauses that the profile leaves out; empty where it judges all."""
+    if not record.unjudged:
+        return ""
+    return f"not judged in the {record.profile} profile, which does not measure it: {', '.join(record.left_out)}"
+
+
 def verdict_text(record: Record) -> str:
     """The verdict with what a reader must know beside it."""
     if nothing_ran(record):
@@ -172,6 +180,8 @@ def verdict_text(record: Record) -> str:
         f"{record.profile} profile",
         "mutants skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} mutants killed",
     ]
+    if record.unjudged:
+        parts.insert(2, f"{len(record.unjudged)} clauses not judged in it")
     idle = sum(mutant.fate is Fate.NOT_RUN for mutant in record.mutants)
     if idle and not record.mutants_skipped:
         parts.append(f"{idle} not run")
