@@ -47,6 +47,19 @@ class Project:
             ProjectError: no pyproject.toml with `[tool.harness]` upwards from there, or a setting of it is wrong.
         """
         here = (start or Path.cwd()).resolve()
+        found = cls.around(here)
+        if found is None:
+            raise ProjectError(f"no pyproject.toml with [tool.harness] in {here} or above it; `harness init` makes one")
+        return found
+
+    @classmethod
+    def around(cls, start: Path | None = None) -> Project | None:
+        """As `find`, for what can be done outside of a project too: None where there is none.
+
+        Raises:
+            ProjectError: a setting of it is wrong.
+        """
+        here = (start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
             settings = _settings(folder / "pyproject.toml")
             if settings is not None:
@@ -57,7 +70,7 @@ class Project:
                     search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
                     mentions=_mentions(folder, settings.get("mentions", {})),
                 )
-        raise ProjectError(f"no pyproject.toml with [tool.harness] in {here} or above it; `harness init` makes one")
+        return None
 
     def files(self, within: Path | None = None) -> list[Path]:
         """The contract files below a folder (all of the project's, where none is given), by name."""

@@ -47,10 +47,11 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     """
     need_pandas("harness diff")
     from harness.evidence.difference import DifferenceError, compare
+    from harness.project import Project
 
     if len(runs) > 2:
         raise click.UsageError("name two bundles, or one claim")
-    project = _project()
+    project = Project.around()  # two bundles can be compared without one
     place = evidence or (project.evidence if project else None)
     before, after = _newest_two(runs[0], place, project) if len(runs) == 1 else (_bundle(run, place) for run in runs)
     try:
@@ -63,16 +64,6 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
         for line in _lines(difference):
             click.echo(printable(line))
     return ExitStatus.PASS
-
-
-def _project() -> Project | None:
-    """The project around the current folder; two bundles can be compared without one."""
-    from harness.project import Project, ProjectError
-
-    try:
-        return Project.find()
-    except ProjectError:
-        return None
 
 
 def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:

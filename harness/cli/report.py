@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.trusted_keys import against, trusted_key_option
 from harness.verdict import ExitStatus
 
 if TYPE_CHECKING:
+    from harness.evidence.findings import Verification
+    from harness.evidence.verify import Against
     from harness.project import Project
     from harness.report.examined import Examined
 
@@ -28,6 +32,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--ctrf", type=_FILE, metavar="FILE|-", help="Write a CTRF report.")
 @click.option("--junit", type=_FILE, metavar="FILE|-", help="Write a JUnit report.")
 @click.option("--sarif", type=_FILE, metavar="FILE|-", help="Write what speaks against the claims as SARIF 2.1.0.")
+@trusted_key_option
 def command(
     paths: tuple[Path, ...],
     html: Path | None,
@@ -36,13 +41,19 @@ def command(
     ctrf: Path | None,
     junit: Path | None,
     sarif: Path | None,
+    trusted_keys: tuple[Path, ...],
 ) -> ExitStatus:
     """Report the bundles at or below each PATH: every one is verified first, and shown as what it proves to be.
 
-    The verdicts do not change the exit status: it is 2 where a bundle is unsound, or a PATH is no folder; else 3 where
-    a PATH has no bundle below it; else 0. Whatever was found is reported all the same.
+    What `harness verify` finds stands in the report: who signed a bundle, and what it does not cover. Whether it is
+    stale is asked of the project that this folder is in. With --trusted-key, a bundle that no such key signed is not
+    accepted, and its verdict counts for nothing.
+
+    The verdicts do not change the exit status: it is 2 where a bundle is unsound or not accepted, or a PATH is no
+    folder; else 3 where a PATH has no bundle below it; else 0. Whatever was found is reported all the same.
     """
-    from harness.evidence.verify import find_bundles
+    from harness.evidence.verify import find_bundles, verify_all
+    from harness.project import Project
 
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}
     targets = {name: target for name, target in files.items() if target is not None}
@@ -55,50 +66,47 @@ def command(
     found = {path: find_bundles([path]) for path in paths if path not in unusable}
     empty = [path for path, bundles in found.items() if not bundles]
     bundles = list({bundle.resolve(): bundle for some in found.values() for bundle in some}.values())
-    sound = html is None or _html(bundles, html, err=Path("-") in targets.values())
+    if html is not None:
+        _need_jinja2()
+    project = Project.around()
+    asked = against(trusted_keys, project)
+    verifications = list(verify_all(bundles, against=asked))
+    if html is not None:
+        _html(verifications, html, asked, project, err=Path("-") in targets.values())
     if targets or summary:
-        sound &= _files(bundles, targets, summary)
+        _files(verifications, targets, summary)
     for path in unusable:
         click.echo(f"{_plain(path)}: is no folder; name a bundle or a folder of bundles", err=True)
     for path in empty:
         click.echo(f"{_plain(path)}: nothing to report, there is no bundle below it", err=True)
-    if unusable or not sound:
+    if unusable or not all(one.accepted for one in verifications):
         return ExitStatus.REFUSED
     return ExitStatus.NOT_MEASURED if empty else ExitStatus.PASS
 
 
-def _html(bundles: list[Path], folder: Path, *, err: bool) -> bool:
-    """Write the site; whether every bundle in it is sound."""
+def _need_jinja2() -> None:
+    """Refuse, with the remedy, where it is not installed."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise click.UsageError("pages need jinja2, which is not installed: pip install jinja2")
+
+
+def _html(
+    verifications: Sequence[Verification], folder: Path, asked: Against, project: Project | None, *, err: bool
+) -> None:
+    from harness.report.html import site
+
     try:
-        from harness.report.html import site
-    except ModuleNotFoundError as error:
-        raise click.UsageError(f"pages need {error.name}, which is not installed: pip install jinja2") from error
-    try:
-        entries = site.write(bundles, folder, _project())
+        site.write(verifications, folder, asked, project)
     except site.SiteError as error:
         raise click.BadParameter(str(error), param_hint="--html") from error
-    unsound = sum(not entry.verification.sound for entry in entries)
-    click.echo(_counted(len(entries), unsound, folder / site.INDEX), err=err)
-    return not unsound
+    click.echo(_counted(verifications, folder / site.INDEX), err=err)
 
 
-def _project() -> Project | None:
-    """The project that we are in: its contracts say what the evidence comes to. Bundles can be reported anywhere."""
-    from harness.project import Project, ProjectError
-
-    try:
-        return Project.find()
-    except ProjectError:
-        return None
-
-
-def _files(bundles: list[Path], targets: dict[str, Path], summary: Path | None) -> bool:
-    """Write the files; whether every bundle is sound."""
+def _files(verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None) -> None:
     from harness.report.examined import examine
     from harness.report.files import write_file
 
-    examined = examine(bundles)
-    unsound = sum(bundle.record is None for bundle in examined)
+    examined = examine(verifications)
     quiet = Path("-") in targets.values()
     for name, target in targets.items():
         text = _writer(name)(examined)
@@ -109,10 +117,9 @@ def _files(bundles: list[Path], targets: dict[str, Path], summary: Path | None) 
             write_file(target, text)
         except OSError as error:
             raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint=f"--{name}") from error
-        click.echo(_counted(len(examined), unsound, target), err=quiet)
+        click.echo(_counted(verifications, target), err=quiet)
     if summary is not None:
         _append(examined, summary)
-    return not unsound
 
 
 def _writer(name: str) -> Callable[[Sequence[Examined]], str]:
@@ -155,8 +162,13 @@ def _append(examined: Sequence[Examined], summary: Path) -> None:
         raise click.UsageError(f"GITHUB_STEP_SUMMARY: {summary} cannot be written: {error.strerror}") from error
 
 
-def _counted(count: int, unsound: int, written: Path) -> str:
-    return f"{count} bundle{'' if count == 1 else 's'}, {unsound} unsound: {_plain(written)}"
+def _counted(verifications: Sequence[Verification], written: Path) -> str:
+    count, unsound = len(verifications), sum(not one.sound for one in verifications)
+    refused = sum(bool(one.refused) for one in verifications if one.sound)
+    told = (
+        f"{count} bundle{'' if count == 1 else 's'}, {unsound} unsound{f', {refused} not accepted' if refused else ''}"
+    )
+    return f"{told}: {_plain(written)}"
 
 
 def _plain(path: Path) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.evidence.findings import Code, Severity
+from harness.cli.trusted_keys import against, trusted_key_option
+from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
 from harness.verdict import ExitStatus, Verdict
 
 if TYPE_CHECKING:
     from harness.evidence.findings import Verification
-    from harness.evidence.verify import Against
 
 __all__ = ["command"]
 
@@ -30,19 +28,11 @@ _PROJECT = frozenset(
     }
 )
 """The remarks that only a project can be the cause of."""
-_SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 
 @click.command("verify")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
-@click.option(
-    "--trusted-key",
-    "trusted_keys",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="A public key; every bundle must then be signed by one of those named.",
-)
+@trusted_key_option
 @click.option("--fail-on", metavar="CODE,…", multiple=True, help="Remarks that a bundle may not have; `any` is all.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
@@ -61,11 +51,11 @@ def command(
     unsound, unfinished or not accepted, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.
     """
     from harness.evidence.verify import find_bundles, verify_all
+    from harness.project import Project
 
-    against = _against(trusted_keys)
-    gate = _Gate(_codes(fail_on) | (_SIGNED if trusted_keys else frozenset()))
-    if gate.refused & _PROJECT and against.state is None:
-        needs = min(gate.refused & _PROJECT)
+    asked = against(trusted_keys, Project.around(), _codes(fail_on))
+    if asked.refused & _PROJECT and asked.state is None:
+        needs = min(asked.refused & _PROJECT)
         raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
     unusable = [path for path in paths if not path.is_dir()]
     found = {path: find_bundles([path]) for path in paths if path not in unusable}
@@ -73,33 +63,23 @@ def command(
     # A bundle below two of the paths is verified, and counted, once.
     bundles = list({bundle.resolve(): bundle for some in found.values() for bundle in some}.values())
     verifications = []
-    for one in verify_all(bundles, against=against):
+    for one in verify_all(bundles, against=asked):
         verifications.append(one)
         if not as_json:
-            _show(one, gate)
+            _show(one)
     if as_json:
-        _print_json(verifications, gate, unusable, empty)
+        _print_json(verifications, unusable, empty)
     else:
         for path in unusable:
             click.echo(f"{_plain(str(path))}: is no folder; name a bundle or a folder of bundles", err=True)
         for path in empty:
             click.echo(f"{_plain(str(path))}: nothing to verify, there is no bundle below it", err=True)
-        click.echo(_denominator(verifications, gate))
-        if against.state is None and verifications:
+        click.echo(_counted(verifications))
+        if asked.state is None and verifications:
             click.echo("staleness was not asked: this folder belongs to no project")
-    if unusable or not all(one.sound and gate.accepts(one) for one in verifications):
+    if unusable or not all(one.accepted for one in verifications):
         return ExitStatus.REFUSED
     return ExitStatus.NOT_MEASURED if empty else ExitStatus.PASS
-
-
-@dataclass(frozen=True)
-class _Gate:
-    """What is asked of a bundle beyond being sound."""
-
-    refused: frozenset[Code]
-
-    def accepts(self, one: Verification) -> bool:
-        return not any(remark.code in self.refused for remark in one.remarks)
 
 
 def _codes(texts: Sequence[str]) -> frozenset[Code]:
@@ -114,31 +94,14 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
     return frozenset(_REMARKS[name] for name in names)
 
 
-def _against(trusted_keys: Sequence[Path]) -> Against:
-    from harness.evidence.keys import KeyRefused, load_public
-    from harness.evidence.staleness import ProjectState
-    from harness.evidence.verify import Against
-    from harness.project import Project, ProjectError
-
-    try:
-        keys = {key.keyid: key for key in map(load_public, trusted_keys)}
-    except KeyRefused as error:
-        raise click.BadParameter(str(error), param_hint="--trusted-key") from error
-    try:
-        return Against(keys, ProjectState(Project.find()))
-    except ProjectError:
-        return Against(keys)
-
-
-def _show(one: Verification, gate: _Gate) -> None:
-    click.echo(_plain("  ".join(_line(one, gate))))
+def _show(one: Verification) -> None:
+    click.echo(_plain("  ".join(_line(one))))
     for finding in (*one.findings, *one.remarks):
         click.echo(f"  {_plain(str(finding))}")
 
 
-def _line(one: Verification, gate: _Gate) -> list[str]:
-    verdict = str(one.verdict) if one.verdict else "no verdict"
-    parts = [f"UNSOUND ({verdict})" if not one.sound else verdict if gate.accepts(one) else f"NOT ACCEPTED ({verdict})"]
+def _line(one: Verification) -> list[str]:
+    parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
     if one.id is not None:
         parts += [one.id, f"{one.profile} profile", str(one.device)]
     if one.verdict is not None:
@@ -154,35 +117,28 @@ def _line(one: Verification, gate: _Gate) -> list[str]:
     return [*parts, str(one.path)]
 
 
-def _denominator(verifications: Sequence[Verification], gate: _Gate) -> str:
-    sound = [one for one in verifications if one.sound]
-    counts = Counter(one.verdict for one in sound)
-    of_sound = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
+def _counted(verifications: Sequence[Verification]) -> str:
+    from harness.report.verified import denominator
+
     total = len(verifications)
-    bundles = f"{total} bundle{'' if total == 1 else 's'}"
-    told = f"{bundles}: {len(sound)} sound, {total - len(sound)} unsound; of the sound: {of_sound}"
-    if not gate.refused:
-        return told
-    return f"{told}; {sum(not gate.accepts(one) for one in sound)} of them not accepted"
+    return f"{total} bundle{'' if total == 1 else 's'}: {denominator(verifications)}"
 
 
-def _print_json(
-    verifications: Sequence[Verification], gate: _Gate, unusable: Sequence[Path], empty: Sequence[Path]
-) -> None:
+def _print_json(verifications: Sequence[Verification], unusable: Sequence[Path], empty: Sequence[Path]) -> None:
     import json
 
     from harness import strictjson
 
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
-        "bundles": [{**one.to_json(), "accepted": one.sound and gate.accepts(one)} for one in verifications],
+        "bundles": [one.to_json() for one in verifications],
         "no_folder": [str(path) for path in unusable],
         "without_bundles": [str(path) for path in empty],
         "total": {
             "bundles": len(verifications),
             "sound": len(sound),
             "unsound": len(verifications) - len(sound),
-            "not_accepted": sum(not gate.accepts(one) for one in sound),
+            "not_accepted": sum(one.standing == NOT_ACCEPTED for one in verifications),
             "verdicts": {verdict: sum(one.verdict is verdict for one in sound) for verdict in Verdict},
         },
     }

@@ -10,7 +10,10 @@ from typing import Any
 
 from harness.verdict import Verdict
 
-__all__ = ["Code", "Finding", "Severity", "Verification"]
+__all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Finding", "Severity", "Verification"]
+
+UNSOUND, NOT_ACCEPTED = "UNSOUND", "NOT_ACCEPTED"
+"""What stands where a bundle's verdict would, of which nobody may take the verdict."""
 
 
 class Severity(StrEnum):
@@ -117,6 +120,8 @@ class Verification:
     """The subject's entry point, where it is not the contract's."""
     mutants: Mapping[str, str] | None = None
     """What became of each mutant, as judged again."""
+    refused: tuple[Code, ...] = ()
+    """The remarks among these that whoever asked does not accept."""
 
     @property
     def sound(self) -> bool:
@@ -124,22 +129,39 @@ class Verification:
         return not self.findings
 
     @property
+    def accepted(self) -> bool:
+        """Whether it is sound, and no remark on it is refused."""
+        return self.sound and not self.refused
+
+    @property
+    def standing(self) -> str:
+        """The verdict, where it may be taken; else UNSOUND or NOT_ACCEPTED."""
+        if not self.sound:
+            return UNSOUND
+        return NOT_ACCEPTED if self.refused else str(self.verdict)
+
+    @property
+    def objections(self) -> tuple[Finding, ...]:
+        """Why its verdict may not be taken: what makes it unsound, else the remarks that are refused."""
+        return self.findings or tuple(one for one in self.remarks if one.code in self.refused)
+
+    @property
     def problem(self) -> str:
-        """Why it is unsound: the first such finding, and how many more there are; empty where it is sound."""
-        unsound = [finding for finding in self.findings if finding.code.severity is Severity.UNSOUND]
-        more = f", and {len(unsound) - 1} more" if len(unsound) > 1 else ""
-        return f"{unsound[0]}{more}" if unsound else ""
+        """The first objection, and how many more there are; empty where there is none."""
+        more = f", and {len(self.objections) - 1} more" if len(self.objections) > 1 else ""
+        return f"{self.objections[0]}{more}" if self.objections else ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "path": str(self.path), "sound": self.sound}
+        return {**asdict(self), "path": str(self.path), "sound": self.sound, "accepted": self.accepted}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Verification:
         """The inverse of `to_json`."""
-        plain = {key: value for key, value in document.items() if key != "sound"}
+        plain = {key: value for key, value in document.items() if key not in ("sound", "accepted")}
         for name in ("findings", "remarks"):
             plain[name] = tuple(Finding(**{**one, "code": Code(one["code"])}) for one in plain[name])
         verdict = None if plain["verdict"] is None else Verdict(plain["verdict"])
+        plain["refused"] = tuple(map(Code, plain["refused"]))
         signed_by = tuple(plain["signed_by"])
         return cls(**{**plain, "path": Path(plain["path"]), "signed_by": signed_by, "verdict": verdict})

@@ -107,6 +107,12 @@ class ProjectState:
         return ancestry.ancestry(self._project.root)
 
     @cached_property
+    def commit(self) -> provenance.Commit:
+        """The commit that is checked out."""
+        outputs = [self._project.evidence.relative_to(self._project.root).as_posix()]
+        return provenance.commit(self._project.root, outputs=outputs)
+
+    @cached_property
     def harness(self) -> str:
         """The sha256 over the harness's own source files."""
         return provenance.harness_identity()["sha256"]
@@ -153,8 +159,8 @@ def coverage(record: Record, contract_subject: str) -> tuple[Finding, ...]:
 def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
     commit = record.commit
     if commit["dirty"] is not False:
-        known = f"whether it had is not known: {commit['reason'] or 'git did not say'}"
-        said = "the checkout had changes that are in no commit" if commit["dirty"] else known
+        unknown = f"it is not known whether the checkout had any: {commit['reason'] or 'git did not say'}"
+        said = "the checkout had changes that are in no commit" if commit["dirty"] else unknown
         yield _remark(Code.DIRTY_TREE, said, "commit", "dirty")
     if not record.on_target:
         wanted = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in sorted(record.target.items()))
@@ -162,15 +168,16 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         had = f"{record.device['name']}{f', compute capability {capability}' if capability else ''}"
         yield _remark(Code.WRONG_TARGET, f"the claim speaks of {wanted}; this is {had}", "device")
     if record.profile != "full":
-        said = f"this is the {record.profile} profile ({record.profile_reason}); the claim speaks of the full one"
+        said = f"the claim speaks of the full profile; this is the {record.profile} one ({record.profile_reason})"
         if record.unjudged:
-            said += f"; not judged: {_some(record.left_out)}"
+            said += f"; not judged: {', '.join(record.left_out)}"
         yield _remark(Code.REDUCED_PROFILE, said, "profile")
     if record.mutants_skipped:
-        yield _remark(Code.MUTANTS_SKIPPED, "nothing shows that this falsifier could have failed", "mutants_skipped")
+        said = "the mutants were skipped: nothing shows that this falsifier could have failed"
+        yield _remark(Code.MUTANTS_SKIPPED, said, "mutants_skipped")
     if record.overrides:
         changed = _some([f"{name}={value}" for name, value in record.overrides.items()])
-        yield _remark(Code.OVERRIDDEN, f"parameters were changed for this run: {changed}", "overrides")
+        yield _remark(Code.OVERRIDDEN, f"this run has other parameters than the contract's: {changed}", "overrides")
     if record.subject != contract_subject:
         yield _remark(Code.OTHER_SUBJECT, f"measured was {record.subject}, not {contract_subject}", "subject")
 
@@ -200,7 +207,11 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     for code, uses, names in parts:
         if names:
             gone = [name for name in names if state.source_digest(name) is None]
-            were = "are not there any more" if len(gone) == len(names) else "differ from what was measured"
+            one = len(names) == 1
+            if len(gone) == len(names):
+                were = f"{'is' if one else 'are'} not there any more"
+            else:
+                were = f"{'differs' if one else 'differ'} from what was measured"
             yield _remark(code, f"{_some(sorted(names))} {were}", "sources")
         elif record.verdict is not Verdict.NOT_MEASURED and uses.isdisjoint(record.sources):
             yield _remark(code, "the record lists none of the files that it uses", "sources")

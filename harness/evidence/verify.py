@@ -43,6 +43,8 @@ class Against:
     """Public keys whose signatures count, by id."""
     state: ProjectState | None = None
     """The project whose claims the bundles are to be evidence of; None: nobody asks."""
+    refused: frozenset[Code] = frozenset()
+    """Remarks that a bundle may not have."""
 
 
 def verify(path: Path, limits: Limits | None = None, against: Against | None = None) -> Verification:
@@ -72,7 +74,7 @@ def verify_all(
             message = f"could not be verified: {outcome}; no bundle of ours needs as much"
             yield Verification(path, (Finding(Code.INVALID, "", message),))
         else:
-            yield _known(path, outcome, against.state)
+            yield _known(path, outcome, against)
 
 
 def _examined(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
@@ -85,15 +87,16 @@ def _examined(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
     return json.dumps(strictjson.tag_nonfinite(told)).encode("ascii")
 
 
-def _known(path: Path, told: bytes, state: ProjectState | None) -> Verification:
+def _known(path: Path, told: bytes, against: Against) -> Verification:
     from harness.evidence.staleness import Origin, staleness
 
     document, origin = strictjson.untag_nonfinite(json.loads(told))
     verification = Verification.from_json({**document, "path": path})
-    if state is None or origin is None:
-        return verification
-    stale = staleness(Origin(**{**origin, "verdict": Verdict(origin["verdict"])}), state)
-    return replace(verification, remarks=(*verification.remarks, *stale))
+    remarks = verification.remarks
+    if against.state is not None and origin is not None:
+        remarks += staleness(Origin(**{**origin, "verdict": Verdict(origin["verdict"])}), against.state)
+    refused = tuple(sorted({remark.code for remark in remarks} & against.refused))
+    return replace(verification, remarks=remarks, refused=refused)
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Path]:

@@ -44,6 +44,8 @@ class Status(StrEnum):
     """A mutant lived, or died of something else: what passed means nothing."""
     UNSOUND = "UNSOUND"
     """The bundle is no evidence, or there is none."""
+    NOT_ACCEPTED = "NOT_ACCEPTED"
+    """The bundle is sound, and has a remark that whoever asked does not accept."""
     NOT_MEASURED = "NOT_MEASURED"
     """The machine or the falsifier was in the way."""
     NOT_RUN = "NOT_RUN"
@@ -79,10 +81,10 @@ def of_record(record: Record) -> list[Case]:
 
 
 def of_bundle(bundle: Examined) -> list[Case]:
-    """The cases of a bundle; of an unsound one just that it is."""
+    """The cases of a bundle; of one that is unsound or not accepted just that it is."""
     if bundle.record is not None:
         return of_record(bundle.record)
-    return [Case(bundle.name, "bundle", Kind.BUNDLE, Status.UNSOUND, bundle.problem)]
+    return [Case(bundle.name, "bundle", Kind.BUNDLE, Status(bundle.verification.standing), bundle.problem)]
 
 
 def _shows(record: Record) -> Sequence[Status]:

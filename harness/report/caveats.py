@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.evidence import findings
+from harness.evidence.findings import Finding
 from harness.record import MutantRecord, Record
-from harness.report import figures
 from harness.verdict import Fate, Verdict
 
 __all__ = ["Caveat", "Code", "capability", "caveats", "narrowed"]
@@ -26,21 +27,38 @@ class Caveat:
     head: str
     text: tuple[str, ...]
     """Parts to be written one after the other; each is plain, or `Code`."""
+    code: findings.Code | None = None
+    """Of the remark that says so; None where no remark does."""
 
 
-def caveats(record: Record) -> Iterator[Caveat]:
-    """Everything that narrows what the run says, weightiest first."""
-    if not record.proven:
-        why = (
-            "the mutants were skipped"
-            if record.mutants_skipped
-            else "not every mutant that ran was killed, or none ran"
-        )
+_HEADS = {
+    findings.Code.MUTANTS_SKIPPED: "Unproven",
+    findings.Code.OVERRIDDEN: "Overridden",
+    findings.Code.OTHER_SUBJECT: "Another subject",
+    findings.Code.STALE_CONTRACT: "Contract changed since",
+    findings.Code.STALE_FALSIFIER: "Falsifier changed since",
+    findings.Code.STALE_SUBJECT: "Subject changed since",
+    findings.Code.REDUCED_PROFILE: "Reduced profile",
+    findings.Code.WRONG_TARGET: "Not the claim's hardware",
+    findings.Code.DIRTY_TREE: "Uncommitted changes",
+    findings.Code.COMMIT_NOT_IN_HISTORY: "Not in this history",
+    findings.Code.OTHER_HARNESS: "Another state of the harness",
+    findings.Code.UNKNOWN_KEY: "Signed by an unknown key",
+    findings.Code.UNSIGNED: "Unsigned",
+}
+"""What each remark is called, the weightiest first."""
+
+
+def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
+    """Everything that narrows what the run says, weightiest first.
+
+    Args:
+        remarks: what verifying the bundle remarked; of one that is just being sealed, what its record says itself
+            (`harness.evidence.staleness.coverage`).
+    """
+    if not record.proven and not record.mutants_skipped:
+        why = "not every mutant that ran was killed, or none ran"
         yield Caveat("Unproven", (f": nothing shows that this falsifier could have failed ({why})",))
-    if record.overrides:
-        changed = _listed((Code(f"{name}={figures.value(value)}"),) for name, value in record.overrides.items())
-        said = ". The run speaks of other parameters than the contract's"
-        yield Caveat("Overridden", (": ", *changed, said))
     idle = [mutant for mutant in record.mutants if mutant.fate is Fate.NOT_RUN]
     if idle and not record.mutants_skipped:
         reasons: dict[str, list[MutantRecord]] = {}
@@ -50,21 +68,9 @@ def caveats(record: Record) -> Iterator[Caveat]:
             (*_listed((Code(mutant.id),) for mutant in alike), f" ({reason})") for reason, alike in reasons.items()
         )
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", (": ", *names))
-    if record.profile != "full":
-        said = f": the claim speaks of the full one ({record.profile_reason})"
-        omitted = _listed((Code(clause),) for clause in record.left_out)
-        rest = ("; not measured, and not judged: ", *omitted) if record.unjudged else ()
-        yield Caveat(f"{record.profile.capitalize()} profile", (said, *rest))
-    if not record.on_target:
-        target = [record.target.get("device"), capability(record.target)]
-        said = f": it speaks of {', '.join(str(part) for part in target if part)}"
-        yield Caveat("Not the claim's hardware", (said,))
-    commit = record.commit
-    if commit.get("revision") is None:
-        yield Caveat("No commit", (f": {commit.get('reason') or 'it is not known which code ran'}",))
-    elif commit.get("dirty") is not False:
-        state = "had changes that are in no commit" if commit.get("dirty") else "may have had changes"
-        yield Caveat("Dirty tree", (f": the checkout {state}; the digests below say which files ran",))
+    order = list(_HEADS)
+    for remark in sorted(remarks, key=lambda one: order.index(one.code)):
+        yield Caveat(_HEADS[remark.code], (f": {remark.message}",), remark.code)
 
 
 def narrowed(record: Record) -> list[str]:

@@ -1,7 +1,7 @@
 """CTRF: test results as one JSON document, which many CI services and bots read (https://ctrf.io).
 
     passed   a clause that holds, a mutant that was killed
-    failed   a clause that FAILed, a mutant that lived (VOID), an unsound bundle, no bundle at all
+    failed   a clause that FAILed, a mutant that lived (VOID), a bundle that is unsound or not accepted, none at all
     skipped  a mutant that this machine cannot run, or that was not asked for
     other    what was not measured; the format's "pending" would say that it still will be
 
@@ -33,6 +33,7 @@ _STATUS = {
     Status.FAIL: "failed",
     Status.VOID: "failed",
     Status.UNSOUND: "failed",
+    Status.NOT_ACCEPTED: "failed",
     Status.NOT_MEASURED: "other",
     Status.NOT_RUN: "skipped",
 }

@@ -1,4 +1,4 @@
-"""Bundles as reports take them: verified, and with the record of those that are sound."""
+"""Bundles as reports take them: verified, and with the record of those whose verdict may be taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from harness import strictjson
 from harness.evidence import reader
 from harness.evidence.findings import Verification
 from harness.evidence.layout import RECORD
-from harness.evidence.verify import verify
 from harness.record import Record
 from harness.report.escaping import printable
 
@@ -23,7 +22,7 @@ class Examined:
 
     verification: Verification
     record: Record | None
-    """None where the bundle is unsound: what its record says then counts for nothing."""
+    """None where the bundle is unsound or not accepted: what its record says then counts for nothing."""
 
     @property
     def path(self) -> Path:
@@ -37,19 +36,19 @@ class Examined:
 
     @property
     def problem(self) -> str:
-        """Why it is unsound."""
-        return printable(f"unsound: {self.verification.problem}")
+        """Why its record counts for nothing."""
+        return printable(f"{self.verification.standing.lower().replace('_', ' ')}: {self.verification.problem}")
 
 
-def examine(bundles: Iterable[Path]) -> list[Examined]:
-    """Verify bundles and read the records of the sound ones, newest first within a claim."""
-    examined = [_examine(verify(bundle)) for bundle in bundles]
+def examine(verifications: Iterable[Verification]) -> list[Examined]:
+    """Verified bundles with the records of those that are accepted, newest first within a claim."""
+    examined = [_examine(verification) for verification in verifications]
     examined.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
     return sorted(examined, key=lambda one: one.name)
 
 
 def _examine(verification: Verification) -> Examined:
-    if not verification.sound:
+    if not verification.accepted:
         return Examined(verification, None)
     # Of the schema and the size that verifying just found them to be.
     content, _ = reader.read(verification.path, RECORD)

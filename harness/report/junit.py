@@ -54,10 +54,10 @@ def write(records: Iterable[Record], path: Path, *, missing: Sequence[tuple[str,
 
 
 def report(bundles: Sequence[Examined]) -> str:
-    """Many bundles as one document; an unsound one is an error."""
-    unsound = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
+    """Many bundles as one document; one that is unsound or not accepted is an error."""
+    refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
     nothing = [] if bundles else [(cases.NOTHING.name, cases.NOTHING.message)]
-    return _document([bundle.record for bundle in bundles if bundle.record is not None], [*unsound, *nothing])
+    return _document([bundle.record for bundle in bundles if bundle.record is not None], [*refused, *nothing])
 
 
 def handler(path: Path) -> Handler:
@@ -133,7 +133,7 @@ def _result(case: Case) -> Result | None:
             return None
         case Status.FAIL:
             return Failure(case.message, str(case.status))
-        case Status.VOID | Status.UNSOUND:
+        case Status.VOID | Status.UNSOUND | Status.NOT_ACCEPTED:
             return Error(case.message, str(case.status))
         case Status.NOT_MEASURED | Status.NOT_RUN:
             return Skipped(case.message, str(case.status))

@@ -11,12 +11,14 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code
 from harness.record import Record
 from harness.report import figures
 from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
 from harness.report.examined import Examined
 from harness.report.tables import clause_table, mutant_table, sentence, shortened, table, tally, verdict
+from harness.report.verified import denominator, signed
 from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
@@ -34,7 +36,9 @@ _FOR_LAST = 200
 """Bytes kept for the line that says what was left out."""
 _MOST_CLAUSES = 20
 _LONGEST_COMMAND = 2000
-_GRAVEST = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
+_GRAVEST = (UNSOUND, NOT_ACCEPTED, Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
+_IN_THE_TABLE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
+"""Remarks that every row of the table says already, and that need no section of their own."""
 
 
 def render(bundles: Sequence[Examined], limit: int = COMMENT) -> str:
@@ -52,7 +56,9 @@ def render(bundles: Sequence[Examined], limit: int = COMMENT) -> str:
     shown, _ = _fitting(blocks, room, room)
     parts = [head]
     if rows:
-        parts.append("\n".join([table(("verdict", "claim", "profile", "device", "mutants", "took"), []), *rows]))
+        parts.append(
+            "\n".join([table(("verdict", "claim", "profile", "device", "mutants", "signature", "took"), []), *rows])
+        )
     parts += shown
     missing = [
         f"{count} {what}"
@@ -76,21 +82,18 @@ def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], in
 
 
 def _gravity(bundle: Examined) -> int:
-    return -1 if bundle.record is None else _GRAVEST.index(bundle.record.verdict)
+    return _GRAVEST.index(bundle.verification.standing)
 
 
 def _heading(bundles: Sequence[Examined]) -> str:
-    counts = [("UNSOUND", sum(bundle.record is None for bundle in bundles))]
-    counts += [(str(one), sum(_gravity(bundle) == place for bundle in bundles)) for place, one in enumerate(_GRAVEST)]
-    return ", ".join(f"{count} {name}" for name, count in counts if count) or "nothing was measured"
+    counts = [(word, sum(bundle.verification.standing == word for bundle in bundles)) for word in _GRAVEST]
+    return ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was measured"
 
 
 def _denominator(bundles: Sequence[Examined]) -> str:
-    records = [bundle.record for bundle in bundles if bundle.record is not None]
     claims = len({bundle.name for bundle in bundles})
-    verdicts = ", ".join(f"{sum(record.verdict is one for record in records)} {one}" for one in Verdict)
     of = f"{len(bundles)} bundle{_s(len(bundles))} of {claims} claim{_s(claims)}"
-    return f"{of}: {len(records)} sound, {len(bundles) - len(records)} unsound; of the sound: {verdicts}."
+    return f"{of}: {denominator([bundle.verification for bundle in bundles])}."
 
 
 def _s(count: int) -> str:
@@ -101,7 +104,10 @@ def _row(bundle: Examined) -> str:
     """A bundle's line of the table of verdicts."""
     record = bundle.record
     if record is None:
-        return f"| **UNSOUND** | {code_span(bundle.name)} | | {markdown(shortened(bundle.problem))} | | |"
+        one = bundle.verification
+        standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
+        why = markdown(shortened(bundle.problem))
+        return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
     killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
     device = f"{record.device.get('name') or record.device.get('type')}"
     cells = (
@@ -110,6 +116,7 @@ def _row(bundle: Examined) -> str:
         record.profile,
         markdown(shortened(device)),
         "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed",
+        signed(bundle.verification),
         figures.duration(record.seconds),
     )
     return f"| {' | '.join(cells)} |"
@@ -119,11 +126,13 @@ def _against(bundle: Examined) -> Iterator[str]:
     """What speaks against a claim, or against its evidence; nothing of a PASS that nothing narrows."""
     record = bundle.record
     if record is None:
-        problems = bundle.verification.findings
-        listed = "\n".join(f"- {markdown(shortened(str(one)))}" for one in problems[:_MOST_CLAUSES])
-        yield f"### UNSOUND: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} is no evidence:\n\n{listed}"
+        one = bundle.verification
+        listed = "\n".join(f"- {markdown(shortened(str(problem)))}" for problem in one.objections[:_MOST_CLAUSES])
+        what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
+        yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
         return
-    said = [f"- {sentence(caveat)}" for caveat in caveats(record)]
+    remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
+    said = [f"- {sentence(caveat)}" for caveat in caveats(record, remarks)]
     if record.verdict is Verdict.PASS and not said:
         return
     parts = [f"### {verdict(record)}: {markdown(record.id)}", markdown(shortened(record.reason)), "\n".join(said)]

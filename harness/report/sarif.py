@@ -1,6 +1,7 @@
 """SARIF 2.1.0: what speaks against a claim, for code scanning and editors.
 
-    fail           a clause that FAILed, a mutant that lived (VOID), an unsound bundle, no bundle at all; level error
+    fail           a clause that FAILed, a mutant that lived (VOID), a bundle that is unsound or not accepted, no bundle
+                   at all; level error
     open           what was not measured, so that nobody knows
     notApplicable  a mutant that this machine cannot run, or that was not asked for
 
@@ -35,6 +36,7 @@ _KINDS = {
     Status.FAIL: ("fail", "error"),
     Status.VOID: ("fail", "error"),
     Status.UNSOUND: ("fail", "error"),
+    Status.NOT_ACCEPTED: ("fail", "error"),
     Status.NOT_MEASURED: ("open", "none"),
     Status.NOT_RUN: ("notApplicable", "none"),
 }
@@ -72,7 +74,7 @@ def render(bundles: Sequence[Examined]) -> str:
 
 
 def _verdict(bundle: Examined) -> str:
-    return str(bundle.record.verdict) if bundle.record else str(Status.UNSOUND)
+    return bundle.verification.standing
 
 
 def _rule_id(case: Case) -> str:
@@ -84,7 +86,7 @@ def _rule(case: Case) -> dict[str, Any]:
         Kind.CLAUSE: f"{case.claim} holds in the clause {case.name}",
         Kind.MUTANT: f"The falsifier of {case.claim} kills the {case.name}",
         Kind.VERDICT: f"{case.claim} holds",
-        Kind.BUNDLE: f"The evidence of {case.claim} is sound",
+        Kind.BUNDLE: f"The evidence of {case.claim} is sound, and accepted",
     }[case.kind]
     return {"id": _rule_id(case), "name": case.name, "shortDescription": {"text": what}}
 

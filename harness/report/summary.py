@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from harness.contract.clauses import ClauseResult
+from harness.evidence.findings import Finding
 from harness.record import Record
 from harness.report import figures
 from harness.report.caveats import capability, caveats
@@ -17,13 +18,17 @@ __all__ = ["render"]
 _MOST_SOURCES = 60
 
 
-def render(record: Record) -> str:
-    """The page; it ends in a newline."""
+def render(record: Record, remarks: Iterable[Finding]) -> str:
+    """The page; it ends in a newline.
+
+    Args:
+        remarks: what the record says that it does not cover (`harness.evidence.staleness.coverage`).
+    """
     sections = [
         f"# {verdict(record)}: {markdown(record.id)}",
         f"**{markdown(record.title)}**",
         markdown(record.reason),
-        "\n".join(f"- {sentence(caveat)}" for caveat in caveats(record)),
+        "\n".join(f"- {sentence(caveat)}" for caveat in caveats(record, remarks)),
         _circumstances(record),
         "## Clauses",
         _clauses(record.clauses),
@@ -35,8 +40,8 @@ def render(record: Record) -> str:
         _digests(record),
         "## To reproduce",
         code_block(record.command, "sh"),
-        "To judge this bundle again, without a GPU:",
-        code_block("harness verify .", "sh"),
+        "To judge this bundle again, without a GPU, and to see who signed it:",
+        code_block("harness verify .\nharness verify . --trusted-key KEY.pub", "sh"),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 

@@ -21,9 +21,10 @@ def verdict(record: Record) -> str:
 
 
 def sentence(caveat: Caveat) -> str:
-    """A caveat with its head in bold."""
+    """A caveat with its head in bold, and the code that `harness verify` prints for it."""
     parts = (code_span(part) if isinstance(part, Code) else markdown(part) for part in caveat.text)
-    return f"**{caveat.head}**{''.join(parts)}."
+    code = f" ({code_span(caveat.code)})" if caveat.code else ""
+    return f"**{caveat.head}**{code}{''.join(parts)}."
 
 
 def clause_table(clauses: Sequence[ClauseResult]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from harness.evidence.layout import CONTRACT
 from harness.record import Record
 
 __all__ = ["VIEWS", "load", "missing"]
@@ -35,9 +36,12 @@ def _junit(record: Record, folder: Path) -> str:
 
 
 def _summary(record: Record, folder: Path) -> str:
+    from harness import strictjson
+    from harness.evidence.staleness import coverage
     from harness.report import summary
 
-    return summary.render(record)
+    contract = strictjson.loads((folder / CONTRACT).read_bytes())
+    return summary.render(record, coverage(record, contract["subject"]))
 
 
 def _page(record: Record, folder: Path) -> str:

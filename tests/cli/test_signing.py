@@ -166,7 +166,7 @@ def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
     assert f"signed by {names}" in both.stdout
     other = harness(folder, "verify", "evidence", "--trusted-key", "other.key.pub")
     assert other.returncode == ExitStatus.REFUSED
-    assert "NOT ACCEPTED (FAIL)" in other.stdout
+    assert "NOT_ACCEPTED (FAIL)" in other.stdout
     assert other.stdout.splitlines()[-2].endswith("1 of them not accepted")
 
 
@@ -188,7 +188,7 @@ def test_unsigned_is_sound_until_a_key_is_trusted(folder: Path) -> None:
     alone = harness(folder, "verify", "evidence")
     assert (alone.returncode, "  UNSIGNED " in alone.stdout) == (0, True)
     trusting = harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub")
-    assert (trusting.returncode, trusting.stdout.startswith("NOT ACCEPTED (PASS)")) == (2, True)
+    assert (trusting.returncode, trusting.stdout.startswith("NOT_ACCEPTED (PASS)")) == (2, True)
     document = json.loads(harness(folder, "verify", "evidence", "--trusted-key", "ci.key.pub", "--json").stdout)
     (bundle,) = document["bundles"]
     assert (bundle["sound"], bundle["accepted"], document["total"]["not_accepted"]) == (True, False, 1)
@@ -262,3 +262,31 @@ def test_without_the_libraries_the_remedy_is_told(folder: Path) -> None:
     ):
         refused = run(*words)
         assert (refused.returncode, "falsifier-harness[sign]" in refused.stderr) == (2, True), refused.stderr
+
+
+# report
+
+
+def test_a_report_takes_only_what_a_trusted_key_signed(folder: Path) -> None:
+    """As verify does, in every format; a key that is none is refused before anything is written."""
+    sealed(folder, run="a-signed")
+    sealed(folder, run="b-unsigned", measurements=healthy(returned=2))
+    assert harness(folder, "attest", f"{PLACE}/a-signed", "--key", "ci.key").returncode == ExitStatus.PASS
+    files = ["--markdown", "c.md", "--ctrf", "c.json", "--junit", "c.xml", "--sarif", "c.sarif", "--html", "site"]
+    assert harness(folder, "report", "evidence", *files).returncode == ExitStatus.PASS
+    assert "signed by an unknown key" in (folder / "c.md").read_text()
+    done = harness(folder, "report", "evidence", *files, "--trusted-key", "ci.key.pub")
+    assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "")
+    assert set(done.stdout.splitlines()) == {
+        f"2 bundles, 0 unsound, 1 not accepted: {name}"
+        for name in ("c.md", "c.json", "c.xml", "c.sarif", "site/index.html")
+    }
+    comment = (folder / "c.md").read_text()
+    assert "1 NOT_ACCEPTED, 1 PASS" in comment
+    assert "| **NOT_ACCEPTED** (FAIL) |" in comment
+    assert f"signed by {key_id(folder)[:12]}" in comment
+    for name in ("c.json", "c.xml", "c.sarif"):
+        assert "not accepted: UNSIGNED there is no attestation" in (folder / name).read_text(), name
+    refused = harness(folder, "report", "evidence", "--html", "other", "--trusted-key", "ci.key")
+    assert (refused.returncode, "--trusted-key" in refused.stderr) == (ExitStatus.REFUSED, True)
+    assert not (folder / "other").exists()

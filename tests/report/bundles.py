@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.evidence.findings import Code, Finding, Verification
+from harness.evidence.verify import verify_all
 from harness.record import Record
 from harness.report.examined import Examined, examine
 from tests.contracts import healthy
@@ -24,7 +25,7 @@ def every_verdict(folder: Path) -> list[Examined]:
         sealed(folder, run="f-tampered"),
     ]
     (paths[-1] / "summary.md").write_text("# PASS\n")
-    return examine(paths)
+    return examine(verify_all(paths))
 
 
 def examined(record: Record) -> Examined:

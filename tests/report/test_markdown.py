@@ -48,7 +48,7 @@ def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
         "6 bundles of 1 claim: 5 sound, 1 unsound; of the sound: 2 PASS, 1 FAIL, 1 NOT_MEASURED, 1 VOID.",
     ]
     rows = [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:8]
-    assert rows[:4] == ["**UNSOUND**", "**FAIL**", "**VOID**", "**NOT_MEASURED**"]
+    assert rows[:4] == ["**UNSOUND** (PASS)", "**FAIL**", "**VOID**", "**NOT_MEASURED**"]
     assert sorted(rows[4:]) == ["PASS (reduced profile)", "PASS (unproven, reduced profile)"]
     assert blocks_are_whole(text)
 
@@ -64,7 +64,7 @@ def test_what_speaks_against_a_claim_is_shown(tmp_path: Path) -> None:
     unsound = text[text.index("### UNSOUND") : text.index("### FAIL")]
     assert "TAMPERED summary.md: was changed" in unsound
     assert "### PASS (unproven, reduced profile)" in text
-    assert "**Unproven**: nothing shows that this falsifier could have failed" in text
+    assert "**Unproven** (`MUTANTS_SKIPPED`): the mutants were skipped: nothing shows that this falsifier" in text
 
 
 def test_kill_tables_are_folded(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from harness.contract.clauses import ClauseResult
+from harness.evidence.staleness import coverage
 from harness.report import summary
 from harness.report.caveats import caveats
 from harness.verdict import Outcome, Verdict
@@ -22,7 +23,8 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 
 def rendered(folder: Path, **changes: Any) -> str:
-    return summary.render(claim_result(folder, **changes).record)
+    result = claim_result(folder, **changes)
+    return summary.render(result.record, coverage(result.record, result.contract.subject))
 
 
 def row(text: str, start: str) -> list[str]:
@@ -51,13 +53,13 @@ def test_the_verdict_stands_in_the_first_line(tmp_path: Path, changes: Any, firs
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"skipped": True}, "**Unproven**: nothing shows that this falsifier could have failed (the mutants were skip"),
-        ({"overrides": {"steps": 5}}, "**Overridden**: `steps=5`. The run speaks of other parameters than the contra"),
+        ({"skipped": True}, "**Unproven** (`MUTANTS_SKIPPED`): the mutants were skipped: nothing shows that this"),
+        ({"overrides": {"steps": 5}}, "(`OVERRIDDEN`): this run has other parameters than the contract's: steps=5."),
         ({}, "**1 of 3 mutants not run**: `silent-fallback` (needs a CUDA GPU)."),
-        ({}, "**Reduced profile**: the claim speaks of the full one (this machine has no GPU)."),
-        ({}, "**Not the claim's hardware**: it speaks of any CPU."),
-        ({"commit": {"revision": "c" * 40, "dirty": True, "reason": None}}, "**Dirty tree**: the checkout had changes"),
-        ({"commit": {"revision": None, "dirty": None, "reason": "no git here"}}, "**No commit**: no git here."),
+        ({}, "**Reduced profile** (`REDUCED_PROFILE`): the claim speaks of the full profile; this is the r"),
+        ({}, "**Not the claim's hardware** (`WRONG_TARGET`): the claim speaks of device any CPU; this is a CPU."),
+        ({"commit": {"revision": "c" * 40, "dirty": True, "reason": None}}, "**Uncommitted changes** (`DIRTY_TREE`)"),
+        ({"commit": {"revision": None, "dirty": None, "reason": "no git here"}}, "it is not known whether the check"),
     ],
 )  # fmt: skip
 def test_what_a_reader_must_know_is_said_plainly(tmp_path: Path, changes: Any, says: str) -> None:
@@ -70,7 +72,7 @@ def test_nothing_is_held_against_a_full_run_on_the_target(tmp_path: Path) -> Non
     """No sentence of caution without cause."""
     record = claim_result(tmp_path, profile="full", target={"device": "a CPU"}).record
     record = replace(record, mutants=record.mutants[:2])
-    assert list(caveats(record)) == []
+    assert list(caveats(record, coverage(record, record.subject))) == []
 
 
 def test_clauses_show_value_against_bound_the_failed_first(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_what_was_not_read_back_is_said(tmp_path: Path) -> None:
 def test_a_record_without_anything_is_rendered(tmp_path: Path) -> None:
     """As where no trial ran."""
     record = claim_result(tmp_path, clauses=(), sources={}, verdict=Verdict.NOT_MEASURED, target={}).record
-    text = summary.render(replace(record, mutants=()))
+    text = summary.render(replace(record, mutants=()), ())
     assert "None was judged." in text
     assert "## Mutants: 0 declared, none" in text
 
@@ -143,7 +145,7 @@ def test_a_record_without_anything_is_rendered(tmp_path: Path) -> None:
 @given(text=nasty)
 def test_no_text_breaks_out_of_its_place(tmp_path: Path, text: str) -> None:
     """Tables keep their columns, nothing becomes HTML or a mention, no character steers a terminal."""
-    page = summary.render(with_texts(tmp_path, text))
+    page = summary.render(record := with_texts(tmp_path, text), coverage(record, text))
     assert all(character == "\n" or character.isprintable() for character in page)
     for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
         columns = {len(re.split(r"(?<!\\)\|", line)) for line in table.splitlines()}

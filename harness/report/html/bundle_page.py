@@ -10,17 +10,19 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from harness import strictjson
-from harness.evidence.findings import Verification
+from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
+from harness.evidence.staleness import coverage
 from harness.observation import EndingKind
 from harness.record import Record
 from harness.report import figures
-from harness.report.caveats import Caveat, Code, capability, caveats
+from harness.report.caveats import Caveat, capability, caveats
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
 from harness.report.html.clauses import Clauses, Kind, Row
 from harness.report.html.contents import Contents
 from harness.report.html.kills import kills
-from harness.report.html.templating import page
+from harness.report.html.templating import marked, page
+from harness.report.verified import signature, signed
 from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["ALONE", "BESIDE", "Extent", "render", "unreadable"]
@@ -29,6 +31,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
 _HIGHLIGHTS: Final = 3
 _MOST_SOURCES: Final = 200
 _MOST_JSON: Final = 8_000
+_QUIET: Final = (Code.UNSIGNED, Code.UNKNOWN_KEY)
+"""Remarks that are said plainly among the grounds, and do not stand beside the verdict unless they are refused."""
 _LINKED: Final = ("https://", "http://")
 
 
@@ -61,15 +65,23 @@ class Log:
     cut: bool
 
 
-def render(contents: Contents, verification: Verification | None, extent: Extent, home: str | None = None) -> str:
+def render(
+    contents: Contents,
+    verification: Verification | None,
+    extent: Extent,
+    home: str | None = None,
+    asked: Sequence[Sequence[str]] = (),
+) -> str:
     """The page.
 
     Args:
         verification: what verifying the bundle said; None where it is just being sealed, and cannot vouch for itself.
         extent: how much of the bundle the page carries itself.
         home: a link to the index; None where there is none.
+        asked: what the bundle was held against (see `harness.report.verified.asked`).
     """
     record = contents.record
+    narrowing = list(_caveats(contents, verification))
     clauses = Clauses.of(contents.contract)
     rows = clauses.rows(record.clauses, contents.observation)
     table = kills(contents, clauses)
@@ -83,9 +95,11 @@ def render(contents: Contents, verification: Verification | None, extent: Extent
         statement=_statement(record, verification),
         verification=verification,
         wrong=verification.findings if verification else (),
-        remarks=verification.remarks if verification else (),
-        circumstances=_circumstances(record),
-        caveats=[(one.head, _marked(one.text)) for one in _caveats(contents)],
+        asked=[marked(sentence) for sentence in asked],
+        signature=_shown(signature(verification)) if verification else None,
+        circumstances=_circumstances(record, verification),
+        caveats=[_shown(one) for one in narrowing],
+        chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in _refused(verification)],
         rows=rows,
         highlights=_highlights(rows),
         groups=[(kind, [row for row in rows if row.kind is kind]) for kind in Kind],
@@ -124,17 +138,20 @@ def unreadable(name: str, reason: str, verification: Verification | None, home: 
 
 def _standing(record: Record, verification: Verification | None) -> str:
     """The word that everything of the page stands under."""
-    return str(record.verdict) if verification is None or verification.sound else "UNSOUND"
+    return str(record.verdict) if verification is None else verification.standing
 
 
 def _statement(record: Record, verification: Verification | None) -> str:
     """The verdict as a sentence."""
-    if verification is not None and not verification.sound:
+    if verification is not None and verification.standing == UNSOUND:
         found = len(verification.findings)
         return (
             f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
             f"It says {record.verdict}; nothing that it says can be relied on."
         )
+    if verification is not None and verification.standing == NOT_ACCEPTED:
+        why = "; ".join(one.message for one in verification.objections)
+        return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
     match record.verdict:
         case Verdict.PASS if record.proven:
             return "No clause was violated, every clause was measured, and every mutant that ran was killed."
@@ -163,16 +180,26 @@ def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
     ]
 
 
-def _caveats(contents: Contents) -> Iterator[Caveat]:
+def _caveats(contents: Contents, verification: Verification | None) -> Iterator[Caveat]:
     record, contract = contents.record, contents.contract
-    if contract is not None and record.subject != contract.subject:
-        yield Caveat("Another subject", (": ", Code(record.subject), " was held against the claim, not the contract's"))
-    yield from caveats(record)
+    if verification is not None:
+        yield from caveats(record, verification.remarks)
+    else:
+        yield from caveats(record, coverage(record, contract.document["subject"] if contract else record.subject))
 
 
-def _circumstances(record: Record) -> list[str]:
+def _refused(verification: Verification | None) -> Sequence[Code]:
+    return verification.refused if verification else ()
+
+
+def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
+    return caveat.head, marked(caveat.text), caveat.code
+
+
+def _circumstances(record: Record, verification: Verification | None) -> list[str]:
     where = str(record.device.get("name") or record.device.get("type"))
-    return [f"{record.profile} profile", where, figures.duration(record.seconds)]
+    known = [f"{record.profile} profile", where, figures.duration(record.seconds)]
+    return known if verification is None else [*known, signed(verification)]
 
 
 def _highlights(rows: Sequence[Row]) -> list[Row]:
@@ -259,14 +286,6 @@ def _lines(text: str) -> Markup:
 def _json(value: Any) -> Markup:
     written = strictjson.dumps(strictjson.tag_nonfinite(value), indent=2)
     return _lines(written if len(written) <= _MOST_JSON else written[:_MOST_JSON] + "\n[… cut here …]")
-
-
-def _marked(parts: Sequence[str]) -> Markup:
-    """Text in which names and digests stand in a monospaced face."""
-    return Markup("").join(
-        Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Code) else escape(printable(part))
-        for part in parts
-    )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

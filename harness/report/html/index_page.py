@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.evidence.findings import Verification
+from markupsafe import Markup
+
+from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.report.html.matrix import Matrix
-from harness.report.html.templating import page
+from harness.report.html.templating import marked, page
+from harness.report.verified import signed
 from harness.verdict import Verdict
 
 __all__ = ["Entry", "render"]
 
-UNSOUND = "UNSOUND"
+_SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,32 @@ class Entry:
     overridden: bool = False
 
     @property
-    def standing(self) -> str:
-        """The verdict, where the bundle is sound."""
-        return self.verdict if self.verification.sound else UNSOUND
+    def signed(self) -> str:
+        """Who signed it, in a few words."""
+        return signed(self.verification)
+
+    @property
+    def codes(self) -> list[Code]:
+        """What verifying found and remarked beside the signature, each once."""
+        found = (*self.verification.findings, *self.verification.remarks)
+        return list(dict.fromkeys(one.code for one in found if one.code not in _SIGNATURE))
 
 
-def render(entries: Sequence[Entry], matrix: Matrix) -> str:
-    """The page, for bundles in the order in which they are to be listed."""
-    words = [*map(str, Verdict), UNSOUND]
+def render(entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
+    """The page.
+
+    Args:
+        entries: the bundles in the order in which they are to be listed.
+        asked: what they were held against (see `harness.report.verified.asked`).
+    """
+    words = [*map(str, Verdict), NOT_ACCEPTED, UNSOUND]
+    standings = [entry.verification.standing for entry in entries]
+    signatures = [entry.signed for entry in entries]
     return page(
         "index.html.j2",
         entries=entries,
         matrix=matrix,
-        counts=[(word, sum(entry.standing == word for entry in entries)) for word in words],
+        counts=[(word, standings.count(word)) for word in words if word != NOT_ACCEPTED or word in standings],
+        signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
+        asked=list[Markup](map(marked, asked)),
     )

@@ -1,9 +1,10 @@
 """A folder of pages: an index of claims and devices, and a page for each bundle. It opens from the file system.
 
-    site = write(find_bundles([Path("evidence")]), Path("site"))
+    against = Against(state=ProjectState(project))
+    site = write([*verify_all(find_bundles([Path("evidence")]), against=against)], Path("site"), against, project)
 
-The same bundles give the same bytes. Each bundle is verified and shown in a process of its own, with bounded time and
-memory; one that cannot be shown has a page that says why.
+The same bundles and the same project give the same bytes. Each bundle is shown in a process of its own, with bounded
+time and memory; one that cannot be shown has a page that says why.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.isolation import Limits, Stopped, isolated
 from harness.evidence.layout import is_folder_name
-from harness.evidence.verify import verify
+from harness.evidence.verify import Against
 from harness.machine.device_class import DeviceClass
 from harness.project import Project
 from harness.record import Record
@@ -27,6 +28,7 @@ from harness.report.html import bundle_page, index_page, matrix
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR
+from harness.report.verified import asked
 
 __all__ = ["INDEX", "SiteError", "write"]
 
@@ -47,13 +49,19 @@ class _Shown:
 
 
 def write(
-    bundles: Sequence[Path], folder: Path, project: Project | None = None, limits: Limits | None = None
+    verifications: Sequence[Verification],
+    folder: Path,
+    against: Against,
+    project: Project | None = None,
+    limits: Limits | None = None,
 ) -> list[Entry]:
     """Write the pages of these bundles, and the index last; what the index says of each, newest first.
 
     Args:
+        verifications: of the bundles. Only those that are accepted count for what the index says of the claims.
         folder: made where it does not exist. Pages of an earlier report in it are replaced, or removed where this one
             has no such bundle; nothing else in it is touched.
+        against: what the bundles were held against when they were verified.
         project: whose contracts say what the evidence comes to; without one, the index shows verdicts.
         limits: what showing one bundle may use.
 
@@ -70,18 +78,18 @@ def write(
         entries: list[Entry] = []
         pages: dict[Path, str] = {}
         taken: set[str] = set()
-        for bundle in bundles:
-            verification = verify(bundle, limits)
-            shown = _show(bundle, verification, limits)
+        held = list(asked(against))
+        for verification in verifications:
+            shown = _show(verification, held, limits)
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             _replace(folder / entry.page, shown.page)
             entries.append(entry)
-            if verification.sound:
-                pages[bundle.absolute()] = entry.page
+            if verification.accepted:
+                pages[verification.path.absolute()] = entry.page
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
-        sound = [one for bundle in pages for one in read(bundle).entries]
-        table = matrix.of_project(project, sound, pages) if project else matrix.of_verdicts(sound, pages)
-        _replace(index, index_page.render(entries, table))
+        counting = [one for bundle in pages for one in read(bundle).entries]
+        table = matrix.of_project(project, counting, pages) if project else matrix.of_verdicts(counting, pages)
+        _replace(index, index_page.render(entries, table, held))
         for path in sorted(earlier - {folder / entry.page for entry in entries}):
             path.unlink()
     except SiteError:
@@ -91,21 +99,22 @@ def write(
     return entries
 
 
-def _show(bundle: Path, verification: Verification, limits: Limits) -> _Shown:
+def _show(verification: Verification, held: Sequence[Sequence[str]], limits: Limits) -> _Shown:
     """The page of one bundle, made where nothing that the bundle asks for can hurt."""
-    place = Path(os.path.realpath(bundle))
+    place = Path(os.path.realpath(verification.path))
 
     def work() -> bytes:
         contents = Contents.read(place)
-        page = bundle_page.render(contents, verification, bundle_page.ALONE, f"../{INDEX}")
+        page = bundle_page.render(contents, verification, bundle_page.ALONE, f"../{INDEX}", held)
         return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
 
     try:
         return _Shown(**json.loads(isolated(work, limits)))
     except Stopped as stopped:
         reason = str(stopped).removeprefix(f"broke off with {ContentsError.__name__}: ")
-        page = bundle_page.unreadable(bundle.name, reason, verification, f"../{INDEX}")
-        return _Shown(page, {"page": "unreadable/bundle", "id": "", "title": str(bundle.name)})
+        name = verification.path.name
+        page = bundle_page.unreadable(name, reason, verification, f"../{INDEX}")
+        return _Shown(page, {"page": "unreadable/bundle", "id": "", "title": name})
 
 
 def _entry(record: Record) -> dict[str, Any]:

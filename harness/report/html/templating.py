@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata, resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness.report import figures
+from harness.report.caveats import Code
 from harness.report.escaping import printable
 
-__all__ = ["GENERATOR", "compiled", "page"]
+__all__ = ["GENERATOR", "compiled", "marked", "page"]
 
 GENERATOR = "falsifier-harness"
 """How a page says that it is one of ours."""
@@ -28,6 +30,14 @@ def page(template: str, **values: Any) -> str:
 def compiled(template: str) -> Template:
     """One of the templates, compiled once."""
     return _environment().get_template(template)
+
+
+def marked(parts: Sequence[str]) -> Markup:
+    """Text in which names and digests stand in a monospaced face."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Code) else escape(printable(part))
+        for part in parts
+    )
 
 
 @cache

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from harness.evidence.isolation import Limits
+from harness.evidence.staleness import ProjectState
+from harness.evidence.verify import Against, verify_all
+from harness.project import Project
+from harness.report.html import site
+from harness.report.html.index_page import Entry
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result, sealer
 
-__all__ = ["HOSTILE", "bundles"]
+__all__ = ["HOSTILE", "bundles", "write"]
 
 HOSTILE = (
     "</title></script><script>alert(1)</script>"
@@ -40,3 +47,11 @@ def bundles(folder: Path) -> dict[str, Path]:
     found["UNREADABLE"] = seal(claim_result(contracts, run="run-unreadable"))
     (found["UNREADABLE"] / "record.json").write_text('{"id": 1')
     return found
+
+
+def write(
+    paths: Sequence[Path], folder: Path, project: Project | None = None, limits: Limits | None = None
+) -> list[Entry]:
+    """A site of these bundles, trusting no key."""
+    against = Against(state=ProjectState(project) if project else None)
+    return site.write(list(verify_all(paths, limits, against)), folder, against, project, limits)

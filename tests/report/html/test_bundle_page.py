@@ -70,7 +70,10 @@ def page_of(contents: Contents, **settings: Any) -> str:
         ({"measurements": healthy(returned=2)}, "The claim is refuted: 1 of 14 clauses violated."),
         ({"measurements": {}}, "The claim was neither borne out nor refuted"),
         ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "The subject passed, but a mutant lived"),
-        ({"overrides": {"steps": 5}}, "Overridden: steps=5. The run speaks of other parameters than the contract's."),
+        (
+            {"overrides": {"steps": 5}},
+            "Overridden OVERRIDDEN: this run has other parameters than the contract's: steps=5.",
+        ),
         ({"resolved": {}}, "What ran was not read back"),
     ],
 )
@@ -106,7 +109,10 @@ def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
     """A FAIL of a mutant is no FAIL of the claim."""
     contents = Contents.read(sealed(tmp_path))
     other = replace(contents, record=replace(contents.record, subject="falsifiers.demo.sorting:Forgetful"))
-    assert "Another subject: falsifiers.demo.sorting:Forgetful was held against the claim" in shown(other)
+    assert (
+        "Another subject OTHER_SUBJECT: measured was falsifiers.demo.sorting:Forgetful, not falsifiers.demo"
+        in shown(other)
+    )
 
 
 def test_counterexamples_are_shown(tmp_path: Path) -> None:

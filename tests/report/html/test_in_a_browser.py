@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from harness.evidence.verify import find_bundles
-from harness.report.html import site
 from tests.report.html.browser import axe_source, browser
-from tests.report.html.evidence import bundles
+from tests.report.html.evidence import bundles, write
 
 SCREENS = [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")]
 
@@ -20,7 +19,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The address of the index and of each bundle's page, by name."""
     folder = tmp_path_factory.mktemp("browser")
     named = bundles(folder)
-    site.write(find_bundles([folder / "evidence"]), folder / "site")
+    write(find_bundles([folder / "evidence"]), folder / "site")
     places = {path.stem: path.as_uri() for path in (folder / "site").rglob("*.html")}
     runs = {name: places[bundle.name] for name, bundle in named.items() if bundle.name in places}
     return {"index": places["index"], "UNREADABLE": places["bundle"], **runs}

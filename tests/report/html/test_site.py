@@ -10,10 +10,9 @@ from harness.contract import load
 from harness.evidence.isolation import Limits
 from harness.evidence.verify import find_bundles
 from harness.project import Project
-from harness.report.html import site
 from tests.contracts import write_project
 from tests.evidence.factory import claim_result, sealed, sealer
-from tests.report.html.evidence import bundles
+from tests.report.html.evidence import bundles, write
 
 
 def pages(folder: Path) -> list[str]:
@@ -30,7 +29,7 @@ def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
     """None hides the other."""
     sealed(tmp_path)
     shutil.copytree(tmp_path / "evidence", tmp_path / "more")
-    entries = site.write(find_bundles([tmp_path / "evidence", tmp_path / "more"]), tmp_path / "site")
+    entries = write(find_bundles([tmp_path / "evidence", tmp_path / "more"]), tmp_path / "site")
     run = "F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c"
     assert sorted(entry.page for entry in entries) == [f"{run}-2.html", f"{run}.html"]
     assert pages(tmp_path / "site") == [f"{run}-2.html", f"{run}.html", "index.html"]
@@ -41,7 +40,7 @@ def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None
     bundle = sealed(tmp_path)
     text = (bundle / "record.json").read_text()
     (bundle / "record.json").write_text(text.replace("2026-11-20T201503Z-cpu-3f2a9c", "../../../etc/out"))
-    (entry,) = site.write([bundle], tmp_path / "site")
+    (entry,) = write([bundle], tmp_path / "site")
     assert not entry.verification.sound
     assert all((tmp_path / "site") in (tmp_path / "site" / name).resolve().parents for name in pages(tmp_path / "site"))
     assert not (tmp_path / "etc").exists()
@@ -50,7 +49,7 @@ def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None
 def test_what_takes_too_long_has_a_page_that_says_so(tmp_path: Path) -> None:
     """And the others are shown."""
     bundle = sealed(tmp_path)
-    (entry,) = site.write([bundle], tmp_path / "site", limits=Limits(seconds=0.001))
+    (entry,) = write([bundle], tmp_path / "site", limits=Limits(seconds=0.001))
     page = (tmp_path / "site" / entry.page).read_text()
     assert badges(page)[0] == "UNSOUND"
     assert "did not end within 0.001 s" in page
@@ -60,8 +59,8 @@ def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
     """Not as a verdict."""
     bundle = sealed(tmp_path)
     bundle.rename(bundle.with_name(".unfinished-run~1-2-3"))
-    (entry,) = site.write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
-    assert (entry.standing, entry.verification.findings[0].code) == ("UNSOUND", "INCOMPLETE")
+    (entry,) = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
+    assert (entry.verification.standing, entry.verification.findings[0].code) == ("UNSOUND", "INCOMPLETE")
 
 
 def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) -> None:
@@ -70,15 +69,15 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     contract = load(next(project.contracts.rglob("F-*.json")), project.search)
     result = claim_result(tmp_path / "contracts", contract=contract, mutants={"forgets-one": {"returned": 2}})
     bundle = sealer(tmp_path).seal(result)
-    site.write([bundle], tmp_path / "one", project)
+    write([bundle], tmp_path / "one", project)
     index = (tmp_path / "one" / "index.html").read_text()
     # The sources that the factory invents are not the project's, so what the bundle covers is not what is there now.
     assert badges(index)[:2] == ["STALE", "STALE"]
     assert "0 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 1 STALE, 0 UNRUN" in index
     (bundle / "stdout.log").write_text("changed")
-    site.write([bundle], tmp_path / "two", project)
+    write([bundle], tmp_path / "two", project)
     assert badges((tmp_path / "two" / "index.html").read_text())[:2] == ["UNRUN", "UNSOUND"]
-    site.write([], tmp_path / "three", project)
+    write([], tmp_path / "three", project)
     assert badges((tmp_path / "three" / "index.html").read_text()) == ["UNRUN"]
 
 
@@ -86,7 +85,7 @@ def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Pa
     """And says that it does."""
     named = bundles(tmp_path)
     sound = [path for name, path in named.items() if name in ("PASS", "VOID")]
-    site.write(sound, tmp_path / "site")
+    write(sound, tmp_path / "site")
     index = (tmp_path / "site" / "index.html").read_text()
     assert "The verdict of the newest sound bundle" in index
     assert badges(index)[0] == "VOID"

@@ -1,0 +1,51 @@
+"""`--trusted-key` and what follows from it, the same for every command that verifies bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from harness.evidence.findings import Code
+
+if TYPE_CHECKING:
+    from harness.evidence.verify import Against
+    from harness.project import Project
+
+__all__ = ["against", "trusted_key_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
+
+
+def trusted_key_option(command: F) -> F:
+    """The option, as the parameter `trusted_keys`."""
+    return click.option(
+        "--trusted-key",
+        "trusted_keys",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A public key; every bundle must then be signed by one of those named.",
+    )(command)
+
+
+def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
+    """What bundles are held against: the keys, and the project that they may no longer cover.
+
+    Args:
+        trusted_keys: files of public keys; where there is one, what none of them signed is not accepted.
+        refused: other remarks that are not accepted.
+    """
+    from harness.evidence.keys import KeyRefused, load_public
+    from harness.evidence.staleness import ProjectState
+    from harness.evidence.verify import Against
+
+    try:
+        keys = {key.keyid: key for key in map(load_public, trusted_keys)}
+    except KeyRefused as error:
+        raise click.BadParameter(str(error), param_hint="--trusted-key") from error
+    return Against(keys, ProjectState(project) if project else None, refused | (_SIGNED if keys else frozenset()))

@@ -1,0 +1,137 @@
+"""Who signed a bundle, and what verifying remarked, as reviewers read it on its page and in the index."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.evidence.findings import Code, Severity
+from harness.evidence.signing import sign
+from harness.evidence.verify import Against, verify_all
+from harness.report.html import site
+from tests.evidence.attested import forge, statement_of
+from tests.evidence.factory import sealed
+from tests.report.html.browser import axe_source, browser
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner
+
+SIGNATURES = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
+
+
+@pytest.fixture(scope="module")
+def signers() -> tuple[CryptoSigner, CryptoSigner]:
+    """Whom we trust, and a stranger."""
+    signer = pytest.importorskip("securesystemslib.signer", reason="needs the extra `sign`").CryptoSigner
+    return signer.generate_ed25519(), signer.generate_ed25519()
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory, signers: tuple[CryptoSigner, CryptoSigner]) -> Path:
+    """A bundle that whom we trust signed, one of a stranger, one of nobody, and one with a forged statement."""
+    ours, theirs = signers
+    folder = tmp_path_factory.mktemp("signed")
+    sign(sealed(folder, run="ours"), ours)
+    sign(sealed(folder, run="theirs"), theirs)
+    sealed(folder, run="nobodys")
+    forged = sealed(folder, run="forged")
+    sign(forged, ours)
+    forge(forged, {**statement_of(forged), "predicateType": "https://example.org/better"}, ours)
+    return folder / "evidence" / "DEMO-1" / "F-DEMO-SORT-001"
+
+
+def written(evidence: Path, folder: Path, *trusted: CryptoSigner, refused: frozenset[Code] = frozenset()) -> Path:
+    against = Against({one.public_key.keyid: one.public_key for one in trusted}, refused=refused)
+    site.write(list(verify_all(sorted(evidence.iterdir()), against=against)), folder, against)
+    return folder
+
+
+def text(page: Path) -> str:
+    """What is read on a page, with single spaces and none before a stop."""
+    plain = re.sub(r"<style>.*?</style>|<script>.*?</script>|<[^>]*>", " ", page.read_text(), flags=re.DOTALL)
+    return re.sub(r" (?=[,.:;])", "", " ".join(plain.split()))
+
+
+def test_without_a_key_pages_say_who_claims_to_have_signed(
+    evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
+) -> None:
+    """In words, and that nothing was checked; unsigned is no alarm."""
+    folder = written(evidence, tmp_path / "site") / "F-DEMO-SORT-001"
+    named = text(folder / "theirs.html")
+    assert f"Signed in the name of {signers[1].public_key.keyid}; say which key you trust with --trusted-key" in named
+    assert "No signature was checked that is not of a trusted key." in named
+    unsigned = (folder / "nobodys.html").read_text()
+    assert "Unsigned There is no attestation.intoto.jsonl: nobody vouches for what it says." in text(
+        folder / "nobodys.html"
+    )
+    assert "<title>PASS " in unsigned
+    assert 'class="alarm"' not in unsigned
+    assert '<a class="chip" href="#caveats">Unsigned' not in unsigned
+    assert "No key was named as trusted ( --trusted-key ), so no signature was checked." in named
+
+
+def test_with_a_key_only_what_it_signed_is_accepted(
+    evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
+) -> None:
+    """The others keep their page, under another word than their verdict, and count for nothing in the index."""
+    folder = written(evidence, tmp_path / "site", signers[0], refused=SIGNATURES)
+    ours, theirs = signers[0].public_key.keyid, signers[1].public_key.keyid
+    titles = {
+        page.stem: re.findall("<title>([A-Z_]+) F-DEMO", page.read_text())[0] for page in folder.glob("F-*/*.html")
+    }
+    assert titles == {"ours": "PASS", "theirs": "NOT_ACCEPTED", "nobodys": "NOT_ACCEPTED", "forged": "UNSOUND"}
+    pages = {name: text(folder / "F-DEMO-SORT-001" / f"{name}.html") for name in titles}
+    assert f"Signed by a trusted key Key {ours}: the signature verifies, over every file." in pages["ours"]
+    assert f"It is not accepted: signed in the name of {theirs}; none of them was named as trusted." in pages["theirs"]
+    assert "Sound, and says PASS; of these remarks not accepted: UNSIGNED." in pages["nobodys"]
+    assert "FORGED attestation.intoto.jsonl/payload/predicateType: its statement: says" in pages["forged"]
+    assert "The attestation is forged" in pages["forged"]
+    index = text(folder / "index.html")
+    assert "4 bundles: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID, 2 NOT_ACCEPTED, 1 UNSOUND." in index
+    (told,) = re.findall(r"Signatures: ([^.]*)\.", index)
+    signatures = ["forged attestation", f"signed by {ours[:12]}", "signed by an unknown key", "unsigned"]
+    assert told.split(", ") == [f"1 {word}" for word in sorted(signatures)]
+    assert f"Trusted was {ours}: what it did not sign is not accepted." in index
+    matrix = (folder / "index.html").read_text().split('<table class="matrix"')[1].split("</table>")[0]
+    assert re.findall(r'href="([^"]*)"', matrix) == ["F-DEMO-SORT-001/ours.html"]
+
+
+def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
+    """Each remark once, by its code and in its words."""
+    bundle = sealed(
+        tmp_path, skipped=True, overrides={"steps": 5}, commit={"revision": None, "dirty": None, "reason": "x"}
+    )
+    against = Against()
+    (verification,) = verify_all([bundle], against=against)
+    site.write([verification], tmp_path / "site", against)
+    page = text(next((tmp_path / "site").glob("F-*/*.html")))
+    said = page[page.index("What harness verify says of it") :]
+    assert {one.code for one in verification.remarks} >= {Code.MUTANTS_SKIPPED, Code.OVERRIDDEN, Code.DIRTY_TREE}
+    for remark in verification.remarks:
+        assert remark.code.severity is Severity.REMARK
+        assert page.count(f" {remark.code}") == 1
+        assert f"{remark.code}: {remark.message}." in said.replace("&#39;", "'")
+        assert f"{remark.code}" in text(tmp_path / "site" / "index.html") or remark.code in SIGNATURES
+
+
+def test_every_kind_of_page_can_be_read_by_everybody(
+    evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner], pytestconfig: pytest.Config
+) -> None:
+    """axe-core finds nothing in either theme, and nothing sticks out of a phone's screen."""
+    source = axe_source(pytestconfig.cache.mkdir("axe"))
+    folder = written(evidence, tmp_path / "site", signers[0], refused=SIGNATURES)
+    with browser() as chromium:
+        page: Any = chromium.new_context(bypass_csp=True).new_page()
+        for path in sorted(folder.rglob("*.html")):
+            page.goto(path.as_uri())
+            page.evaluate(source)
+            for width, theme in ((1280, "light"), (360, "dark")):
+                page.set_viewport_size({"width": width, "height": 900})
+                page.emulate_media(color_scheme=theme)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (path.name, width)
+                found = page.evaluate("axe.run()")["violations"]
+                assert json.dumps([(one["id"], [node["html"] for node in one["nodes"]]) for one in found]) == "[]"
