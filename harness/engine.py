@@ -125,7 +125,7 @@ class Engine:
             resolved=observation.resolved,
             seed=options.seed,
             clauses=trials.judgment.clauses,
-            unjudged=contract.unjudged(course.profile.name),
+            unjudged=trials.judgment.unjudged,
             mutants=tuple(
                 _mutant_record(mutant, outcome, trials.mutants.get(mutant.id))
                 for mutant, outcome in zip(contract.mutants, trials.outcomes, strict=True)

@@ -26,6 +26,8 @@ class Judgment:
     """Every clause with its outcome. A clause failed: FAIL; else one not measured: NOT_MEASURED; else PASS."""
 
     clauses: tuple[ClauseResult, ...]
+    unjudged: tuple[str, ...] = ()
+    """The contract's clauses that have no outcome: the profile omits what they look at, and it was not measured."""
 
     @property
     def outcome(self) -> Outcome:
@@ -53,17 +55,28 @@ class Judgment:
 def judge(contract: Contract, observation: Observation) -> Judgment:
     """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`."""
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
-    omitted = contract.omitted(observation.profile)
-    results = [*_builtin(contract, observation), *_closed(contract, observation, measurements, omitted)]
+    results = list(_builtin(contract, observation))
+    undeclared = sorted(str(name) for name in measurements if name not in contract.observation["properties"])
+    if undeclared:
+        results.append(
+            _result(
+                "observation.closed",
+                Outcome.NOT_MEASURED,
+                undeclared,
+                "no undeclared measurements",
+                f"{undeclared[0]} is not declared in the contract",
+            )
+        )
     finite = {name: is_finite(value) for name, value in measurements.items()}
     clauses, rules = contract.clauses, contract.rules
-    if omitted:
-        clauses = tuple(clause for clause in clauses if omitted.isdisjoint(clause.path[:1]))
-        rules = tuple(rule for rule in rules if omitted.isdisjoint(rule.measurements))
+    unjudged = contract.unjudged(observation.profile, measurements)
+    if unjudged:
+        clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
+        rules = tuple(rule for rule in rules if rule.id not in unjudged)
     results.extend(judge_schema(clauses, measurements, finite))
     scope = Scope(rules, measurements, observation.parameters, observation.device, finite)
     results.extend(rule.judge(scope) for rule in rules)
-    return Judgment(tuple(results))
+    return Judgment(tuple(results), unjudged)
 
 
 def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:
@@ -85,20 +98,6 @@ def builtin_clauses(contract: Contract) -> tuple[str, ...]:
     names = {name for profile in contract.profiles.values() for name in profile.parameters}
     resolved = ["resolved.device", *(f"resolved.{name}" for name in RESOLVED[1:] if name in names)]
     return ("subject.completes", *resolved, "residency.allocator", "residency.driver")
-
-
-def _closed(
-    contract: Contract, observation: Observation, measurements: Mapping[str, Any], omitted: frozenset[str]
-) -> Iterator[ClauseResult]:
-    """Nobody would judge what the contract does not declare, or does not judge in this profile."""
-    unexpected = sorted(str(name) for name in measurements if name not in contract.observation["properties"])
-    said = "is not declared in the contract"
-    if not unexpected:
-        unexpected = sorted(omitted.intersection(measurements))
-        said = f"was measured, but the {observation.profile} profile omits it and does not judge it"
-    if unexpected:
-        reason = f"{unexpected[0]} {said}"
-        yield _result("observation.closed", Outcome.NOT_MEASURED, unexpected, "no undeclared measurements", reason)
 
 
 def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:

@@ -87,7 +87,7 @@ class Record:
     subject_parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the subject's trial alone, where it is somebody else's trainer: which one, and its own."""
     unjudged: tuple[str, ...] = ()
-    """The contract's clauses that are not judged in this profile, because it omits what they look at."""
+    """The contract's clauses that have no outcome, because this profile omits what they look at."""
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def encode(event: events.Event) -> str:
         case events.ClaimPlanned():
             shallow["contract"] = event.contract.id
         case events.TrialFinished():
-            shallow["judgment"] = [asdict(clause) for clause in event.judgment.clauses]
+            shallow["judgment"] = asdict(event.judgment)
             shallow["mutant"] = event.mutant and asdict(event.mutant)
         case events.ClaimFinished():
             shallow |= {"record": event.record.to_json(), "bundle": event.bundle and str(event.bundle)}
@@ -83,7 +83,8 @@ def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Con
     if kind is events.ClaimPlanned:
         plain["contract"] = contracts[plain["contract"]]
     if kind is events.TrialFinished:
-        plain["judgment"] = Judgment(tuple(map(clause_result, plain["judgment"])))
+        judged = plain["judgment"]
+        plain["judgment"] = Judgment(tuple(map(clause_result, judged["clauses"])), tuple(judged["unjudged"]))
         if (mutant := plain["mutant"]) is not None:
             failed = tuple(mutant["failed"])
             plain["mutant"] = MutantOutcome(mutant["id"], Fate(mutant["fate"]), mutant["reason"], failed)

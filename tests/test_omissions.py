@@ -46,18 +46,17 @@ def test_each_clause_is_judged_or_named_as_not_judged(names: set[str], profile: 
     own = {clause.id for clause in (*contract.clauses, *contract.rules)}
     judged = {clause.id for clause in judgment.clauses} & own
     assert judgment.outcome is Outcome.PASS
-    assert judged.isdisjoint(contract.unjudged(profile))
-    assert judged.union(contract.unjudged(profile)) == own
-    assert bool(contract.unjudged(profile)) == (profile == "reduced")
+    assert judged.isdisjoint(judgment.unjudged)
+    assert judged.union(judgment.unjudged) == own
+    assert bool(judgment.unjudged) == (profile == "reduced")
 
 
-def test_what_was_measured_although_it_is_omitted_is_not_measured() -> None:
-    """Nobody judges it, so that the observation is not one of this profile."""
-    judgment = judge(contract_of(omitting("largest")), observe(healthy()))
-    assert judgment.outcome is Outcome.NOT_MEASURED
-    assert judgment.reason == (
-        "observation.closed: largest was measured, but the reduced profile omits it and does not judge it"
-    )
+def test_what_is_omitted_and_was_measured_all_the_same_is_judged() -> None:
+    """As where a profile that needs no GPU runs on one."""
+    contract = contract_of(omitting("largest"))
+    assert judge(contract, observe(healthy())).unjudged == ()
+    judgment = judge(contract, observe(healthy(largest=0.5)))
+    assert [clause.id for clause in judgment.with_outcome(Outcome.FAIL)] == ["ordered"]
 
 
 def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:

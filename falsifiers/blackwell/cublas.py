@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from falsifiers.blackwell.projections import Path, Question, TwoPaths, cases, first_cases, question
+from falsifiers.blackwell.projections import Moved, Path, Question, TwoPaths, cases, first_cases, question
 from falsifiers.blackwell.reference.backend import ProjectionGradients
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.model import LanguageModel
@@ -23,6 +23,9 @@ __all__ = ["falsify"]
 
 _SAMPLE = 128
 _VOCABULARY = 64
+_MOVED: tuple[Moved, ...] = ("nothing", "backward", "products")
+_SHARED = ("old_shared", "new_shared", "new_shared_all_products")
+"""The measurements of `_MOVED`, behind what is counted."""
 _CUBLAS = re.compile(r"cublas|cutlass|gemm|gemv|nvjet|xmma", re.IGNORECASE)
 """What the kernels that cuBLAS launches are called on sm_75 to sm_90; ours are called otherwise."""
 
@@ -48,12 +51,18 @@ def falsify(trial: Trial[TwoPaths]) -> None:
 
 
 def _look_at_caches(trial: Trial[TwoPaths]) -> None:
-    """The new path first: what it warms up is still there when the old one has been warmed up, too."""
+    """The new path first: what it warms up is still there when the old one has been warmed up, too.
+
+    Then the caches in which layers share: how much is saved depends on whether they did.
+    """
     shape, layers = SHAPES[trial.parameters["model"]], trial.parameters["layers"]
     with trial.subject_fault():
         new = [int(size) for size in trial.subject.prewarm("new", shape, layers)]
         old = [int(size) for size in trial.subject.prewarm("old", shape, layers)]
-    trial.measure(modules_new=len(new), modules_old=len(old), bytes_new=sum(new), bytes_old=sum(old))
+        shared = [[int(size) for size in trial.subject.shared_modules(moved, shape)] for moved in _MOVED]
+    caches = dict(zip(("new", "old_per_layer", *_SHARED), (new, old, *shared), strict=True))
+    trial.measure(**{f"modules_{name}": len(sizes) for name, sizes in caches.items()})
+    trial.measure(**{f"bytes_{name}": sum(sizes) for name, sizes in caches.items()})
 
 
 def _compare(trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[str]) -> dict[str, float]:

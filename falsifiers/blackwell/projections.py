@@ -16,9 +16,11 @@ from torch import Tensor
 from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, BlockShape
 
-__all__ = ["Path", "Question", "TwoPaths", "cases", "first_cases", "question"]
+__all__ = ["Moved", "Path", "Question", "TwoPaths", "cases", "first_cases", "question"]
 
 Path = Literal["new", "old"]
+Moved = Literal["nothing", "backward", "products"]
+"""What a library does instead of kernels of one's own: the backward of the projections, or every matrix product."""
 
 _SCALES = (1.0, 0.001)
 _LAYOUTS = ("rows", "apart", "transposed")
@@ -34,7 +36,14 @@ class TwoPaths(Protocol):
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
         """The bytes of every module in the kernel cache once all kernels of this path have been warmed up.
 
-        Asked for the new path first, before any kernel has run.
+        Asked for the new path first, before any kernel has run. On the old one every layer has modules of its own.
+        """
+        ...
+
+    def shared_modules(self, moved: Moved, shape: BlockShape) -> Sequence[int]:
+        """The same of a cache that has one module for each kernel and shape, which all layers share.
+
+        In it are all kernels of a block's forward and backward, but those whose work has moved to the library.
         """
         ...
 

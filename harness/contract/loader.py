@@ -7,7 +7,7 @@ references stay inside the file, and regular expressions run in linear time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Profile:
     lease_seconds: float
     """How long to wait for the device."""
     omits: frozenset[str] = frozenset()
-    """Measurements that it does not take; clauses that look at one of them are not judged in it."""
+    """Measurements that it need not take; clauses on one that was not taken are not judged in it."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,11 @@ class Contract:
         """The names that a falsifier may measure."""
         return frozenset(self.observation["properties"])
 
-    def omitted(self, profile: str) -> frozenset[str]:
-        """The measurements that a profile does not take; of a profile that the contract does not have, none."""
-        return self.profiles[profile].omits if profile in self.profiles else frozenset()
-
-    def unjudged(self, profile: str) -> tuple[str, ...]:
-        """The ids of the contract's own clauses on what a profile omits, which it does not judge; rules first."""
-        omitted = self.omitted(profile)
+    def unjudged(self, profile: str, measured: Collection[str] = ()) -> tuple[str, ...]:
+        """The ids of the contract's own clauses on what a profile omits and nobody has measured; rules first."""
+        if profile not in self.profiles or not self.profiles[profile].omits:
+            return ()
+        omitted = self.profiles[profile].omits.difference(measured)
         clauses = [clause.id for clause in self.clauses if not omitted.isdisjoint(clause.path[:1])]
         rules = [rule.id for rule in self.rules if not omitted.isdisjoint(rule.measurements)]
         return (*rules, *clauses)

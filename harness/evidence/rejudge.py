@@ -48,8 +48,7 @@ def rejudge(
     findings = [*_identity(record, contract), *_trial(record, contract, observation)]
     judgment = judge(contract, observation)
     findings += _clauses(record, judgment)
-    unjudged = contract.unjudged(record.profile)
-    findings += _compare("/unjudged", record.unjudged, unjudged, "contract and profile leave out")
+    findings += _compare("/unjudged", record.unjudged, judgment.unjudged, "not judged are now")
     outcomes = []
     recorded = {mutant.id: mutant for mutant in record.mutants}
     for position, mutant in enumerate(contract.mutants):
@@ -64,7 +63,7 @@ def rejudge(
     settlement = settle(judgment, outcomes, skipped=record.mutants_skipped)
     findings += _settlement(record, settlement)
     if settlement.proven:
-        findings += _excuses(contract, observation, outcomes, frozenset(unjudged))
+        findings += _excuses(contract, observation, outcomes, frozenset(contract.unjudged(record.profile)))
     return Rejudgment(settlement, {one.id: one.fate for one in outcomes}, tuple(findings))
 
 

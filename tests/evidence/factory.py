@@ -159,7 +159,7 @@ def claim_result(
         resolved=subject.observation.resolved,
         seed=0,
         clauses=judgment.clauses,
-        unjudged=contract.unjudged("reduced"),
+        unjudged=judgment.unjudged,
         mutants=tuple(
             MutantRecord(
                 mutant.id, mutant.subject, mutant.defect, mutant.violates, outcome.fate, outcome.reason, outcome.failed,

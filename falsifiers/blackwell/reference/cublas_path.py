@@ -8,10 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.projections import Path
+from falsifiers.blackwell.projections import Moved, Path
 from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.shapes import BlockShape
+from falsifiers.blackwell.reference.shared_cache import shared_modules
 from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
 from falsifiers.blackwell.reference.triton_backend import (
     TritonBackend,
@@ -99,6 +100,10 @@ class CublasPath:
             block.backward(block.forward(x, weights)[1], weights, x)
         torch.cuda.synchronize()
         return [module.size for module in loaded_modules()]
+
+    def shared_modules(self, moved: Moved, shape: BlockShape) -> Sequence[int]:
+        """See `TwoPaths`: our kernels in CUDA C, whose cache is so; on every machine by compiling them."""
+        return shared_modules(shape, moved, self.capability)
 
 
 def _rounded(values: Tensor) -> Tensor:

@@ -28,7 +28,9 @@ _ERRORS = ("sample_against_old", "whole_against_old", "whole_against_float64", "
 _GOOD = {
     **{name: [1e-7, 6e-7] for name in _ERRORS},
     "bfloat16_relative": [0.003], "inputs_changed": [0.0, 0.0], "loss_first": 4.1, "loss_last": 3.5,
-    "modules_old": 171, "modules_new": 3, "bytes_old": 30_000_000, "bytes_new": 40_000,
+    "modules_old_per_layer": 171, "modules_new": 3, "bytes_old_per_layer": 30_000_000, "bytes_new": 40_000,
+    "modules_old_shared": 27, "modules_new_shared": 19, "modules_new_shared_all_products": 11,
+    "bytes_old_shared": 450_848, "bytes_new_shared": 287_584, "bytes_new_shared_all_products": 131_232,
     "cases": 60, "noise": [0.99, 1.01], "slower_low": 0.4, "slower_high": 0.42,
 }  # fmt: skip
 
@@ -61,7 +63,10 @@ def refuted(**changes: Any) -> list[str]:
         ({"slower_low": 1.06, "slower_high": 1.2}, "no-later"),
         ({"modules_new": 171}, "fewer-modules"),
         ({"bytes_new": 20_000_000}, "fewer-bytes"),
-        ({"modules_old": 10, "modules_new": 1}, "old-path-has-seven-a-layer"),
+        ({"modules_new_shared": 27}, "fewer-shared-modules"),
+        ({"modules_new_shared_all_products": 19}, "fewer-shared-modules"),
+        ({"bytes_new_shared": 450_848}, "fewer-shared-bytes"),
+        ({"modules_old_per_layer": 10, "modules_new": 1}, "old-path-has-seven-a-layer"),
         ({"loss_last": 4.1}, "training-learns"),
         ({"inputs_changed": [0.0, 1.0]}, "inputs_changed[].maximum"),
     ],
@@ -138,3 +143,20 @@ def test_a_restless_machine_times_nothing(tmp_path: Path) -> None:
     with pytest.raises(NotMeasured, match="restless"):
         time_backward(made, _TINY)
     assert "slower_low" not in measured
+
+
+@pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
+def test_the_forty_percent_do_not_survive_sharing(model: str) -> None:
+    """The finding that the contract's prose states. By hand: 4 shapes of projections, with 2 products each."""
+    pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
+    from falsifiers.blackwell.reference.shared_cache import shared_modules
+
+    old, backward, products = (
+        shared_modules(SHAPES[model], "nothing", 90),
+        shared_modules(SHAPES[model], "backward", 90),
+        shared_modules(SHAPES[model], "products", 90),
+    )
+    assert [len(old), len(backward), len(products)] == [27, 27 - 4 * 2, 11]
+    assert sum(backward) > 0.6 * sum(old)
+    assert len(backward) > 0.6 * len(old)
+    assert sum(products) < 0.6 * sum(old)
