@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from harness import strictjson
 
 if TYPE_CHECKING:
+    import jsonschema_rs
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
 
@@ -53,10 +54,31 @@ def pointer(*steps: str | int) -> str:
 
 def problems(name: str, document: Any) -> list[Problem]:
     """What keeps a document from being a valid `name` (one of NAMES); empty where nothing does."""
+    if _is_valid(name, document):
+        return []
     found = sorted(
         _validator(name).iter_errors(document), key=lambda error: [str(step) for step in error.absolute_path]
     )
     return [problem for error in found for problem in _explain(error)]
+
+
+def _is_valid(name: str, document: Any) -> bool:
+    """Whether a document is valid, a hundred times as fast as one learns why it is not.
+
+    What this validator has no form for, such as NaN or half a surrogate pair, is not called valid here: the other one,
+    which explains itself, decides.
+    """
+    try:
+        return _quick_validator(name).is_valid(document)
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
+@cache
+def _quick_validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    from jsonschema_rs import Draft202012Validator
+
+    return Draft202012Validator(strictjson.load(schema_folder() / f"{name}.schema.json"))
 
 
 @cache

@@ -69,8 +69,10 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
 def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:
     from harness.evidence.index import read
     from harness.machine.paths import cache_folder
+    from harness.report.counting import counting
 
-    return read(place, claim, cache_folder()).entries
+    with counting("indexing bundles") as watch:
+        return read(place, claim, cache_folder(), watch).entries
 
 
 def _bundle(run: str, place: Path | None) -> Path:
@@ -104,11 +106,13 @@ def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     """What the runs before B measured: those in the project's evidence, or beside it."""
     from harness.evidence import history, index
     from harness.machine.paths import cache_folder
+    from harness.report.counting import counting
 
     after = after.resolve()
     inside = place is not None and after.is_relative_to(place.resolve())
     where, cache = (place.resolve(), cache_folder()) if place and inside else (after.parent, None)
-    entries = index.read(where, cache=cache).entries
+    with counting("indexing bundles") as watch:
+        entries = index.read(where, cache=cache, watch=watch).entries
     this = next((entry for entry in entries if entry.path == after), None)
     if this is None:
         return {}

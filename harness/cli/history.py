@@ -47,12 +47,13 @@ def command(
     from harness.evidence import history, index
     from harness.machine.paths import cache_folder
     from harness.project import Project
+    from harness.report.counting import counting
 
     project = Project.find()
     place = evidence or project.evidence
-    entries = [
-        entry for entry in index.read(place, identifier, cache_folder()).entries if device in str(entry.device_class)
-    ]
+    with counting("indexing bundles") as watch:
+        found = index.read(place, identifier, cache_folder(), watch).entries
+    entries = [entry for entry in found if device in str(entry.device_class)]
     if not entries:
         project.contract(identifier)  # refuses what is no claim, and names the nearest
     table = history.measured(entries, index.measurements(place, identifier, cache_folder()))

@@ -54,6 +54,7 @@ def command(
     """
     from harness.evidence.verify import find_bundles, verify_all
     from harness.project import Project
+    from harness.report.counting import counting
 
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}
     targets = {name: target for name, target in files.items() if target is not None}
@@ -70,7 +71,11 @@ def command(
         _need_jinja2()
     project = Project.around()
     asked = against(trusted_keys, project)
-    verifications = list(verify_all(bundles, against=asked))
+    verifications = []
+    with counting("verifying bundles") as watch:
+        for done, one in enumerate(verify_all(bundles, against=asked), 1):
+            verifications.append(one)
+            watch(done, len(bundles))
     if html is not None:
         _html(verifications, html, asked, project, err=Path("-") in targets.values())
     if targets or summary:
@@ -93,10 +98,12 @@ def _need_jinja2() -> None:
 def _html(
     verifications: Sequence[Verification], folder: Path, asked: Against, project: Project | None, *, err: bool
 ) -> None:
+    from harness.report.counting import counting
     from harness.report.html import site
 
     try:
-        site.write(verifications, folder, asked, project)
+        with counting("writing pages") as watch:
+            site.write(verifications, folder, asked, project, watch=watch)
     except site.SiteError as error:
         raise click.BadParameter(str(error), param_hint="--html") from error
     click.echo(_counted(verifications, folder / site.INDEX), err=err)

@@ -144,6 +144,7 @@ def command(
     from harness.machine.host import probe
     from harness.machine.paths import cache_folder
     from harness.report import views
+    from harness.report.counting import counting
     from harness.report.escaping import printable
     from harness.report.relay import Relay
     from harness.slurm.dispatcher import Dispatcher
@@ -166,7 +167,8 @@ def command(
     machine = probe(project.root)
     selection: Due | None = None
     if stale:
-        selection = due(project, contracts, machine, options, evidence or project.evidence)
+        with counting("indexing bundles") as watch:
+            selection = due(project, contracts, machine, options, evidence or project.evidence, watch)
         contracts = [contract for contract, _ in selection.due]
         for line in selection.lines():
             click.echo(printable(line), err=json_file == "-" or event_lines)

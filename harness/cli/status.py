@@ -82,13 +82,15 @@ def command(
     from harness.mentions import mentions
     from harness.project import Project
     from harness.report import status as report
+    from harness.report.counting import counting
 
     if as_json and as_markdown:
         raise click.UsageError("choose one of --json and --markdown")
     project = Project.find()
     for name in ids:
         project.contract(name)
-    survey = Survey.of(project, evidence, device or "")
+    with counting("indexing bundles") as watch:
+        survey = Survey.of(project, evidence, device or "", watch)
     if device and not survey.contents.entries:
         click.echo(f"harness: there is no evidence from a device whose name contains {device!r}", err=True)
     chosen = [

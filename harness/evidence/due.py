@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import final
 
 from harness.contract import Contract
+from harness.evidence.index import Watch
 from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Survey
 from harness.machine.device_class import DeviceClass
@@ -59,13 +60,21 @@ class Due:
         yield f"{nothing}{claims}: {len(self.due)} due, {counts}"
 
 
-def due(project: Project, contracts: Sequence[Contract], host: Host, options: Options, evidence: Path) -> Due:
+def due(
+    project: Project,
+    contracts: Sequence[Contract],
+    host: Host,
+    options: Options,
+    evidence: Path,
+    watch: Watch | None = None,
+) -> Due:
     """Look which of these claims are due on this machine, run with these options.
 
     Args:
         evidence: where the bundles are.
+        watch: see `harness.evidence.index.read`.
     """
-    claims = {claim.id: claim for claim in Survey.of(project, evidence).claims}
+    claims = {claim.id: claim for claim in Survey.of(project, evidence, watch=watch).claims}
     pending: list[tuple[Contract, str]] = []
     elsewhere: list[tuple[Contract, str]] = []
     covered: list[tuple[Contract, Cell]] = []

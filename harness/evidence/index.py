@@ -24,13 +24,13 @@ from typing import Any, final
 
 from harness import strictjson
 from harness.evidence import reader
-from harness.evidence.index_cache import Cache, Row
+from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.machine.device_class import DeviceClass
 from harness.record import Record, RecordError
 from harness.verdict import Fate, Verdict
 
-__all__ = ["Contents", "Entry", "Measurement", "Unreadable", "measurements", "measurements_of", "read"]
+__all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
 
 _FIELDS = (
     "id", "issue", "spec", "title", "run", "reason", "proven", "profile", "overrides", "mutants_skipped", "falsifier",
@@ -119,13 +119,14 @@ _VERSION = zlib.crc32(repr((3, Entry.__slots__)).encode()) >> 1
 """Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
 
 
-def read(evidence: Path, claim: str | None = None, cache: Path | None = None) -> Contents:
+def read(evidence: Path, claim: str | None = None, cache: Path | None = None, watch: Watch | None = None) -> Contents:
     """What the records below a folder say.
 
     Args:
         evidence: the project's evidence, or any folder with bundles below it; no link is followed.
         claim: only bundles of this claim.
         cache: the folder that keeps what was read before; where it is None, every record is read.
+        watch: is told how many bundles were read, of how many that have to be.
     """
     evidence = evidence.absolute()
 
@@ -137,7 +138,7 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None) ->
         told |= {"verdict": Verdict(told["verdict"]), "killed": tuple(told["killed"])}
         return Entry(path=path, sources=row.sources, **told)
 
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made)
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made, watch)
     return Contents(
         tuple(one for one in found if isinstance(one, Entry)),
         tuple(one for one in found if isinstance(one, Unreadable)),

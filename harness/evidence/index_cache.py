@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, final
 
-__all__ = ["Cache", "Row"]
+__all__ = ["Cache", "Row", "Watch"]
 
 T = TypeVar("T")
+Watch = Callable[[int, int], None]
+"""Is told how many bundles have been read, of how many that have to be."""
 
 _BUSY_SECONDS = 10.0
 _AT_ONCE = 500
@@ -65,44 +67,58 @@ class Cache:
         key = hashlib.sha256(os.fsencode(evidence)).hexdigest()[:24]
         self._file = None if folder is None else folder / "index" / f"{key}.sqlite3"
 
-    def rows(self, found: Mapping[bytes, str], claim: str | None, use: Callable[[bytes, Row], T]) -> list[T]:
+    def rows(
+        self,
+        found: Mapping[bytes, str],
+        claim: str | None,
+        use: Callable[[bytes, Row], T],
+        watch: Watch | None = None,
+    ) -> list[T]:
         """What `use` makes of the row of every bundle found, sorted by name; of one claim, where one is given.
 
         Args:
             found: the fingerprint of every bundle by its name, the path below the evidence.
             use: raises ValueError, KeyError or TypeError where a row is damaged.
+            watch: called for every bundle that has to be read. Whoever raises in it, or presses Ctrl-C, loses the last
+                few hundred at most; the rest is kept.
         """
         if self._file is not None:
             for _ in range(2):
                 try:
                     with suppress(FileExistsError):
                         self._file.parent.mkdir(parents=True)
-                    return self._from(str(self._file), found, claim, use)
+                    return self._from(str(self._file), found, claim, use, watch)
                 except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError) as error:
                     if isinstance(error, OSError) or _primary_code(error) in _UNUSABLE:
                         break
                     with suppress(OSError):  # it is damaged; whoever has it open keeps the old file
                         self._file.unlink()
-        return self._from(":memory:", found, claim, use)
+        return self._from(":memory:", found, claim, use, watch)
 
     def _from(
-        self, database: str, found: Mapping[bytes, str], claim: str | None, use: Callable[[bytes, Row], T]
+        self,
+        database: str,
+        found: Mapping[bytes, str],
+        claim: str | None,
+        use: Callable[[bytes, Row], T],
+        watch: Watch | None,
     ) -> list[T]:
         with closing(sqlite3.connect(database, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
             _prepare(connection, self._version)
-            self._update(connection, found)
+            self._update(connection, found, watch)
             return [use(name, row) for name, row in _select(connection, found, claim)]
 
-    def _update(self, connection: sqlite3.Connection, found: Mapping[bytes, str]) -> None:
+    def _update(self, connection: sqlite3.Connection, found: Mapping[bytes, str], watch: Watch | None) -> None:
         known: dict[bytes, str] = dict(connection.execute("SELECT name, fingerprint FROM bundles"))
         gone = [name for name in known if name not in found]
         changed = [name for name, fingerprint in found.items() if known.get(name) != fingerprint]
         for start in range(0, len(changed), _AT_ONCE):
             # Read first, then locked: others wait for the writing, not for the reading.
-            made = [
-                (name, found[name], self._make(self._evidence / os.fsdecode(name), found[name]))
-                for name in changed[start : start + _AT_ONCE]
-            ]
+            made = []
+            for done, name in enumerate(changed[start : start + _AT_ONCE], start + 1):
+                made.append((name, found[name], self._make(self._evidence / os.fsdecode(name), found[name])))
+                if watch is not None:
+                    watch(done, len(changed))
             with connection:
                 connection.execute("BEGIN IMMEDIATE")
                 for name, fingerprint, row in made:

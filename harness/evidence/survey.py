@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import final
 
 from harness.contract import Contract, ContractError
-from harness.evidence.index import Contents, Entry, read
+from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.status import ClaimStatus, statuses
 from harness.machine.paths import cache_folder
@@ -53,15 +53,16 @@ class Survey:
     stale: Staleness
 
     @classmethod
-    def of(cls, project: Project, evidence: Path | None = None, device: str = "") -> Survey:
+    def of(cls, project: Project, evidence: Path | None = None, device: str = "", watch: Watch | None = None) -> Survey:
         """Look at a project.
 
         Args:
             evidence: where the bundles are, if not in the project's own evidence folder.
             device: leaves only evidence from classes of device whose name contains this.
+            watch: see `harness.evidence.index.read`.
         """
         contracts, refused = project.load_all()
-        contents = read(evidence or project.evidence, cache=cache_folder())
+        contents = read(evidence or project.evidence, cache=cache_folder(), watch=watch)
         if device:
             here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
             contents = replace(contents, entries=here)

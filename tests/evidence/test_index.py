@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.evidence import index
+from harness.evidence import index, index_cache
 from harness.evidence.index import Contents, read
 from harness.record import Record
 from harness.verdict import Verdict
@@ -250,3 +250,28 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     (bundle.parent / "b").symlink_to(bundle)
     (bundle.parent / "circle").symlink_to(tmp_path / "evidence")
     assert [entry.run for entry in read(tmp_path / "evidence").entries] == ["a"]
+
+
+@pytest.mark.parametrize("at", [1, 7, 20])
+def test_interrupted_it_keeps_what_it_read(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Ctrl-C in the middle: what comes after goes on where it stopped, and says the same as if nothing had been."""
+    monkeypatch.setattr(index_cache, "_AT_ONCE", 3)
+    for number in range(20):
+        sealed(tmp_path, run=f"run-{number:02}")
+
+    def interrupting(done: int, total: int) -> None:
+        assert total == 20
+        if done == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read(tmp_path / "evidence", cache=cache, watch=interrupting)
+    seen = opened(monkeypatch)
+    told: list[tuple[int, int]] = []
+    contents = read(tmp_path / "evidence", cache=cache, watch=lambda done, total: told.append((done, total)))
+    left = 20 - (at - 1) // 3 * 3
+    assert len(seen) == left
+    assert told == [(number, left) for number in range(1, left + 1)]
+    assert contents == read(tmp_path / "evidence")

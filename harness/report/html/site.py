@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ def write(
     against: Against,
     project: Project | None = None,
     limits: Limits | None = None,
+    watch: Callable[[int, int], None] | None = None,
 ) -> list[Entry]:
     """Write the pages of these bundles, and the index last; what the index says of each, newest first.
 
@@ -64,6 +65,7 @@ def write(
         against: what the bundles were held against when they were verified.
         project: whose contracts say what the evidence comes to; without one, the index shows verdicts.
         limits: what showing one bundle may use.
+        watch: is told how many pages were written, of how many.
 
     Raises:
         SiteError: the folder holds an index of somebody else's, or cannot be written.
@@ -79,13 +81,15 @@ def write(
         pages: dict[Path, str] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        for verification in verifications:
+        for done, verification in enumerate(verifications, 1):
             shown = _show(verification, held, limits)
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             _replace(folder / entry.page, shown.page)
             entries.append(entry)
             if verification.accepted:
                 pages[verification.path.absolute()] = entry.page
+            if watch is not None:
+                watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [one for bundle in pages for one in read(bundle).entries]
         table = matrix.of_project(project, counting, pages) if project else matrix.of_verdicts(counting, pages)
