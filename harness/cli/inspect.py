@@ -91,7 +91,7 @@ def _told_device_code(file: Path, as_json: bool) -> bool:
             program = opened.read(4) == b"\x7fELF"
     except OSError:
         return False  # the refusal of the checkpoint's reader says more
-    if not (inspection.codes or inspection.notes or program):
+    if not (inspection.codes or inspection.notes or inspection.at_run_time or program):
         return False
     if as_json:
         _print_json(inspection.to_json())

@@ -49,8 +49,16 @@ class EventKind(StrEnum):
     FAILED_SAVE = "failed_save"
     """A periodic checkpoint could not be written."""
     RAN = "ran"
-    """What the run used: `device`, `dtype`, `backend`, of which only what the line says."""
+    """What the run used: `device`, `dtype`, `backend`, `target` (such as sm_121), of which only what the line says."""
     OUT_OF_MEMORY = "out_of_memory"
+    FAILED_UPLOAD = "failed_upload"
+    """Weights could not be put on the device: of `block`, where the line says which."""
+    COMPILED = "compiled"
+    """A `kernel` was compiled, or so many were by the run's own `count`."""
+    WARMED = "warmed"
+    """What is made ready before the first step is ready: so many `kernels`."""
+    REFUSED_LOAD = "refused_load"
+    """The driver refused code that it would have had to compile."""
 
 
 @dataclass(frozen=True)

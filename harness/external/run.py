@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from harness.external.kernels import KernelTelling
 from harness.external.log import Event, EventKind
 
 __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 
 MOST_STEPS = 1_000_000
 """Steps that are told apart; whoever prints more floods us."""
+
+_LONGEST_LINE = 500
 
 StepListener = Callable[[int, Mapping[str, float]], None]
 """Takes a step's number and the values that its line told."""
@@ -47,6 +50,8 @@ class Telling:
     ran: dict[str, str] = field(default_factory=dict)
     out_of_memory: str = ""
     """The first line that says so."""
+    kernels: KernelTelling = field(default_factory=KernelTelling)
+    """What was said of kernels, and of putting weights on the device."""
     disorder: str = ""
     """Why the steps that were told are not all that were made; empty where they are 1, 2, 3 and so on."""
     _pending: tuple[int, dict[str, float]] | None = None
@@ -67,8 +72,10 @@ class Telling:
             self.failed_saves += 1
         elif event.kind is EventKind.RAN:
             self.ran.update({name: value for name, value in event.values.items() if value})
+        elif event.kind is EventKind.OUT_OF_MEMORY:
+            self.out_of_memory = self.out_of_memory or event.line[:_LONGEST_LINE]
         else:
-            self.out_of_memory = self.out_of_memory or event.line[:500]
+            self.kernels.hear(event)
 
     def end(self) -> None:
         """The output is over: hand on the last step."""

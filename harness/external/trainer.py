@@ -23,7 +23,7 @@ from harness.external.patterns import PatternRefused, compiled
 from harness.redaction import Redactor, looks_secret
 from harness.trial import NotMeasured
 
-__all__ = ["GIVEN", "Exit", "Files", "Trainer", "TrainerError", "load"]
+__all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Trainer", "TrainerError", "load"]
 
 GIVEN = ("output", "seed", "device", "here", "python")
 """Placeholders that every command has: the folder that it is to write to, the trial's seed, "cpu" or "cuda", the folder
@@ -38,8 +38,12 @@ _VALUES: Mapping[EventKind, tuple[frozenset[str], frozenset[str]]] = {
     EventKind.SUMMARY: (frozenset(), frozenset({"steps", "initial_loss", "final_loss", "seconds"})),
     EventKind.CHECKPOINT: (frozenset(), frozenset({"step", "path"})),
     EventKind.FAILED_SAVE: (frozenset(), frozenset({"step", "path"})),
-    EventKind.RAN: (frozenset(), frozenset({"device", "dtype", "backend"})),
+    EventKind.RAN: (frozenset(), frozenset({"device", "dtype", "backend", "target"})),
     EventKind.OUT_OF_MEMORY: (frozenset(), frozenset()),
+    EventKind.FAILED_UPLOAD: (frozenset(), frozenset({"block"})),
+    EventKind.COMPILED: (frozenset(), frozenset({"kernel", "count"})),
+    EventKind.WARMED: (frozenset(), frozenset({"kernels"})),
+    EventKind.REFUSED_LOAD: (frozenset(), frozenset()),
 }
 """By event the values that it must have, and those that it may; a step may have any others, which are its numbers."""
 
@@ -70,6 +74,18 @@ class Files:
     initial: str = ""
     initial_prefix: str = ""
     export_prefix: str = ""
+    compute_cache: str = ""
+    """Of a run that is over: the folder that CUDA_CACHE_PATH named."""
+
+
+@dataclass(frozen=True)
+class DeviceCodeFiles:
+    """Where a trainer's code for the GPU is."""
+
+    files: tuple[str, ...] = ()
+    """Globs with placeholders, of programs, libraries and archives; the command's program where there are none."""
+    kernels: tuple[Any, ...] = ()
+    """Compiled expressions, one a kernel that training needs; empty where nobody says which it needs."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,7 @@ class Trainer:
     logs: tuple[str, ...] = ()
     first_step: int = 1
     ran_on: str | None = None
+    device_code: DeviceCodeFiles = DeviceCodeFiles()
 
     def words(self, values: Mapping[str, Any]) -> list[str]:
         """The command line for these values of the placeholders; null and absent ones leave their words out.
@@ -150,8 +167,10 @@ class Trainer:
                 yield f"/command/line/{position}", word
         for name, text in self.environment.items():
             yield f"/command/environment/{name}", text
-        for name in ("export", "checkpoints", "initial"):
+        for name in ("export", "checkpoints", "initial", "compute_cache"):
             yield f"/files/{name}", getattr(self.files, name)
+        for position, text in enumerate(self.device_code.files):
+            yield f"/device_code/files/{position}", text
         for name, value in self.parameters.items():
             if isinstance(value, str):
                 yield f"/parameters/{name}", value
@@ -214,7 +233,16 @@ def _trainer(path: Path, document: Mapping[str, Any]) -> Trainer:
         logs=tuple(log.get("files", ())),
         first_step=log.get("first_step", 1),
         ran_on=document.get("recorded", {}).get("ran_on"),
+        device_code=_device_code(path, document.get("device_code", {})),
     )
+
+
+def _device_code(path: Path, table: Mapping[str, Any]) -> DeviceCodeFiles:
+    kernels = (
+        _expression(path, f"/device_code/kernels/{position}", text)
+        for position, text in enumerate(table.get("kernels", ()))
+    )
+    return DeviceCodeFiles(tuple(table.get("files", ())), tuple(kernels))
 
 
 def _rule(path: Path, position: int, line: Mapping[str, Any]) -> LineRule:

@@ -24,6 +24,8 @@ def page(inspection: Inspection) -> Iterator[str]:
     yield f"{count:,} image{'' if count == 1 else 's'}: {found}" if count else found
     for note in inspection.notes:
         yield f"  {printable(note)}"
+    for sign in inspection.at_run_time:
+        yield f"  it holds {printable(sign)}"
     if not inspection.codes:
         return
     yield ""
@@ -36,6 +38,8 @@ def page(inspection: Inspection) -> Iterator[str]:
             yield f"  byte {code.offset}: {printable(code.reason)}"
         if code.noted_sm not in (None, code.sm):
             yield f"  byte {code.offset}: its header says sm_{code.sm}, its note sm_{code.noted_sm}"
+        if code.listed_sm not in (None, code.sm):
+            yield f"  byte {code.offset}: the fatbin image lists it for sm_{code.listed_sm}, and it is for sm_{code.sm}"
     targets: dict[str, list[str]] = {}
     for code in inspection.codes:
         for kernel in code.kernels:

@@ -10,12 +10,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from harness.toolkit.device_code import elf, fatbin, ptx
+from harness.toolkit.device_code import at_run_time, elf, fatbin, ptx
 from harness.toolkit.device_code.elf import Malformed
 
 __all__ = ["DeviceCode", "Form", "Inspection", "inspect", "scan"]
 
-_PIECES_TOLD: Final = 3
 _MOST_BROKEN: Final = 64
 
 
@@ -40,6 +39,7 @@ class DeviceCode:
         size: in bytes, as it lies in the file.
         container: "fatbin", or None for an image that stands alone.
         noted_sm: what a note in machine code says of the capability; another one than `sm` is a forgery.
+        listed_sm: the capability under which a fatbin image lists it, by which the driver chooses; None outside one.
         reason: why the kernels are not known; None where they are.
     """
 
@@ -51,22 +51,35 @@ class DeviceCode:
     size: int
     container: str | None = None
     noted_sm: int | None = None
+    listed_sm: int | None = None
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """All device code of a file, in the order of offsets, and what else is worth knowing."""
+    """All device code of a file, in the order of offsets, and what else is worth knowing.
+
+    Attributes:
+        notes: what looked like device code and could not be read.
+        at_run_time: signs that a program makes more of it when it runs.
+    """
 
     path: Path
     file_bytes: int
     codes: tuple[DeviceCode, ...]
     notes: tuple[str, ...]
+    at_run_time: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For `harness inspect --json`."""
         codes = [asdict(code) | {"form": code.form.value, "kernels": list(code.kernels)} for code in self.codes]
-        return {"path": str(self.path), "file_bytes": self.file_bytes, "device_code": codes, "notes": list(self.notes)}
+        return {
+            "path": str(self.path),
+            "file_bytes": self.file_bytes,
+            "device_code": codes,
+            "notes": list(self.notes),
+            "at_run_time": list(self.at_run_time),
+        }
 
 
 def inspect(path: Path) -> Inspection:
@@ -76,17 +89,17 @@ def inspect(path: Path) -> Inspection:
         if size == 0:
             return Inspection(path, 0, (), ())
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
-            codes, notes = scan(view)
-    return Inspection(path, size, codes, notes)
+            codes, notes, signs = scan(view)
+    return Inspection(path, size, codes, notes, signs)
 
 
-def scan(data: bytes | memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...]]:
-    """The device code in these bytes, and notes on what looked like some."""
+def scan(data: bytes | memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
+    """The device code in these bytes, notes on what looked like some, and signs that more is made at run time."""
     with memoryview(data) as view:
         return _scan(view)
 
 
-def _scan(view: memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...]]:
+def _scan(view: memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
     codes: list[DeviceCode] = []
     notes: list[str] = []
     pieces: list[int] = []
@@ -96,13 +109,7 @@ def _scan(view: memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...]]:
         codes += found
         rest = end
     _text(view, rest, len(view), codes, pieces)
-    if pieces and not any(code.form is Form.PTX for code in codes):
-        places = ", ".join(map(str, pieces[:_PIECES_TOLD])) + (", …" if len(pieces) > _PIECES_TOLD else "")
-        notes.append(
-            f"no module of PTX, but {len(pieces)} of its directives, at byte {places}: a program with such text may "
-            "write PTX when it runs, which only the driver's cache or the process itself can show"
-        )
-    return tuple(codes), tuple(notes)
+    return tuple(codes), tuple(notes), tuple(at_run_time.signs(view, pieces))
 
 
 def _text(view: memoryview, start: int, end: int, codes: list[DeviceCode], pieces: list[int]) -> None:
@@ -178,4 +185,4 @@ def _of_entry(entry: fatbin.Entry, start: int) -> DeviceCode:
         cubin = elf.read_cubin(entry.content)
     except Malformed as error:
         return DeviceCode(**vars(unread) | {"reason": str(error)})
-    return _of_cubin(cubin, offset, size=entry.size, container="fatbin")
+    return _of_cubin(cubin, offset, size=entry.size, container="fatbin", listed_sm=entry.sm)

@@ -52,7 +52,7 @@ def test_compressed_entries_are_read(name: str) -> None:
 
 def test_without_zstandard_the_header_is_told_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    codes, _ = scan(FILES["zstd.fatbin"])
+    codes, _, _ = scan(FILES["zstd.fatbin"])
     (ptx,) = [code for code in codes if code.form is Form.PTX]
     assert (ptx.sm, ptx.kernels) == (75, ())
     assert "falsifier-harness[device-code]" in str(ptx.reason)
@@ -67,17 +67,36 @@ def test_images_are_found_wherever_they_lie(name: str, before: bytes, after: byt
 
 
 def test_ptx_in_the_midst_of_an_executable() -> None:
-    codes, notes = scan(b"\x7fELF\x02\x01\x01" + bytes(100) + PTX + b"\0" + PTX + b"\0\1\2")
+    codes, notes, _ = scan(b"\x7fELF\x02\x01\x01" + bytes(100) + PTX + b"\0" + PTX + b"\0\1\2")
     assert [(one.form, one.target, one.kernels) for one in codes] == [(Form.PTX, "sm_90a", ("step", "other"))] * 2
     assert notes == ()
 
 
+def test_what_a_fatbin_image_lists_code_under_is_told_beside_what_the_code_is() -> None:
+    """The driver chooses by the list: sm_90 code that is listed for sm_91 would be loaded there."""
+    listed = bytearray(FILES["lz4.fatbin"])
+    (code,) = [one for one in scan(bytes(listed))[0] if one.form is Form.MACHINE_CODE]
+    assert (code.listed_sm, code.sm) == (90, 90)
+    struct.pack_into("<I", listed, code.offset + 28, 91)
+    (code,) = [one for one in scan(bytes(listed))[0] if one.form is Form.MACHINE_CODE]
+    assert (code.listed_sm, code.sm) == (91, 90)
+
+
 def test_an_engine_that_writes_its_own_ptx_is_not_taken_for_one_without_device_code() -> None:
     """cuobjdump answers alike for such an engine and for /bin/true."""
-    codes, (note,) = scan(b"\x7fELF\0.version %s\n.target sm_%d\n\0.visible .entry \0")
-    assert codes == ()
-    assert "write PTX when it runs" in note
-    assert inspect(Path("/bin/true")).notes == ()
+    codes, notes, (sign,) = scan(b"\x7fELF\0.version %s\n.target sm_%d\n\0.visible .entry \0")
+    assert codes == notes == ()
+    assert "write PTX when it runs" in sign
+    assert inspect(Path("/bin/true")).at_run_time == inspect(Path("/bin/true")).notes == ()
+
+
+def test_pieces_of_ptx_beside_a_whole_module_and_a_compiler_by_name_are_signs() -> None:
+    """One kernel kept as PTX says nothing of those that the program writes, or has compiled."""
+    codes, _, (pieces, compiler) = scan(PTX + b"\0.visible .entry {}\0libnvrtc.so.13\0nvrtcCompileProgram\0")
+    assert [code.kernels for code in codes] == [("step", "other")]
+    assert pieces.startswith("PTX in pieces that are no module")
+    assert "libnvrtc.so, nvrtcCompileProgram" in compiler
+    assert scan(PTX)[2] == ()
 
 
 def test_a_forged_header_is_told_from_the_note() -> None:
@@ -89,7 +108,7 @@ def test_a_forged_header_is_told_from_the_note() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_an_image_cut_short_is_told(name: str) -> None:
-    codes, notes = scan(FILES[name][:-1])
+    codes, notes, _ = scan(FILES[name][:-1])
     assert notes
     assert all(code.container is None and code.size < len(FILES[name]) for code in codes)
 
@@ -121,7 +140,7 @@ def test_no_bytes_do_harm(pieces: list[bytes]) -> None:
 def test_many_broken_images_end_the_search() -> None:
     header = bytearray(FILES["sm_121.cubin"][:64])
     struct.pack_into("<Q", header, 40, 1 << 40)
-    codes, notes = scan(bytes(header) * 5000)
+    codes, notes, _ = scan(bytes(header) * 5000)
     assert codes == ()
     assert "no further ones" in notes[-1]
 
@@ -133,7 +152,7 @@ def test_a_small_file_is_not_decompressed_without_end() -> None:
         "<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(payload), len(payload), 64, 0, 9, 90, 0, 0, 0x2011, 0, 1 << 26
     )
     body = (entry + payload) * 1000
-    codes, _ = scan(b"\x50\xed\x55\xba" + struct.pack("<HHQ", 1, 16, len(body)) + body)
+    codes, _, _ = scan(b"\x50\xed\x55\xba" + struct.pack("<HHQ", 1, 16, len(body)) + body)
     assert len(codes) == 1000
     assert all(code.reason for code in codes)
 

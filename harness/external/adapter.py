@@ -1,0 +1,151 @@
+"""What the adapters of every spec have in common: a trainer's file, its run listened to, and what ran as it told.
+
+    class Command(CommandRun):
+        def train(self, on_step):
+            self.listen(on_step)
+
+A spec's `external.py` puts them behind the spec's Protocol. Whatever else a falsifier wants of such a subject is
+`NotShown`, never made up.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.external import command, directory
+from harness.external.run import Telling
+from harness.external.trainer import Trainer, load
+from harness.trial import NotShown, Setting
+
+__all__ = ["CommandRun", "Outside", "RecordedRun"]
+
+_DTYPES = {
+    "f32": "float32",
+    "fp32": "float32",
+    "f16": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "f64": "float64",
+}
+
+
+class Outside:
+    """A trainer that is seen from outside only."""
+
+    is_elsewhere = True
+    is_over = False
+    directory: Path
+    """Where its files are."""
+
+    def __init__(self, setting: Setting, output: Path) -> None:
+        """Read the trainer's file, which the parameter `trainer` names from the project's root."""
+        self.trainer: Trainer = load(Path(setting.parameters["trainer"]).absolute())
+        self.directory = output
+        self.setting = setting
+        self.values: dict[str, Any] = {
+            **setting.parameters,
+            "output": str(output),
+            "seed": setting.seed,
+            "device": setting.device.partition(":")[0],
+            "here": str(self.trainer.path.parent),
+            "python": sys.executable,
+        }
+        self.telling: Telling | None = None
+        """What the run told so far; None before it was listened to."""
+        self.step = 0
+        """The step that its output has come to, counted from 1."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Whatever else a claim wants of a subject; names with an underscore are Python's own questions."""
+        if name.startswith("_") or "trainer" not in vars(self):
+            raise AttributeError(name)
+        raise NotShown(f"{self.trainer.name} shows nothing of its {name.replace('_', ' ')} from outside")
+
+    def ran(self) -> dict[str, Any]:
+        """What ran, as far as the output says: device, dtype, backend, and how many steps."""
+        if self.telling is None:
+            return {}
+        found: dict[str, Any] = {name: value.lower() for name, value in self.telling.ran.items() if name != "target"}
+        if "device" in found:
+            found["device"] = "cuda" if found["device"].startswith(("cuda", "gpu")) else found["device"]
+        if "dtype" in found:
+            dtype = found["dtype"].removeprefix("torch.")
+            found["dtype"] = _DTYPES.get(dtype, dtype)
+        if self.telling.made is not None:
+            found["steps"] = self.telling.made
+        return found
+
+    def filled(self, text: str) -> str:
+        """A text of the trainer's file with this run's values."""
+        return self.trainer.filled(text, self.values)
+
+    def _begin(self, on_step: Callable[..., None]) -> Telling:
+        """Where the output's events go; weights are those of the step that is being told."""
+
+        def hand_on(step: int, values: Any) -> None:
+            self.step = step
+            on_step(step, **{name: value for name, value in values.items() if name != "step"})
+
+        self.telling = Telling(hand_on, first=self.trainer.first_step)
+        return self.telling
+
+
+class CommandRun(Outside):
+    """A trainer that is run."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing is started yet."""
+        super().__init__(setting, setting.workspace / "output")
+
+    def listen(self, on_step: Callable[..., None]) -> Telling:
+        """Run the command to its end, and hand every step that it tells to `on_step`.
+
+        Raises:
+            CommandFailed: it failed.
+            NotMeasured: it could not be started, or the machine was in the way.
+        """
+        telling = self._begin(on_step)
+        self.setting.workspace.mkdir(parents=True, exist_ok=True)
+        command.run(self.trainer, self.values, telling)
+        return telling
+
+
+class RecordedRun(Outside):
+    """A run that is over, in the directory that the parameter `dir` names. Nothing is run, and nothing is changed."""
+
+    is_over = True
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing is read yet but the trainer's file."""
+        super().__init__(setting, Path(setting.parameters["dir"]))
+
+    def listen(self, on_step: Callable[..., None]) -> Telling:
+        """Read the logs to their end, and hand every step that they tell to `on_step`.
+
+        Raises:
+            CommandFailed: they say that the run failed.
+            NotMeasured: one cannot be read.
+        """
+        telling = self._begin(on_step)
+        files = self.logs()
+        export = Path(self.filled(self.trainer.files.export))
+        for path in (*files, *([export] if export.is_file() else [])):
+            print("judging", path, "sha256", directory.digest(path))
+        directory.read_logs(self.trainer, files, telling)
+        if telling.out_of_memory:
+            raise command.OutOfMemory(f"the log says, after step {telling.newest}: {telling.out_of_memory}")
+        return telling
+
+    def logs(self) -> list[Path]:
+        """Where its output was kept."""
+        return directory.logs(self.trainer, self.directory)
+
+    def no_logs(self) -> str:
+        """Why nothing is known of what it printed; empty where there is a log."""
+        if self.logs():
+            return ""
+        wanted = ", ".join(self.trainer.logs) or "none: its file has no /log/files"
+        return f"there is no log in {self.directory}; looked for {wanted}"
