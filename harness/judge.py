@@ -7,7 +7,7 @@ without torch, years later.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.contract import Contract
@@ -73,10 +73,24 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
     if unjudged:
         clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
         rules = tuple(rule for rule in rules if rule.id not in unjudged)
-    results.extend(judge_schema(clauses, measurements, finite))
+    judged = list(judge_schema(clauses, measurements, finite))
     scope = Scope(rules, measurements, observation.parameters, observation.device, finite)
-    results.extend(rule.judge(scope) for rule in rules)
-    return Judgment(tuple(results), unjudged)
+    judged.extend(rule.judge(scope) for rule in rules)
+    if observation.unseen:
+        reads: list[tuple[str, ...]] = [clause.path[:1] for clause in clauses]
+        reads += [tuple(name for variable, name in rule.reads if variable == "self") for rule in rules]
+        missing = [next((name for name in names if name not in measurements), "") for names in reads]
+        judged = [
+            _explained(result, observation.unseen.get(name, "")) for result, name in zip(judged, missing, strict=True)
+        ]
+    return Judgment((*results, *judged), unjudged)
+
+
+def _explained(result: ClauseResult, why: str) -> ClauseResult:
+    """With the reason why the measurement that a clause looks at was not made, where that was told."""
+    if not why or result.outcome is not Outcome.NOT_MEASURED:
+        return result
+    return replace(result, reason=f"{result.reason}: {why}")
 
 
 def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:

@@ -81,11 +81,15 @@ class Observation:
     residency: Residency = Residency()
     ending: Ending = Ending(EndingKind.COMPLETED)
     seed: int = 0
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    """Of what the subject did not let the falsifier see: why, by measurement."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that observation.json holds."""
         ending = {key: value for key, value in vars(self.ending).items() if value is not None}
         plain = {**vars(self), "residency": vars(self.residency), "ending": ending}
+        if not self.unseen:
+            del plain["unseen"]
         tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
         return tagged
 

@@ -144,10 +144,7 @@ class Trial(Generic[S]):
             MeasurementTooLarge: the values have more than 16 MiB as JSON.
             TypeError: the value is neither.
         """
-        for name in measurements:
-            if name not in self._declared:
-                known = ", ".join(sorted(self._declared))
-                raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
+        self._declared_all(measurements)
         self._report({"kind": "measure", "values": {name: _plain(value) for name, value in measurements.items()}})
 
     def step(self, step: int, **values: float) -> None:
@@ -282,17 +279,26 @@ class Trial(Generic[S]):
         self._enter(before)
 
     @contextmanager
-    def where_shown(self) -> Iterator[None]:
+    def where_shown(self, *names: str) -> Iterator[None]:
         """For a look that some subjects cannot grant: what cannot be seen is left unmeasured, and the trial goes on.
 
         `NotShown` ends the block and nothing else. The clauses of what was not measured are NOT_MEASURED then, and the
         trial ends with the first such reason, however well the rest came out.
+
+        Args:
+            names: the measurements that the look is for; their clauses tell the reason where they were not made.
+
+        Raises:
+            UndeclaredMeasurement: as `measure`.
         """
+        self._declared_all(names)
         before = self._phase
         try:
             yield
         except NotShown as reason:
             self._not_shown = self._not_shown or reason
+            if names:
+                self._report({"kind": "unseen", "values": dict.fromkeys(names, str(reason))})
             if self._phase != before:
                 self._enter(before)
 
@@ -313,6 +319,12 @@ class Trial(Generic[S]):
         """
         if self._not_shown is not None:
             raise self._not_shown
+
+    def _declared_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._declared:
+                known = ", ".join(sorted(self._declared))
+                raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
 
     def _enter(self, phase: str) -> str:
         """Say whose code runs from now on; whose it was."""

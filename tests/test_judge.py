@@ -235,3 +235,15 @@ def test_an_observation_of_the_wrong_form_is_refused(tmp_path: Path) -> None:
     strictjson.dump(content, tmp_path / "observation.json")
     with pytest.raises(ObservationError, match="/mesurements: unknown key 'mesurements'"):
         Observation.load(tmp_path / "observation.json")
+
+
+@given(NAMES, st.text(min_size=1))
+def test_what_was_not_shown_tells_why_and_changes_no_outcome(name: str, why: str) -> None:
+    """The reason is for the clauses of what is missing; what was measured all the same is judged as ever."""
+    measured = healthy(**{name: ...})
+    plainly = judge(CONTRACT, observe(measured)).clauses
+    told = judge(CONTRACT, observe(measured, unseen={name: why})).clauses
+    assert [one.outcome for one in told] == [one.outcome for one in plainly]
+    explained = [one.id for one, before in zip(told, plainly, strict=True) if one.reason == f"{before.reason}: {why}"]
+    assert {clause.id for clause in CONTRACT.clauses if clause.path[:1] == (name,)} <= set(explained)
+    assert judge(CONTRACT, observe(healthy(), unseen={name: why})) == judge(CONTRACT, observe(healthy()))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import torch
 
 from falsifiers.blackwell.archive_check import check, not_reproduced
 from falsifiers.blackwell.archived_subject import ArchivedEngine, TrainedModel
-from falsifiers.blackwell.compilation_watch import JIT_DISABLED, watching
+from falsifiers.blackwell.compilation_watch import forbid_compiling, see_that_ptx_is_refused, watching
+from falsifiers.blackwell.outside_engine import OutsideEngine, look_from_outside
 from falsifiers.blackwell.reference.kernel_archive import Archive
-from falsifiers.blackwell.reference.kernels.catalogue import add, block_kernels
-from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
+from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import SHAPES
-from harness import NotMeasured, Trial
+from harness import Trial
 
 __all__ = ["falsify"]
 
@@ -27,21 +26,22 @@ _GIB: Final = 2**30
 
 def falsify(trial: Trial[ArchivedEngine]) -> None:
     """Ask every image of the archive what it is; then train where the driver must not compile, and look for traces."""
-    computed = _forbid_compiling(trial)
+    computed = forbid_compiling(trial.workspace)
+    if trial.is_elsewhere:
+        look_from_outside(cast("Trial[OutsideEngine]", trial), computed)
+        return
     specs = block_kernels(SHAPES[trial.parameters["model"]])
     with trial.subject_fault():
         folder = trial.subject.archive()
     _look_at(trial, folder, specs)
     if trial.device.startswith("cuda"):
-        _see_that_ptx_is_refused()
+        see_that_ptx_is_refused()
         # Within the cap torch's allocator runs out as it would on a device of that size; the driver's part is measured.
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, trial.parameters["memory_cap_gib"] * _GIB / whole))
     with watching() as seen:
         try:
-            with trial.subject_fault():
-                model = trial.subject.start()
-            _train(trial, model)
+            _train(trial, _started(trial))
         finally:
             trial.measure(
                 nvrtc_calls=seen.nvrtc,
@@ -50,20 +50,6 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
                 reported_compilations=trial.subject.compilations(),
                 unlaunched=sorted({spec.key for spec in specs} - set(trial.subject.launched())),
             )
-
-
-def _forbid_compiling(trial: Trial[ArchivedEngine]) -> Path:
-    """Tell the driver not to compile PTX, and to keep what it compiles in a folder that is empty; returns the folder.
-
-    The driver reads its environment when it starts, so CUDA must not have started in this process.
-    """
-    if torch.cuda.is_initialized():
-        raise NotMeasured("CUDA had started before its environment could be set; nothing could be said of its compiler")
-    computed = trial.workspace / "compute-cache"
-    computed.mkdir()
-    os.environ |= {"CUDA_DISABLE_PTX_JIT": "1", "CUDA_CACHE_PATH": str(computed), "CUDA_CACHE_DISABLE": "0"}
-    os.environ.pop("CUDA_FORCE_PTX_JIT", None)
-    return computed
 
 
 def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> None:
@@ -87,18 +73,16 @@ def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec
     trial.measure(rebuilt=len(cells), not_reproduced=not_reproduced(archive, cells))
 
 
-def _see_that_ptx_is_refused() -> None:
-    """Counting no compilations means something only where the driver would have refused one."""
-    from falsifiers.blackwell.reference.cuda_device import CudaDevice, DriverError
-
-    device = CudaDevice()
-    try:
-        device.load(add(), compile_kernel(add(), device.sm, Form.PTX))
-    except DriverError as error:
-        if error.name == JIT_DISABLED:
-            return
-        raise NotMeasured(f"the driver answers PTX with {error.name}, not with {JIT_DISABLED}") from error
-    raise NotMeasured("CUDA_DISABLE_PTX_JIT=1 has no effect here: the driver compiled our PTX")
+def _started(trial: Trial[ArchivedEngine]) -> TrainedModel:
+    """The model, its weights on the device; where they do not fit, that is told apart from other faults."""
+    with trial.subject_fault():
+        try:
+            model = trial.subject.start()
+        except torch.OutOfMemoryError as error:
+            trial.measure(failed_uploads=[str(error)])
+            raise
+    trial.measure(failed_uploads=[])
+    return model
 
 
 def _train(trial: Trial[ArchivedEngine], model: TrainedModel) -> None:

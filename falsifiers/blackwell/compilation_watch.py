@@ -1,18 +1,72 @@
-"""Compilations as a process's own calls of NVIDIA's libraries show them, whatever the subject says of itself."""
+"""Compilations: forbidden to the driver, and as a process's own calls of NVIDIA's libraries show them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["JIT_DISABLED", "CompilationWatch", "watching"]
+import torch
+
+from harness import NotMeasured
+
+__all__ = [
+    "CACHE_VARIABLES",
+    "JIT_DISABLED",
+    "NO_JIT",
+    "CompilationWatch",
+    "forbid_compiling",
+    "see_that_ptx_is_refused",
+    "watching",
+]
+
+NO_JIT: Final = "CUDA_DISABLE_PTX_JIT"
+CACHE_VARIABLES: Final = ("CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE")
 
 JIT_DISABLED: Final = "CUDA_ERROR_JIT_COMPILATION_DISABLED"
 """What the driver says to PTX where CUDA_DISABLE_PTX_JIT=1."""
 
 _LOADS: Final = ("cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoad", "cuModuleLoadFatBinary", "cuLibraryLoadData")
+
+
+def forbid_compiling(workspace: Path) -> Path:
+    """Tell the driver, here and in what is started from here, not to compile PTX, and to keep in a folder what it
+    compiles all the same; returns the folder, which is empty.
+
+    Raises:
+        NotMeasured: CUDA has started in this process; the driver reads its environment when it starts.
+    """
+    if torch.cuda.is_initialized():
+        raise NotMeasured("CUDA had started before its environment could be set; nothing could be said of its compiler")
+    computed = workspace / "compute-cache"
+    computed.mkdir()
+    path, disable = CACHE_VARIABLES
+    os.environ |= {NO_JIT: "1", path: str(computed), disable: "0"}
+    os.environ.pop("CUDA_FORCE_PTX_JIT", None)
+    return computed
+
+
+def see_that_ptx_is_refused() -> None:
+    """Counting no compilations means something only where the driver would have refused one.
+
+    Raises:
+        NotMeasured: it does not refuse.
+    """
+    from falsifiers.blackwell.reference.cuda_device import CudaDevice, DriverError
+    from falsifiers.blackwell.reference.kernels.catalogue import add
+    from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
+
+    device = CudaDevice()
+    try:
+        device.load(add(), compile_kernel(add(), device.sm, Form.PTX))
+    except DriverError as error:
+        if error.name == JIT_DISABLED:
+            return
+        raise NotMeasured(f"the driver answers PTX with {error.name}, not with {JIT_DISABLED}") from error
+    raise NotMeasured(f"{NO_JIT}=1 has no effect here: the driver compiled our PTX")
 
 
 @dataclass

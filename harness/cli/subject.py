@@ -61,7 +61,9 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
         raise _refused(str(error)) from error
     own, others = _split(settings, trainer, contracts, Kind(kind))
     changed = overrides(others, contracts)
-    mine: dict[str, Any] = {"trainer": path.relative_to(project.root).as_posix(), **trainer.parameters}
+    claims = _of_claims(contracts)
+    mine: dict[str, Any] = {"trainer": path.relative_to(project.root).as_posix()}
+    mine |= {name: value for name, value in trainer.parameters.items() if name not in claims}
     mine |= _own(own, trainer)
     if kind == Kind.RECORDED:
         mine, changed = {**changed, **_directory(mine), "ran_on": mine.get("ran_on") or trainer.ran_on}, {}
@@ -104,7 +106,7 @@ def _split(
     settings: Iterable[str], trainer: Trainer, contracts: Sequence[Contract], kind: Kind
 ) -> tuple[list[str], list[str]]:
     """The settings of the trainer's own parameters, and the others."""
-    claims = {name for contract in contracts for profile in contract.profiles.values() for name in profile.parameters}
+    claims = _of_claims(contracts)
     mine = {name for name in trainer.parameters if name not in claims}
     mine |= set(_OF_RECORDED) if kind is Kind.RECORDED else set()
     own: list[str] = []
@@ -117,6 +119,11 @@ def _split(
             raise _refused(f"neither the claim nor {trainer.name} has a parameter {name!r}; {hint}", "-P")
         (own if separator and name in mine else others).append(setting)
     return own, others
+
+
+def _of_claims(contracts: Sequence[Contract]) -> set[str]:
+    """The names of the claims' parameters, whose values a trainer takes from the claim, and not from its own file."""
+    return {name for contract in contracts for profile in contract.profiles.values() for name in profile.parameters}
 
 
 def _own(settings: Iterable[str], trainer: Trainer) -> dict[str, Any]:

@@ -114,6 +114,7 @@ class LocalExecutor:
                 traceback=mask(ending.traceback or "")[-_LONGEST_TRACEBACK:] or None,
             ),
             seed=request.seed,
+            unseen={str(name): _cut(mask(str(why))) for name, why in watch.unseen.items()},
         )
         return TrialResult(
             observation,
@@ -157,6 +158,7 @@ class _Watch:
     on_step: StepListener
     interrupted: threading.Event
     measurements: dict[str, Any] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
     steps: StepSeries = field(default_factory=StepSeries)
     sources: dict[str, str] = field(default_factory=dict)
@@ -241,6 +243,8 @@ class _Watch:
             self.on_step(message["step"], strictjson.untag_nonfinite(message["values"]), self._memory())
         elif kind == "measure":
             self.measurements.update(message["values"])
+        elif kind == "unseen":
+            self.unseen.update(message["values"])
         elif kind == "resolve":
             self.resolved.update(message["values"])
         elif kind == "sources":

@@ -20,7 +20,7 @@ class KernelTelling:
     warmed: int | None = None
     """How many kernels were ready before the first step; None where no line said that any were."""
     before: list[str] = field(default_factory=list)
-    """Kernels that were compiled until then."""
+    """Kernels that were compiled until they were ready."""
     after: list[str] = field(default_factory=list)
     """Kernels that were compiled since."""
     counted: int | None = None
@@ -35,7 +35,9 @@ class KernelTelling:
     def hear(self, event: Event) -> None:
         """Take one event; those of other kinds are passed over."""
         if event.kind is EventKind.WARMED:
+            # A warm-up may be told in several parts; what was compiled until the last of them belongs to it.
             self.warmed = (self.warmed or 0) + (event.whole("kernels") or 0)
+            self.before, self.after = self.before + self.after, []
         elif event.kind is EventKind.COMPILED:
             self._compiled(event)
         elif event.kind is EventKind.REFUSED_LOAD:

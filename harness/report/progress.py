@@ -142,12 +142,24 @@ def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
 
 
 def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
-    """The clauses worth a line: all that did not pass, and of those that did, all but the mere types."""
+    """The clauses worth a line: all but mere types that passed, or that were as little measured as what has a line."""
+    told = {(_place(clause), clause.reason) for clause in record.clauses if not _is_mere_type(clause)}
     return [
         clause
         for clause in record.clauses
-        if verbose or clause.outcome is not Outcome.PASS or not clause.id.endswith((".type", ".closed"))
+        if verbose
+        or not _is_mere_type(clause)
+        or clause.outcome is Outcome.FAIL
+        or (clause.outcome is Outcome.NOT_MEASURED and (_place(clause), clause.reason) not in told)
     ]
+
+
+def _is_mere_type(clause: ClauseResult) -> bool:
+    return clause.id.endswith((".type", ".closed"))
+
+
+def _place(clause: ClauseResult) -> str:
+    return clause.id.rpartition(".")[0]
 
 
 def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
@@ -160,7 +172,9 @@ def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
 def hidden_text(record: Record, shown: int) -> str:
     """What a shortened table leaves out."""
     hidden = len(record.clauses) - shown
-    return f"and {hidden} clauses on types, all PASS (-v shows them)" if hidden else ""
+    passed = sum(_is_mere_type(clause) and clause.outcome is Outcome.PASS for clause in record.clauses)
+    told = "all PASS" if passed == hidden else f"{passed} PASS, {hidden - passed} NOT_MEASURED as above"
+    return f"and {hidden} clauses on types, {told} (-v shows them)" if hidden else ""
 
 
 def unjudged_text(record: Record) -> str:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.external.kernels import KernelTelling
 from harness.external.log import LONGEST_LINE, Event, EventKind, LineRule, LogReader, number
 from harness.external.patterns import PatternRefused, compiled
 from harness.external.run import Telling, TooManySteps
@@ -33,18 +34,31 @@ def values(*chunks: bytes) -> list[tuple[str, dict[str, str]]]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b"initial_loss = 7.6746", ("summary", {"initial_loss": "7.6746"})),
-        (b"  final_loss   = 7.2036", ("summary", {"final_loss": "7.2036"})),
-        (b"62 steps, 122.7s", ("summary", {"steps": "62", "seconds": "122.7"})),
-        (b"[CUDA] Pre-warmed 27 forward kernels", ("ran", {"device": "CUDA"})),
-        (b"Error: CUDA_ERROR_OUT_OF_MEMORY at Block 0 upload", ("out_of_memory", {})),
-        (b"\x1b[1;32mStep 50/50000\x1b[0m  loss=\x1b[33m9.1395\x1b[0m", ("step", {"step": "50", "loss": "9.1395"})),
-        (b"\x1b]0;training\x07step: 1,000 loss: nan", ("step", {"step": "1,000", "loss": "nan"})),
+        (b"initial_loss = 7.6746", [("summary", {"initial_loss": "7.6746"})]),
+        (b"  final_loss   = 7.2036", [("summary", {"final_loss": "7.2036"})]),
+        (b"62 steps, 122.7s", [("summary", {"steps": "62", "seconds": "122.7"})]),
+        (
+            b"[CUDA] Pre-warmed 27 forward kernels (JIT compiled before block upload)",
+            [("ran", {"device": "CUDA"}), ("warmed", {"kernels": "27"})],
+        ),
+        (b"[CUDA] Kernel cache initialized for target: sm_121", [("ran", {"target": "sm_121"})]),
+        (
+            "[CUDA] Failed to pre-warm AdamW kernels: no context — using CPU".encode(),
+            [("ran", {"device": "CPU"})],
+        ),
+        (
+            b'Block 3 upload failed: KernelError("MemoryAllocation(\\"CUDA driver error: CUDA_ERROR_OUT_OF_MEMORY',
+            [("out_of_memory", {}), ("failed_upload", {"block": "3"})],
+        ),
+        (b"PTX JIT compilation was disabled", [("refused_load", {})]),
+        (b"Error: CUDA_ERROR_OUT_OF_MEMORY at Block 0 upload", [("out_of_memory", {})]),
+        (b"\x1b[1;32mStep 50/50000\x1b[0m  loss=\x1b[33m9.1395\x1b[0m", [("step", {"step": "50", "loss": "9.1395"})]),
+        (b"\x1b]0;training\x07step: 1,000 loss: nan", [("step", {"step": "1,000", "loss": "nan"})]),
     ],
 )
-def test_lines_of_apr_distill(line: bytes, expected: tuple[str, dict[str, str]]) -> None:
+def test_lines_of_apr_distill(line: bytes, expected: list[tuple[str, dict[str, str]]]) -> None:
     """With colours or without, the event and its values."""
-    assert values(line + b"\n") == [expected]
+    assert values(line + b"\n") == expected
 
 
 def test_every_state_of_a_progress_bar_is_a_line() -> None:
@@ -193,3 +207,33 @@ def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.external.run.MOST_STEPS", 3)
     with pytest.raises(TooManySteps):
         told(*(b"step %d loss=1" % step for step in range(1, 6)))
+
+
+def apr(*lines: bytes) -> KernelTelling:
+    """What a log of apr tells of kernels."""
+    telling = Telling(lambda step, values: None)
+    for event in LogReader(APR.lines).feed(b"\n".join([*lines, b""])):
+        telling.hear(event)
+    return telling.kernels
+
+
+def test_kernels_that_are_compiled_before_and_after_the_last_part_of_a_warm_up() -> None:
+    """Forward and backward kernels are warmed one after the other; what comes then is compiled in a step."""
+    kernels = apr(
+        b"[FWD-CACHE] Compiling 'silu_forward' (ptx_len=2311)", b"[FWD-CACHE] OK 'silu_forward'",
+        b"[CUDA] Pre-warmed 27 forward kernels (JIT compiled before block upload)",
+        b"[BWD-CACHE] Compiling 'gemm_backward_a' (ptx_len=1)",
+        "✓ Backward kernels pre-warmed (silu_backward, rms_norm_backward, etc.)".encode(),
+        b"\x1b[33m[FWD-CACHE] Compiling 'batched_rope_fwd_14_64_256' (ptx_len=4096)\x1b[0m",
+    )  # fmt: skip
+    assert (kernels.before, kernels.after) == (["silu_forward", "gemm_backward_a"], ["batched_rope_fwd_14_64_256"])
+    assert (kernels.warmed, kernels.compilations) == (27, 3)
+
+
+def test_a_log_that_says_nothing_of_compilations_says_not_that_there_were_none() -> None:
+    assert apr(b"[CUDA] Pre-warmed 27 forward kernels").compilations is None
+
+
+def test_a_flood_of_compilations_is_counted_and_not_kept() -> None:
+    kernels = apr(*(b"[FWD-CACHE] Compiling '%d' (ptx_len=1)" % number for number in range(10_500)))
+    assert (kernels.compilations, len(kernels.before) + len(kernels.after)) == (10_500, 10_000)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.engine import Engine
 from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry, build, write_index
@@ -32,6 +34,7 @@ __all__ = [
     "OldAssembler",
     "OtherTarget",
     "PtxInDisguise",
+    "RunsOutAtUpload",
     "StaleSource",
     "TakesTooMuchMemory",
     "TorchInstead",
@@ -248,3 +251,15 @@ class TakesTooMuchMemory(Engine):
         if status.value != 0:
             raise MemoryError(status.name)
         return model
+
+
+class RunsOutAtUpload(Engine):
+    """The first block's score workspace is sized for a context that no step uses, and takes 56 GiB."""
+
+    def block(self, backend: PtxBackend) -> Block:
+        """See `Engine`; a CPU has no memory of a GPU's that could run out, so there it only says so."""
+        shape = (14, 32768, 32768)
+        if self.setting.device.startswith("cuda"):
+            self.workspace = torch.empty(shape, device=self.setting.device)
+            return super().block(backend)
+        raise torch.OutOfMemoryError(f"block 0: {4 * torch.Size(shape).numel()} bytes for attention scores")

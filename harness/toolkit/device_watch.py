@@ -1,0 +1,115 @@
+"""A GPU watched from outside while another process works on it, through NVML, which leaves no trace on the device.
+
+    with DeviceWatch() as watch:
+        run_somebody_elses_engine()
+    watch.peak_bytes, watch.was_used, watch.capability
+
+The device is the one that CUDA_VISIBLE_DEVICES leaves to this process, as in a trial.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+from harness.machine import nvml
+from harness.machine.host import Gpu, probe
+
+__all__ = ["DeviceWatch"]
+
+_PERIOD_SECONDS: Final = 0.2
+
+
+@final
+class DeviceWatch:
+    """Samples what is in use on the device, from `with` to its end."""
+
+    def __init__(self) -> None:
+        """Asks which GPU it is; where there is none, `reason` says why, and nothing is sampled."""
+        found = _leased()
+        self.reason = found if isinstance(found, str) else ""
+        """Why nothing, or not the memory, can be told."""
+        self.capability: int | None = None
+        """Such as 121 for 12.1; None where it is not known."""
+        self.peak_bytes: int | None = None
+        """Most memory in use on the whole device; where NVML does not say, as where a device shares the system's
+        memory, that of all processes on it together; None where neither is told."""
+        self.was_used = False
+        """Whether a process came to the device that was not there before."""
+        self._there_before: frozenset[int] = frozenset()
+        self._device: tuple[nvml.Session, Any] | None = None
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+        if not isinstance(found, str):
+            self.capability = _number(found.compute_capability)
+            self._connect(found)
+
+    def __enter__(self) -> Self:
+        if self._device is not None:
+            session, handle = self._device
+            listed = nvml.processes(session, handle)
+            self._there_before = frozenset(one.pid for one in listed.value or ())
+            sampling = threading.Thread(
+                target=self._sample_until_the_end, args=(session, handle), name="device-watch", daemon=True
+            )
+            self._thread = sampling
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+
+    def _connect(self, gpu: Gpu) -> None:
+        session = nvml.connect()
+        if isinstance(session, str):
+            self.reason = session
+            return
+        handle = nvml.handle_of(session, gpu.uuid)
+        if handle.reason is not None:
+            self.reason = handle.reason
+            return
+        self._device = session, handle.value
+
+    def _sample_until_the_end(self, session: nvml.Session, handle: Any) -> None:
+        while True:
+            self._sample(session, handle)
+            if self._end.wait(_PERIOD_SECONDS):
+                return
+
+    def _sample(self, session: nvml.Session, handle: Any) -> None:
+        listed = nvml.processes(session, handle)
+        if listed.reason is None:
+            self.was_used = self.was_used or any(one.pid not in self._there_before for one in listed.value)
+        answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
+        if answer.reason is None:
+            self._note(int(answer.value.used))
+        elif listed.reason is not None:
+            self.reason = answer.reason
+        elif listed.value and all(one.memory_bytes is not None for one in listed.value):
+            self._note(sum(one.memory_bytes for one in listed.value))
+        elif listed.value:
+            self.reason = "NVML tells neither the device's memory nor that of the processes on it"
+
+    def _note(self, used: int) -> None:
+        self.peak_bytes = max(self.peak_bytes or 0, used)
+
+
+def _leased() -> Gpu | str:
+    """The GPU that this process sees; in words why there is none, or not one."""
+    host = probe()
+    if not host.gpus:
+        return host.gpu_reason or "this machine has no GPU"
+    if len(host.gpus) > 1:
+        return f"{len(host.gpus)} GPUs are visible here, and which of them is used cannot be told"
+    return host.gpus[0]
+
+
+def _number(capability: str | None) -> int | None:
+    """12.1 as 121."""
+    digits = (capability or "").replace(".", "")
+    return int(digits) if digits.isdecimal() else None
