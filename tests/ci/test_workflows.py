@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +121,31 @@ def test_rights_are_the_least() -> None:
 
 
 def test_actions_of_others_are_pinned_by_commit() -> None:
-    """A tag can be moved to other code."""
+    """A tag can be moved to other code; and `./` is the checkout, of whoever calls, where `$/` is this repository."""
     used = [(name, step["uses"]) for name, step in steps() if "uses" in step]
     used += [(name, job["uses"]) for name, job in jobs() if "uses" in job]
-    assert used
+    assert "$/.github/actions/harness-run" in [action for _, action in used]
     for name, action in used:
-        assert action.startswith("./") or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action), name
-        if action.startswith("./"):
-            place = ROOT.parent / action
+        assert action.startswith("$/") or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action), name
+        if action.startswith("$/"):
+            place = ROOT.parent / action.removeprefix("$/")
             assert place.is_file() or (place / "action.yml").is_file(), name
+
+
+def test_what_others_call_needs_nothing_of_their_checkout() -> None:
+    """A default that only this repository can follow would fail everywhere else."""
+    inputs = triggers(load(ROOT / "workflows" / "falsify.yml"))["workflow_call"]["inputs"]
+    action = load(ROOT / "actions" / "harness-run" / "action.yml")["inputs"]
+    assert {name for name, one in inputs.items() if one.get("required")} == {"name", "runner"}
+    assert inputs["install"]["default"] == action["install"]["default"]
+
+
+def test_an_auditor_of_workflows_finds_nothing() -> None:
+    """zizmor: script injection, rights, unpinned actions, tokens left behind, and what else it knows."""
+    zizmor = next(file.locate() for file in metadata.files("zizmor") or () if file.name == "zizmor")
+    command = [zizmor, "--offline", "--persona", "pedantic", "--min-severity", "low", "--no-progress", ROOT]
+    checked = subprocess.run(command, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_no_script_has_values_pasted_into_it() -> None:
@@ -138,34 +155,55 @@ def test_no_script_has_values_pasted_into_it() -> None:
 
 
 def test_checkouts_leave_no_token_behind() -> None:
-    """Where claims run, which is code that others wrote."""
+    """For the code that runs next, which others wrote."""
     for name, step in steps():
-        if "checkout" in str(step.get("uses")) and name.startswith("falsify"):
-            assert step["with"]["persist-credentials"] is False
+        if "checkout" in str(step.get("uses")):
+            assert step["with"]["persist-credentials"] is False, name
 
 
-@pytest.mark.parametrize(
-    ("earlier", "method"), [("", "POST"), ("7\t<!-- other -->\n41\t{mark}\n42\t{mark}\n", "PATCH")]
-)
-def test_a_comment_replaces_the_one_before_it(tmp_path: Path, earlier: str, method: str) -> None:
-    """Found by its first line; `gh` is played by a script that writes down how it was called."""
-    mark = "<!-- falsifier-harness report gx10 -->"
-    (tmp_path / "comments").write_text(earlier.format(mark=mark))
+@pytest.fixture
+def comment(tmp_path: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Runs what writes the comment; `gh` is played by a script that writes down how it was called."""
     gh = tmp_path / "gh"
     gh.write_text('#!/bin/sh\ncase "$*" in *--paginate*) cat comments ;; *) echo "$*" >> calls ;; esac\n')
     gh.chmod(0o755)
+    (tmp_path / "comments").touch()
     (tmp_path / "report").mkdir()
     step = load(ROOT / "workflows" / "comment.yml")["jobs"]["comment"]["steps"][-1]
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NAME": "gx10", "NUMBER": "5", "GITHUB_RUN_ID": "9"}
     variables |= {"GITHUB_REPOSITORY": "team/project", "GITHUB_SERVER_URL": "https://github.com"}
     command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
-    subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True)
+    return lambda: subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "method"), [("", "POST"), ("7\t<!-- other -->\n41\t{mark}\n42\t{mark}\n", "PATCH")]
+)
+def test_a_comment_replaces_the_one_before_it(
+    tmp_path: Path, comment: Callable[[], subprocess.CompletedProcess[str]], earlier: str, method: str
+) -> None:
+    """Found by its first line."""
+    mark = "<!-- falsifier-harness report gx10 -->"
+    (tmp_path / "comments").write_text(earlier.format(mark=mark))
+    assert comment().returncode == 0
     assert not (tmp_path / "calls").exists()  # nothing was due: there is no report, and no comment
     (tmp_path / "report" / "comment.md").write_text("<!-- falsifier-harness report -->\n## 1 PASS\n")
-    subprocess.run(command, cwd=tmp_path, env=variables, check=True, capture_output=True)
+    assert comment().returncode == 0
     (call,) = (tmp_path / "calls").read_text().splitlines()
     place = "issues/5/comments" if method == "POST" else "issues/comments/41"
     assert call == f"api --method {method} repos/team/project/{place} --field body=@body.md --silent"
     body = (tmp_path / "body.md").read_text().splitlines()
     assert (body[0], body[2]) == (mark, "## 1 PASS")
     assert body[-1].endswith("evidence-gx10 of https://github.com/team/project/actions/runs/9")
+
+
+def test_a_report_that_is_a_link_is_no_comment(
+    tmp_path: Path, comment: Callable[[], subprocess.CompletedProcess[str]]
+) -> None:
+    """The run that wrote it could point to this job's token."""
+    (tmp_path / "secret").write_text("a token")
+    (tmp_path / "report" / "comment.md").symlink_to(tmp_path / "secret")
+    done = comment()
+    assert (done.returncode, "no plain file" in done.stdout) == (1, True)
+    assert not (tmp_path / "calls").exists()
+    assert not (tmp_path / "body.md").exists()
