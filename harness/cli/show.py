@@ -74,13 +74,35 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         where = course.device["name"] if course.gpu is not None else f"the CPU ({course.device['name']})"
         side = f"{course.parallel} at a time, " if course.parallel > 1 else ""
         yield f"  the {course.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
+    last = _last(contract, project)
     for profile in contract.profiles.values():
-        yield from _profile(contract, profile, host)
+        yield from _profile(contract, profile, host, last.get(profile.name, ""))
     yield f"  {contract.falsifier} against {contract.subject}"
     kinds = [kind for kind in Kind if _has_adapter(contract, kind, project)]
     if kinds:
-        yield f"  or against somebody else's trainer: --subject {' or '.join(f'{kind}:TRAINER.toml' for kind in kinds)}"
+        yield from _paragraph(_outside(kinds, project), indent=2)
     yield f"  on a device {'of its own' if contract.exclusive else 'that other claims may share'}"
+
+
+def _outside(kinds: list[Kind], project: Project) -> str:
+    """How somebody else's trainer is judged, and which ones the project describes."""
+    forms = {Kind.COMMAND: "command:TRAINER.toml", Kind.RECORDED: "recorded:TRAINER.toml -P dir=RUN"}
+    text = f"or against somebody else's trainer: --subject {' or --subject '.join(forms[kind] for kind in kinds)}"
+    there = sorted(path.relative_to(project.root).as_posix() for path in project.root.glob("trainers/*.toml"))
+    return f"{text}; {', '.join(there)} {'says' if len(there) == 1 else 'say'} how" if there else text
+
+
+def _last(contract: Contract, project: Project) -> dict[str, str]:
+    """By profile, how long the newest evidence says that a trial of the subject took, and on what."""
+    from harness.evidence.index import read  # SQLite, which no other part of the page needs
+
+    told: dict[str, str] = {}
+    for entry in sorted(read(project.evidence, contract.id).entries, key=lambda entry: entry.started):
+        if entry.subject == contract.subject and entry.trial_seconds > 0:
+            told[entry.profile] = (
+                f"{figures.duration(entry.trial_seconds)} on {entry.device_class}, {entry.started[:10]}"
+            )
+    return told
 
 
 def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
@@ -89,11 +111,12 @@ def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
     return False
 
 
-def _profile(contract: Contract, profile: Profile, host: Host) -> Iterator[str]:
+def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Iterator[str]:
     lacks = shortfalls(profile.requires, host)
     here = f"not here: {'; '.join(lacks)}" if lacks else "this machine has that"
     yield from _paragraph(f"{profile.name} needs {_requirements(profile.requires)}; {here}", indent=2)
-    yield f"    at most {figures.duration(profile.seconds)} a trial"
+    took = f"; the subject's took {last}" if last else ""
+    yield from _paragraph(f"at most {figures.duration(profile.seconds)} a trial{took}", indent=4)
     yield from _paragraph(
         ", ".join(f"{name} {figures.value(value)}" for name, value in profile.parameters.items()), indent=4
     )
@@ -126,6 +149,8 @@ def _bounds(contract: Contract) -> Iterator[str]:
     width = max(map(len, shown), default=0)
     for place, clauses in shown.items():
         yield f"  {place:<{width}}  {', '.join(wording.bound(clause.bound, clause.unit) for clause in clauses)}"
+        if (meaning := contract.observation["properties"].get(place, {}).get("description")) is not None:
+            yield from _paragraph(meaning, indent=6)
         for source in dict.fromkeys(clause.source for clause in clauses if clause.source):
             yield from _paragraph(f"[{source}]", indent=6)
     if natural:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from falsifiers.blackwell.code_census import Look, census, summary
+from falsifiers.blackwell.archived.code_census import Look, census, summary
 from harness.toolkit.device_code import DeviceCode, Form, Inspection
 
 TARGETS = (75, 90, 121)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell import archived_training, outside_engine
-from falsifiers.blackwell.external import Command, Recorded
+from falsifiers.blackwell.archived import outside_engine, training
+from falsifiers.blackwell.archived.external import Command, Recorded
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate, silu_gate_backward
 from harness import NotMeasured, Setting, Trial
 from harness.judge import judge
@@ -109,7 +109,7 @@ class Seen:
         trial.build(subject)
         ending = Ending(EndingKind.COMPLETED)
         try:
-            archived_training.falsify(trial)
+            training.falsify(trial)
             trial.finish()
             trial.tell_what_was_hidden()
         except SubjectFault as fault:

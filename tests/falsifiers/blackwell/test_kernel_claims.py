@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hypothesis.strategies import SearchStrategy
 
-from falsifiers.blackwell import archived_training, prewarm_keys
+from falsifiers.blackwell import prewarm_keys
+from falsifiers.blackwell.archived import training
 from falsifiers.blackwell.compilation_watch import watching
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
@@ -26,7 +27,7 @@ from harness.verdict import Outcome
 
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
-FALSIFIERS = {PTX: archived_training.falsify, KEYS: prewarm_keys.falsify}
+FALSIFIERS = {PTX: training.falsify, KEYS: prewarm_keys.falsify}
 SMALLER = {PTX: {"targets": [120, 121], "steps": 2}, KEYS: {"cases": 2}}
 HERE = [
     (claim, mutant)

@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from falsifiers.blackwell.code_census import Look
+from falsifiers.blackwell.archived.code_census import Look
+from falsifiers.blackwell.archived.outside_engine import OnStep
 from falsifiers.blackwell.compilation_watch import CACHE_VARIABLES, NO_JIT
-from falsifiers.blackwell.outside_engine import OnStep
 from harness import NotMeasured, NotShown
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun

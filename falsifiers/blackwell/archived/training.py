@@ -9,10 +9,10 @@ from typing import Final, cast
 
 import torch
 
-from falsifiers.blackwell.archive_check import check, not_reproduced
-from falsifiers.blackwell.archived_subject import ArchivedEngine, TrainedModel
+from falsifiers.blackwell.archived.check import check, not_reproduced
+from falsifiers.blackwell.archived.outside_engine import OutsideEngine, look_from_outside
+from falsifiers.blackwell.archived.subject import ArchivedEngine, TrainedModel
 from falsifiers.blackwell.compilation_watch import forbid_compiling, see_that_ptx_is_refused, watching
-from falsifiers.blackwell.outside_engine import OutsideEngine, look_from_outside
 from falsifiers.blackwell.reference.kernel_archive import Archive
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
@@ -43,10 +43,13 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
         try:
             _train(trial, _started(trial))
         finally:
+            if trial.device.startswith("cuda"):  # a CPU has no driver that could have compiled
+                trial.measure(
+                    refused_loads=seen.refused,
+                    cache_files=sorted(path.name for path in computed.rglob("*") if path.is_file()),
+                )
             trial.measure(
                 nvrtc_calls=seen.nvrtc,
-                refused_loads=seen.refused,
-                cache_files=sorted(path.name for path in computed.rglob("*") if path.is_file()),
                 reported_compilations=trial.subject.compilations(),
                 unlaunched=sorted({spec.key for spec in specs} - set(trial.subject.launched())),
             )

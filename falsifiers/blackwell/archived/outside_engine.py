@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from falsifiers.blackwell.code_census import Census, Look, census, summary
+from falsifiers.blackwell.archived.code_census import Census, Look, census, summary
 from falsifiers.blackwell.compilation_watch import see_that_ptx_is_refused
 from harness import NotShown, Trial
 from harness.external.run import Telling
