@@ -14,7 +14,7 @@ __all__ = ["falsify"]
 
 _CAPABILITIES = ((7, 5), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
 """sm_75 to sm_121; of 8.7 (Orin), 11.0 (Thor) and 12.1 (GB10) there are integrated GPUs."""
-_OVERRIDES = (None, "auto", "0", "1", "yes", "")
+_OVERRIDES = (None, "auto", "0", "1", "yes", "", "2", " 1")
 _REFUSED = "refused"
 _IS_MANAGED = 8  # CU_POINTER_ATTRIBUTE_IS_MANAGED
 _STRIDE = 16 * 2**20 + 4099  # bytes from one place that is written to to the next, at another offset into its page
@@ -76,15 +76,14 @@ def _allocate(trial: Trial[AllocatorChoice]) -> None:
         memory[::_STRIDE] = values
         memory[-1] = _LAST
         survived = int((memory[::_STRIDE] == values).sum()) + int(memory[-1] == _LAST)
-    used = Allocator.MANAGED if on_gpu and _is_managed(memory) else Allocator.PLAIN
-    wanted = _right(described, None)
     trial.measure(
         allocated_bytes=memory.numel() * memory.element_size(),
         places_lost=len(values) + 1 - survived,
-        allocator_used=used.value,
-        allocator_right=wanted,
-        described_as_driver=int(not on_gpu or described == _from_driver()),
+        allocator_right=_right(described, None),
     )
+    if on_gpu:  # elsewhere there is no driver to ask
+        used = Allocator.MANAGED if _is_managed(memory) else Allocator.PLAIN
+        trial.measure(allocator_used=used.value, described_as_driver=int(described == _from_driver()))
     trial.resolve(device=memory.device.type)
 
 

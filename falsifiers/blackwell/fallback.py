@@ -54,6 +54,8 @@ class _Findings:
     primary_calls_missing: list[int] = field(default_factory=list)
     torch_products_after_fault: list[int] = field(default_factory=list)
     warnings_too_many: list[int] = field(default_factory=list)
+    layers_unnamed: list[int] = field(default_factory=list)
+    held_after_fault: list[int] = field(default_factory=list)
     changed_errors: list[str] = field(default_factory=list)
     work_after_other_errors: list[int] = field(default_factory=list)
 
@@ -115,6 +117,8 @@ def _one_block(trial: Trial[Subject], witness: Witness, seen: _Findings) -> None
             seen.primary_calls_after_fault.append(witness.primary_calls)
             seen.torch_products_after_fault.append(witness.products)
             seen.warnings_too_many.append(witness.warnings - (number == 0))
+            if witness.held is not None:
+                seen.held_after_fault.append(witness.held)
             trial.resolve(device=found["x"].device.type, dtype=str(found["x"].dtype).removeprefix("torch."))
 
 
@@ -159,6 +163,7 @@ def _training(trial: Trial[Subject], witness: Witness, seen: _Findings) -> None:
         calls = [count + backend.calls for count, backend in zip(calls, faulty, strict=True)]
         seen.step_errors.append(error)
         seen.warnings_too_many.append(witness.warnings - len(failing - affected))
+        seen.layers_unnamed.append(len(failing - affected - witness.layers_named))
         seen.primary_calls_after_fault.append(0 if calls_of_a_step is None else _excess(calls, calls_of_a_step))
         if failing:
             seen.launches_by_fault.append(witness.launches / len(failing))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.cuda_device import DriverError
 from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
+from falsifiers.blackwell.step_watch import PRODUCTS
 
 __all__ = ["MEMORY_FAULTS", "OTHER_ERRORS", "FaultyBackend", "Witness", "really_out_of_memory"]
 
@@ -23,9 +26,7 @@ Raiser = Callable[[Tensor], BaseException]
 """Makes the error that an operation ends with, from its first tensor; what it raises itself serves as well."""
 
 _PHRASE: Final = "CUDA backward fell through to wgpu"
-_PRODUCTS: Final = frozenset(
-    getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "addbmm", "dot", "mv")
-)
+_LAYER: Final = re.compile(r"\blayer\W{0,2}(\d+)", re.IGNORECASE)
 
 
 def _out_of_memory(tensor: Tensor) -> BaseException:
@@ -91,11 +92,17 @@ class FaultyBackend:
         self._witness = witness
         self._countdown: int | None = None
         self._raiser: Raiser | None = None
+        self._made: list[weakref.ref[Tensor]] = []
         self.calls = 0
 
     def fail(self, raiser: Raiser, after: int) -> None:
         """Fail once, instead of the operation that follows on `after` more; those are made and belong to the loss."""
         self._raiser, self._countdown = raiser, after
+        self._made.clear()
+
+    def held(self) -> int:
+        """How many of the tensors are still held that were made between `fail` and the fault."""
+        return sum(made() is not None for made in self._made)
 
     def relent(self) -> None:
         """Do not fail any more: a subject that never asked must not meet the fault in its next forward pass."""
@@ -118,7 +125,11 @@ class FaultyBackend:
             self.calls += 1
             if self._witness.faulted is self:
                 self._witness.primary_calls += 1
-            return found(*arguments, **options)
+            answer = found(*arguments, **options)
+            if self._raiser is not None:
+                parts = answer if isinstance(answer, tuple) else (answer,)
+                self._made += [weakref.ref(part) for part in parts if isinstance(part, Tensor)]
+            return answer
 
         return operation
 
@@ -134,6 +145,10 @@ class Witness:
     products: int = 0
     """Matrix products that torch made after the fault."""
     warnings: int = 0
+    layers_named: set[int] = field(default_factory=set)
+    """The layers that the warnings name, as in "layer 3"."""
+    held: int | None = None
+    """Tensors of the backward that was broken off which were held when wgpu was first given work after it."""
     faulted: FaultyBackend | None = None
     adapters: dict[str, dict[str, str]] = field(default_factory=dict)
     """By name, of every launch: what wgpu says of the adapter."""
@@ -141,7 +156,8 @@ class Witness:
     def clear(self) -> None:
         """Count from 0; adapters are remembered."""
         self.launches = self.primary_calls = self.products = self.warnings = 0
-        self.faulted = None
+        self.layers_named = set()
+        self.held = self.faulted = None
 
     @contextmanager
     def watching(self) -> Iterator[Witness]:
@@ -175,6 +191,8 @@ class Witness:
         def counting(original: Any) -> Any:
             def launch(encoder: Any, *arguments: Any, **options: Any) -> Any:
                 self.launches += 1
+                if self.held is None and self.faulted is not None:
+                    self.held = self.faulted.held()
                 info = encoder._device.adapter.info
                 self.adapters.setdefault(info["device"], dict(info))
                 return original(encoder, *arguments, **options)
@@ -190,7 +208,9 @@ class Witness:
                 setattr(passes, name, original)
 
     def _heard(self, text: str) -> None:
-        self.warnings += _PHRASE in text
+        if _PHRASE in text:
+            self.warnings += 1
+            self.layers_named.update(map(int, _LAYER.findall(text)))
 
 
 class _Listener(logging.Handler):
@@ -208,6 +228,6 @@ class _Products(TorchDispatchMode):
         self._witness = witness
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._witness.faulted is not None and func in _PRODUCTS:
+        if self._witness.faulted is not None and func in PRODUCTS:
             self._witness.products += 1
         return func(*args, **(kwargs or {}))

@@ -8,7 +8,7 @@ import torch
 
 from falsifiers.blackwell.device_memory import Arena, CudaMemory, DeviceMemory
 from falsifiers.blackwell.ownership import Attribution, Load, Owner, Report
-from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -50,6 +50,7 @@ def falsify(trial: Trial[Attribution]) -> None:
         accounts=[one["accounts"] for one in found.values()],
         driver_bytes=[one["driver"] for one in found.values()],
         blocks=[one["blocks"] for one in found.values()],
+        room_left=[one["room"] for one in found.values() if one["room"] is not None],
         scores_uncapped=found["uncapped"]["scores"],
         scores_capped=found["capped"]["scores"],
         **{f"module_share_{name}": one["module_share"] for name, one in found.items()},
@@ -74,6 +75,7 @@ def _compared(load: Load, report: Report, memory: DeviceMemory, context: int) ->
     return {
         "driver": driver,
         "blocks": report.blocks,
+        "room": memory.free() / _block_bytes(load) if report.ran_out else None,
         "accounts": {owner.value: size for owner, size in accounts.items()},
         "unaccounted": abs(sum(accounts.values()) - driver) / driver,
         "worst": max(deviations) / driver,
@@ -83,11 +85,24 @@ def _compared(load: Load, report: Report, memory: DeviceMemory, context: int) ->
     }
 
 
+def _block_bytes(load: Load) -> int:
+    """What one more block would have asked for: weights, two moments, what it keeps, and its score workspace."""
+    shape = SHAPES[load.model]
+    return 3 * _weights(shape) + _kept(shape, load.sequence) + 4 * shape.heads * load.sequence**2
+
+
+def _weights(shape: BlockShape) -> int:
+    return 4 * sum(torch.Size(size).numel() for size in shape.parameters().values())
+
+
+def _kept(shape: BlockShape, sequence: int) -> int:
+    return 4 * sequence * (6 * shape.hidden + 2 * shape.kv_heads * shape.head_dim + 3 * shape.intermediate)
+
+
 def _bounds(load: Load, report: Report, memory: DeviceMemory, context: int) -> dict[Owner, tuple[int, int]]:
     """The least and the most bytes of every owner that we can compute."""
     shape = SHAPES[load.model]
-    weights = 4 * sum(torch.Size(size).numel() for size in shape.parameters().values())
-    kept = 4 * load.sequence * (6 * shape.hidden + 2 * shape.kv_heads * shape.head_dim + 3 * shape.intermediate)
+    weights, kept = _weights(shape), _kept(shape, load.sequence)
     begun = report.blocks + report.ran_out
     exactly = {
         Owner.SCORES: report.blocks * 4 * shape.heads * load.sequence**2,

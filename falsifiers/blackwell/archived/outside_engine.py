@@ -30,6 +30,7 @@ _NEVER_SEEN: Final = {
     ("other_kernel",): "it has no index that says which image is to hold which kernel",
     ("nvrtc_calls",): "calls of a compiler in another process are not seen",
     ("unlaunched",): "which kernels another process launched is not seen",
+    ("torch_products", "children"): "what else works in the steps of another process is not seen",
 }
 
 OnStep = Callable[..., None]

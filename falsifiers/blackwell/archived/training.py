@@ -17,6 +17,7 @@ from falsifiers.blackwell.reference.kernel_archive import Archive
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.step_watch import watching_steps
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -34,7 +35,8 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
     with trial.subject_fault():
         folder = trial.subject.archive()
     _look_at(trial, folder, specs)
-    if trial.device.startswith("cuda"):
+    on_gpu = trial.device.startswith("cuda")
+    if on_gpu:
         see_that_ptx_is_refused()
         # Within the cap torch's allocator runs out as it would on a device of that size; the driver's part is measured.
         whole = torch.cuda.get_device_properties(0).total_memory
@@ -53,6 +55,9 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
                 reported_compilations=trial.subject.compilations(),
                 unlaunched=sorted({spec.key for spec in specs} - set(trial.subject.launched())),
             )
+            if on_gpu:  # elsewhere there is no driver that could have compiled anything
+                files = sorted(path.name for path in computed.rglob("*") if path.is_file())
+                trial.measure(refused_loads=seen.refused, cache_files=files)
 
 
 def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> None:
@@ -72,7 +77,8 @@ def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec
     )
     # An index may claim any source. That the bytes follow from ours, only compiling again shows.
     chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
-    cells = [(spec, sm) for spec in specs for sm in chance.sample(targets, trial.parameters["rebuilt_targets"])]
+    few = min(trial.parameters["rebuilt_targets"], len(targets))
+    cells = [(spec, sm) for spec in specs for sm in chance.sample(targets, few)]
     trial.measure(rebuilt=len(cells), not_reproduced=not_reproduced(archive, cells))
 
 
@@ -98,16 +104,17 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel) -> None:
     optimizer = torch.optim.AdamW(weights, lr=parameters["learning_rate"])
     losses: list[float] = []
     memory = [_taken(trial)]
-    for step in range(1, parameters["steps"] + 1):
-        with trial.subject_fault():
-            optimizer.zero_grad()
-            loss = model.loss(tokens)
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
-        memory.append(_taken(trial))
-        trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
-    trial.measure(losses=losses, memory_bytes=max(memory))
+    with watching_steps() as seen:
+        for step in range(1, parameters["steps"] + 1):
+            with trial.subject_fault():
+                optimizer.zero_grad()
+                loss = model.loss(tokens)
+                loss.backward()
+                optimizer.step()
+                losses.append(float(loss.detach()))
+            memory.append(_taken(trial))
+            trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
+    trial.measure(losses=losses, memory_bytes=max(memory), torch_products=seen.products, children=seen.children[:20])
     trial.resolve(device=weights[0].device.type, dtype=str(weights[0].dtype).removeprefix("torch."), steps=len(losses))
 
 

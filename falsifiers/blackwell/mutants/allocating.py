@@ -9,6 +9,7 @@ from falsifiers.blackwell.allocators import Allocator, Device
 from falsifiers.blackwell.reference.allocator import IntegratedRule, managed
 
 __all__ = [
+    "AnyNumberIsOn",
     "AnythingIsOn",
     "AutoIsOn",
     "ByCapability",
@@ -61,6 +62,15 @@ class OffIsAuto(IntegratedRule):
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return super().choose(device, None if override == "0" else override)
+
+
+class AnyNumberIsOn(IntegratedRule):
+    """The variable is read as a number, and any but 0 means 1: "2", and " 1" with a blank, are not refused."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        if override in (None, "auto"):
+            return super().choose(device, override)
+        return super().choose(device, "1" if int(str(override)) else "0")
 
 
 class AnythingIsOn(IntegratedRule):

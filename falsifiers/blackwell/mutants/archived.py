@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-from collections.abc import Iterable
+import subprocess
+import sys
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +27,11 @@ from falsifiers.blackwell.reference.torch_backend import TorchBackend
 __all__ = [
     "AlteredBytes",
     "AnotherKernel",
+    "ClaimsLaunches",
+    "CompilesInAChild",
     "CompilesLate",
     "CompilesUncounted",
+    "ForgedForOneTarget",
     "ForgedSource",
     "ForgedTarget",
     "JitFromPtx",
@@ -163,10 +169,22 @@ class ForgedSource(_Damaged):
         (norm,) = [spec for spec in block_kernels(self.shape) if spec.name == "rms_norm"]
         older = _Older(norm.name, norm.source, (norm.constants[0], ("EPS", 1e-5)))
         for entry in archive.entries.values():
-            if entry.kernel == norm.key:
+            if entry.kernel == norm.key and self.is_forged(entry.sm):
                 yield self.rewritten(archive, entry, compile_kernel(older, entry.sm).data)
             else:
                 yield entry
+
+    def is_forged(self, sm: int) -> bool:
+        """Whether the image for a target is."""
+        return True
+
+
+class ForgedForOneTarget(ForgedSource):
+    """The same for the newest target alone, which the machine of whoever built the archive never runs."""
+
+    def is_forged(self, sm: int) -> bool:
+        """See `ForgedSource`."""
+        return sm == max(self.targets)
 
 
 class _Older(KernelSpec):
@@ -223,6 +241,40 @@ class CompilesUncounted(CompilesLate):
         return 0
 
 
+class CompilesInAChild(Engine):
+    """A kernel that the warm-up forgot is compiled in a child process, as Triton calls ptxas; nobody counts it."""
+
+    def source(self) -> Source:
+        """See `Engine`."""
+        return _ChildCompiler(super().source())
+
+    def prewarm(self, backend: PtxBackend) -> None:
+        """All but one."""
+        backend.cache.prewarm(spec for spec in block_kernels(self.shape) if spec.key != _KERNEL)
+
+
+class _ChildCompiler:
+    """Looks into the archive, and has one kernel compiled elsewhere."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
+        """See `Source`."""
+        if spec.key != _KERNEL:
+            return self.source.image(spec, sm)
+        child = (
+            "import sys; from falsifiers.blackwell.reference.kernels.catalogue import add; "
+            "from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel; "
+            f"sys.stdout.buffer.write(compile_kernel(add(), {sm}).data)"
+        )
+        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run(
+            [sys.executable, "-c", child], capture_output=True, env={**os.environ, **path}, check=True
+        )
+        return Image(Form.CUBIN, done.stdout), None
+
+
 class JitFromPtx(Engine):
     """One kernel comes as PTX, for the driver to compile."""
 
@@ -237,6 +289,14 @@ class TorchInstead(Engine):
     def block(self, backend: PtxBackend) -> Block:
         """See `Engine`."""
         return Block(self.shape, TorchBackend())
+
+
+class ClaimsLaunches(TorchInstead):
+    """The same, and it says that it launched every kernel."""
+
+    def launched(self) -> Collection[str]:
+        """All of them, it says."""
+        return [spec.key for spec in block_kernels(self.shape)]
 
 
 class TakesTooMuchMemory(Engine):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from falsifiers.blackwell.ownership import Owner
+from torch import Tensor
+
+from falsifiers.blackwell.device_memory import DeviceMemory, OutOfDeviceMemory
+from falsifiers.blackwell.ownership import Load, Owner, Report
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
+from falsifiers.blackwell.reference.shapes import BlockShape
 
 __all__ = [
     "AlwaysBlamesModules",
@@ -14,11 +19,13 @@ __all__ = [
     "BlamesManyModules",
     "CountsScoresTwice",
     "ForgetsContext",
+    "GivesUpAtHalf",
     "HalfScores",
     "HidesSlack",
     "ModulesUnseen",
     "OptimizerAsWeights",
     "PlannedNotMeasured",
+    "PutsHalfTheBlocks",
     "ScoresAsActivations",
     "ScoresAsModules",
     "SlackAsModules",
@@ -98,6 +105,24 @@ class PlannedNotMeasured(LedgerAttribution):
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = super().told(ledger)
         return {owner: size + ledger.wanted.get(owner, 0) for owner, size in told.items()}
+
+
+class GivesUpAtHalf(LedgerAttribution):
+    """No block is begun where half of the device is taken; that memory ran out is said, and was never seen."""
+
+    def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
+        memory = ledger.memory
+        if memory.used() > memory.free() and ledger.held:
+            ledger.wanted[Owner.SCORES] = 4 * shape.heads * sequence**2
+            raise OutOfDeviceMemory("half of the device is taken")
+        return super().upload(shape, sequence, ledger)
+
+
+class PutsHalfTheBlocks(LedgerAttribution):
+    """Half of the model is left out where it would fit, and everything is said to fit."""
+
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        return super().put(replace(load, blocks=(load.blocks + 1) // 2), memory)
 
 
 class AlwaysBlamesModules(LedgerAttribution):

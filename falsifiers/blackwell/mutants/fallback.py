@@ -19,8 +19,11 @@ __all__ = [
     "AddsPartialResults",
     "ComputesOnTheCpu",
     "ForgetsBiases",
+    "ForgetsItsLayer",
     "ForgetsJitFailures",
+    "HoldsWhatItHad",
     "KeepsQuiet",
+    "KeepsUploadedWeights",
     "OnlyWeights",
     "RaisesAnother",
     "RetriesOnCuda",
@@ -155,6 +158,47 @@ class KeepsQuiet(Fallback):
 
         def _warn(self, reason: str) -> None:
             del reason
+
+
+class ForgetsItsLayer(Fallback):
+    """The warning comes once for each layer, and each says that it was layer 0."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Says 0."""
+
+        def _warn(self, reason: str) -> None:
+            layer, self.layer = self.layer, 0
+            super()._warn(reason)
+            self.layer = layer
+
+
+class HoldsWhatItHad(Fallback):
+    """wgpu is asked inside `except`: all that CUDA had computed before the fault is held, where memory is short."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Does not let go."""
+
+        def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            """See `Block`."""
+            try:
+                return Block.backward(self, saved, weights, gradient)
+            except Exception as error:
+                if not self._falls_through(error):
+                    raise
+                self._warn(f"{type(error).__name__}: {error}")
+                return self._backward_on_wgpu(saved, weights, gradient)
+
+
+class KeepsUploadedWeights(Fallback):
+    """Weights go to wgpu once, to save the journey; the optimizer moves those on CUDA."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Remembers the first weights."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            if not hasattr(self, "_first"):
+                self._first = {name: weight.detach().clone() for name, weight in weights.items()}
+            return super()._backward_on_wgpu(saved, self._first, gradient)
 
 
 class ZeroGradients(Fallback):

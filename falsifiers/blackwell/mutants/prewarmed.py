@@ -21,10 +21,13 @@ __all__ = [
     "EpsLeftOut",
     "ForgetsAfterAStep",
     "ForgetsBackward",
+    "HoldsTooFew",
     "MiscountsOne",
     "RopeAtOne",
     "SaysNothing",
+    "WarmsNarrowTiles",
     "WarmsOtherEps",
+    "WarmsTooMuch",
     "WarmsWithoutEps",
 ]
 
@@ -118,6 +121,45 @@ class ForgetsAfterAStep(PrewarmedBackends):
     """A kernel is dropped when it has run, and compiled again whenever it is asked for."""
 
     cache_type = _ForgetfulCache
+
+
+class _WarmsTooMuchBackend(PtxBackend):
+    def prewarm(self, shape: BlockShape) -> None:
+        for eps in (shape.eps, 1e-4):
+            super().prewarm(replace(shape, eps=eps))
+
+
+class WarmsTooMuch(PrewarmedBackends):
+    """Kernels are warmed that no step asks for, to be on the safe side: memory and minutes for nothing."""
+
+    backend_type = _WarmsTooMuchBackend
+
+
+class _WarmsNarrowTilesBackend(PtxBackend):
+    def prewarm(self, shape: BlockShape) -> None:
+        self.cache.prewarm(
+            replace(spec, constants=tuple((name, 64 if name == "TILE" else size) for name, size in spec.constants))
+            for spec in block_kernels(shape)
+        )
+
+
+class WarmsNarrowTiles(PrewarmedBackends):
+    """Products are warmed with the tile of narrow results, and steps ask for the other where the result is wide."""
+
+    backend_type = _WarmsNarrowTilesBackend
+
+
+class _BoundedCache(KernelCache):
+    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+        if len(self.kernels) >= 48:
+            self.kernels.pop(next(iter(self.kernels)))
+        return super()._fetch(key, spec)
+
+
+class HoldsTooFew(PrewarmedBackends):
+    """The cache holds 48 kernels, enough for a model, and drops the oldest: student and teacher have more."""
+
+    cache_type = _BoundedCache
 
 
 class _SilentCache(KernelCache):

@@ -26,7 +26,7 @@ class Ledger:
 
     def __init__(self, memory: DeviceMemory) -> None:
         """What is in use beside the allocator's is the context's from now on; what is added to it later is modules."""
-        self._memory = memory
+        self.memory = memory
         self._tensors = dict.fromkeys(_TENSORS, 0)
         self._context = memory.used() - memory.reserved()
         self.wanted: dict[Owner, int] = {}
@@ -36,17 +36,17 @@ class Ledger:
     @contextmanager
     def account(self, owner: Owner) -> Iterator[None]:
         """Put what the allocator hands out in here on an account."""
-        before = self._memory.allocated()
+        before = self.memory.allocated()
         try:
             yield
         finally:
-            self._tensors[owner] += self._memory.allocated() - before
+            self._tensors[owner] += self.memory.allocated() - before
 
     def tensor(self, owner: Owner, *shape: int) -> Tensor:
         """A float32 tensor on an account."""
         with self.account(owner):
             try:
-                self.held.append(self._memory.tensor(shape))
+                self.held.append(self.memory.tensor(shape))
             except OutOfDeviceMemory:
                 self.wanted[owner] = 4 * torch.Size(shape).numel()
                 raise
@@ -55,14 +55,14 @@ class Ledger:
     def module(self, size: int) -> None:
         """Load a module, or remember that one was wanted."""
         try:
-            self._memory.load_module(size)
+            self.memory.load_module(size)
         except OutOfDeviceMemory:
             self.wanted[Owner.MODULES] = size
             raise
 
     def accounts(self) -> dict[Owner, int]:
         """Who owns what now; it adds up to what the driver says is in use."""
-        used, reserved, allocated = self._memory.used(), self._memory.reserved(), self._memory.allocated()
+        used, reserved, allocated = self.memory.used(), self.memory.reserved(), self.memory.allocated()
         return {
             **self._tensors,
             Owner.MODULES: used - reserved - self._context,

@@ -28,7 +28,7 @@ from harness.verdict import Outcome
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
 FALSIFIERS = {PTX: training.falsify, KEYS: prewarm_keys.falsify}
-SMALLER = {PTX: {"targets": [120, 121], "steps": 2}, KEYS: {"cases": 2}}
+SMALLER = {PTX: {"targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
 HERE = [
     (claim, mutant)
     for claim in FALSIFIERS
