@@ -21,9 +21,10 @@ from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.strategies import SearchStrategy
 
 from harness import strictjson
-from harness.cases import COMPLETES, COUNTEREXAMPLE, Counterexample, judge_case, nearness
+from harness.cases import COUNTEREXAMPLE, Counterexample, judge_case, nearness
 from harness.contract import parse
 from harness.contract.clauses import ITEM
+from harness.judge import COMPLETES
 from harness.redaction import Redactor
 from harness.trial import Setting, SubjectFault
 from harness.verdict import Outcome

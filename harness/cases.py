@@ -18,7 +18,6 @@ from harness.contract.ratio import ratio
 from harness.contract.rules import Scope
 
 __all__ = [
-    "COMPLETES",
     "COUNTEREXAMPLE",
     "Counterexample",
     "CounterexampleError",
@@ -26,8 +25,6 @@ __all__ = [
     "judge_case",
     "nearness",
 ]
-
-COMPLETES: Final = "subject.completes"
 
 COUNTEREXAMPLE: Final = "counterexample.json"
 """Its name, among the subject's artifacts and in a mutant's folder."""

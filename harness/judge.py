@@ -16,8 +16,10 @@ from harness.contract.rules import Scope
 from harness.observation import EndingKind, Observation, Phase
 from harness.verdict import Outcome
 
-__all__ = ["Judgment", "builtin_clauses", "judge", "requested"]
+__all__ = ["COMPLETES", "Judgment", "builtin_clauses", "judge", "requested"]
 
+COMPLETES = "subject.completes"
+"""The built-in clause on how the trial ended; NOT_MEASURED where something else than the subject cut it short."""
 RESOLVED = ("device", "dtype", "backend", "steps")
 
 
@@ -53,7 +55,11 @@ class Judgment:
 
 
 def judge(contract: Contract, observation: Observation) -> Judgment:
-    """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`."""
+    """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`.
+
+    Measurements may be replaced by later ones, so those of a trial that was interrupted are provisional: they refute
+    nothing, and what they violate is NOT_MEASURED.
+    """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
     undeclared = sorted(str(name) for name in measurements if name not in contract.observation["properties"])
@@ -83,7 +89,10 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
         judged = [
             _explained(result, observation.unseen.get(name, "")) for result, name in zip(judged, missing, strict=True)
         ]
-    return Judgment((*results, *judged), unjudged)
+    results += judged
+    if observation.ending.kind is EndingKind.INTERRUPTED:
+        results = [_provisional(result) for result in results]
+    return Judgment(tuple(results), unjudged)
 
 
 def _explained(result: ClauseResult, why: str) -> ClauseResult:
@@ -111,7 +120,7 @@ def builtin_clauses(contract: Contract) -> tuple[str, ...]:
     """The ids of the clauses that an observation is held against whatever the contract says."""
     names = {name for profile in contract.profiles.values() for name in profile.parameters}
     resolved = ["resolved.device", *(f"resolved.{name}" for name in RESOLVED[1:] if name in names)]
-    return ("subject.completes", *resolved, "residency.allocator", "residency.driver")
+    return (COMPLETES, *resolved, "residency.allocator", "residency.driver")
 
 
 def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:
@@ -139,7 +148,13 @@ def _completes(observation: Observation) -> ClauseResult:
     )
     outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
     reason = "" if outcome is Outcome.PASS else f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
-    return _result("subject.completes", outcome, str(ending.kind), "completed", reason)
+    return _result(COMPLETES, outcome, str(ending.kind), "completed", reason)
+
+
+def _provisional(result: ClauseResult) -> ClauseResult:
+    if result.outcome is not Outcome.FAIL:
+        return result
+    return replace(result, outcome=Outcome.NOT_MEASURED, reason=f"interrupted; until then: {result.reason}")
 
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:

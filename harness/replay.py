@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from harness import strictjson
-from harness.cases import COMPLETES, Counterexample, judge_case
 from harness.cases import COUNTEREXAMPLE as KILLER
+from harness.cases import Counterexample, judge_case
 from harness.contract import Contract, Mutant, parse
 from harness.contract.clauses import ClauseResult
 from harness.evidence.layout import CONTRACT, COUNTEREXAMPLE, MUTANTS, RECORD, mutant_file
 from harness.evidence.verify import verify
 from harness.executors import TrialRequest
 from harness.executors.local import LocalExecutor
-from harness.judge import judge
+from harness.judge import COMPLETES, judge
 from harness.machine.host import Host
 from harness.machine.lease import CPU, LeaseUnavailable, lease
 from harness.machine.paths import cache_folder

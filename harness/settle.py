@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.contract import Mutant
-from harness.judge import Judgment
+from harness.judge import COMPLETES, Judgment
 from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["MutantOutcome", "Settlement", "fate_of", "not_run", "settle"]
@@ -34,7 +34,10 @@ class Settlement:
 
 
 def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
-    """Killed only by failing on every clause that the contract names."""
+    """Killed only by failing on every clause that the contract names.
+
+    Where the trial was cut short, and not by the mutant, nobody knows what else it would have failed on.
+    """
     failing = [clause.id for clause in judgment.with_outcome(Outcome.FAIL)]
     failed = tuple(sorted(failing, key=lambda clause: clause not in mutant.violates))
     missed = [clause for clause in mutant.violates if clause not in failed]
@@ -42,6 +45,10 @@ def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
         return MutantOutcome(mutant.id, Fate.SURVIVED, "it passed every clause")
     if judgment.outcome is Outcome.NOT_MEASURED:
         return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, judgment.reason)
+    cut_short = [clause.reason for clause in judgment.with_outcome(Outcome.NOT_MEASURED) if clause.id == COMPLETES]
+    if missed and cut_short:
+        reason = f"it failed on {', '.join(failed)}, but before {', '.join(missed)} could be judged: {cut_short[0]}"
+        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, reason, failed)
     if missed:
         reason = f"it failed on {', '.join(failed)}, but not on {', '.join(missed)}"
         return MutantOutcome(mutant.id, Fate.MISATTRIBUTED, reason, failed)

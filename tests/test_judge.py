@@ -195,6 +195,20 @@ def test_a_failure_outranks_what_was_not_measured() -> None:
     assert Outcome.FAIL is outcome(healthy(returned=2, values=...), ending=Ending(EndingKind.KILLED))
 
 
+@given(measurements)
+def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
+    """Whatever was said until then may have been replaced later: no clause fails, and none passes that failed."""
+    whole = judge(CONTRACT, observe(measured, resolved={"steps": 2}))
+    cut = judge(CONTRACT, observe(measured, resolved={"steps": 2}, ending=Ending(EndingKind.INTERRUPTED)))
+    assert cut.outcome is Outcome.NOT_MEASURED
+    assert "subject.completes" in cut.reason
+    assert not cut.with_outcome(Outcome.FAIL)
+    for before, after in zip(whole.clauses[1:], cut.clauses[1:], strict=True):
+        assert (before.id, before.value, before.bound) == (after.id, after.value, after.bound)
+        assert after.outcome is (Outcome.PASS if before.outcome is Outcome.PASS else Outcome.NOT_MEASURED)
+        assert before.reason in after.reason
+
+
 @pytest.fixture(scope="module")
 def on_cuda() -> Contract:
     """The contract, its full profile made to need a GPU."""

@@ -8,9 +8,13 @@ import pytest
 
 from harness.contract import Mutant
 from harness.contract.clauses import ClauseResult
-from harness.judge import Judgment
+from harness.judge import Judgment, judge
+from harness.observation import Ending, EndingKind, Phase
 from harness.settle import MutantOutcome, fate_of, settle
 from harness.verdict import Fate, Outcome, Verdict
+from tests.contracts import contract_of, document, healthy, observe
+
+CONTRACT = contract_of(document())
 
 
 def judged(**outcomes: Outcome) -> Judgment:
@@ -68,3 +72,17 @@ def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
     mutant = Mutant("m", "a:B", ("named",), "", {}, {})
     outcome = fate_of(mutant, judged(other=Outcome.FAIL, named=Outcome.PASS))
     assert (outcome.fate, outcome.failed) == (Fate.MISATTRIBUTED, ("other",))
+
+
+@pytest.mark.parametrize(
+    "ending", [EndingKind.KILLED, EndingKind.LOST, EndingKind.NOT_MEASURED, EndingKind.INTERRUPTED]
+)
+def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) -> None:
+    """What it failed on is not all that it would have failed on; only its own death tells another reason."""
+    mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
+    short = {"measurements": healthy(returned=...), "resolved": {"device": "cpu", "steps": 2}}
+    outcome = fate_of(mutant, judge(CONTRACT, observe(**short, ending=Ending(ending, reason="so it was"))))
+    assert outcome.fate is Fate.INCONCLUSIVE
+    assert "so it was" in outcome.reason
+    died = judge(CONTRACT, observe(**short, ending=Ending(EndingKind.DIED, Phase.SUBJECT)))
+    assert fate_of(mutant, died).fate is Fate.MISATTRIBUTED

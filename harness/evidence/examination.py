@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness import schemas, strictjson
-from harness.cases import COMPLETES, Counterexample, CounterexampleError, judge_case
 from harness.cases import COUNTEREXAMPLE as KILLER
+from harness.cases import Counterexample, CounterexampleError, judge_case
 from harness.contract import Contract, ContractError, parse
 from harness.contract.cel_engine import engine
 from harness.evidence import attestation, manifest, reader
@@ -42,6 +42,7 @@ from harness.evidence.layout import (
 from harness.evidence.rejudge import rejudge
 from harness.evidence.series import csv_problem
 from harness.evidence.staleness import Origin, coverage
+from harness.judge import COMPLETES
 from harness.observation import Observation, ObservationError
 from harness.record import FORMAT, Record, RecordError
 from harness.verdict import Outcome
