@@ -51,7 +51,7 @@ _DOCUMENT: dict[str, Any] = {
     "sources": [{"uri": "https://example.org/sorting", "locator": "section 1"}],
     "falsifier": "falsifiers.demo.sorting:falsify",
     "subject": "falsifiers.demo.sorting:Sorter",
-    "target": {"device": "any CPU"},
+    "target": {"type": "cpu"},
     "profiles": {
         "full": {"requires": {"device": "any"}, "parameters": {"steps": 3}, "limits": {"seconds": 60}},
         "reduced": {"requires": {"device": "any"}, "parameters": {"steps": 3}, "limits": {"seconds": 30}},

@@ -88,6 +88,18 @@ def test_fields(contract: Contract) -> None:
             "the id 'nothing-lost' occurs twice",
             "give each",
         ),
+        (
+            changed("target", to={"type": "cpu", "compute_capability": "9.0"}),
+            "/target",
+            "a CPU has no compute capability",
+            "say 'type': 'cuda'",
+        ),
+        (
+            changed("profiles", "full", "requires", "device", to="cuda"),
+            "/target/type",
+            "the full profile requires CUDA, so it never runs on the target",
+            "say 'cuda'",
+        ),
         (changed("lease", to="mine"), "/lease", "'mine' is not one of ['shared', 'exclusive']", "the schema asks for"),
         (
             observed(Loss={"type": "number"}),

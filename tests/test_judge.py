@@ -213,6 +213,7 @@ def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
 def on_cuda() -> Contract:
     """The contract, its full profile made to need a GPU."""
     content = document()
+    content["target"] = {"type": "cuda"}
     content["profiles"]["full"]["requires"]["device"] = "cuda"
     return contract_of(content)
 

@@ -46,6 +46,7 @@ def test_the_valid_contract_is_sound() -> None:
 @pytest.mark.parametrize(
     ("content", "rule", "pointer", "message"),
     [
+        (document(target={"device": "any CPU"}), "target-unnamed", "/target/device", "no device is called 'any CPU'"),
         (
             contract_with("self.smallest > self.largest"),
             "contract-unsatisfiable",

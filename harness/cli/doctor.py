@@ -83,6 +83,7 @@ def _claims(machine: Host) -> dict[str, Any]:
 
 
 def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
+    from harness.machine.device_class import DeviceClass
     from harness.plan import Options, plan
 
     course = plan(contract, machine, Options())
@@ -91,16 +92,8 @@ def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
         "runs": "not at all" if course.obstacle else course.profile.name,
         "why": [f"not {name}: {reason}" for name, reasons in course.passed_over.items() for reason in reasons],
         "target": dict(contract.target),
-        "on_target": _on_target(contract, machine),
+        "on_target": not contract.target or DeviceClass.of(course.device).meets(contract.target),
     }
-
-
-def _on_target(contract: Contract, machine: Host) -> bool:
-    """Whether this machine has a GPU such as the claim speaks of; a claim without a target speaks of any machine."""
-    from harness.machine.device_class import DeviceClass
-
-    devices = (DeviceClass("cuda", gpu.name, gpu.compute_capability or "") for gpu in machine.gpus)
-    return not contract.target or any(device.meets(contract.target) for device in devices)
 
 
 def _disks(machine: Host) -> list[dict[str, Any]]:
@@ -183,16 +176,17 @@ def _targets(targets: list[str]) -> str:
 
 
 def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
+    from harness.machine.device_class import hardware
+
     if report["project"] is None:
         yield "project", f"none: {report['reason']}"
         return
     count: Counter[str] = Counter()
     for claim in report["claims"]:
         count[claim["runs"]] += 1
-        target = " ".join(map(str, claim["target"].values()))
         # Said only where the full profile runs: elsewhere nobody expects the claim to be discharged.
         elsewhere = claim["runs"] == "full" and not claim["on_target"]
-        proxy = [f"its target is {target}, so a PASS here is PARTIAL"] if elsewhere else []
+        proxy = [f"its target is {hardware(claim['target'])}, so a PASS here is PARTIAL"] if elsewhere else []
         yield claim["id"], "; ".join([claim["runs"], *claim["why"], *proxy])
     kinds = ", ".join(f"{count[kind]} {kind}" for kind in ("full", "reduced", "not at all", "refused"))
     yield "total", f"{len(report['claims'])} declared: {kinds}"

@@ -18,6 +18,7 @@ from harness.contract.clauses import SchemaClause
 from harness.contract.entry_point import EntryPointError, locate
 from harness.external.subject import External, Kind
 from harness.judge import builtin_clauses
+from harness.machine.device_class import hardware
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
 from harness.plan import Options, plan
@@ -49,7 +50,7 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     for source in contract.document["sources"]:
         yield from _paragraph("from " + ", ".join(str(source[key]) for key in ("uri", "locator") if key in source))
     if contract.target:
-        yield f"speaks of: {', '.join(f'{name} {wanted}' for name, wanted in contract.target.items())}"
+        yield f"speaks of: {hardware(contract.target)}"
     for title, section in (
         ("What runs here", _course(contract, host, project)),
         ("What would refute it", _rules(contract)),

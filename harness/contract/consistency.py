@@ -21,6 +21,7 @@ DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_s
 def contradictions(contract: Contract) -> Iterator[Problem]:
     """Everything in a contract that is well formed by itself, and does not fit the rest of it."""
     yield from _repeated_ids(contract)
+    yield from _target_problems(contract)
     yield from _omission_problems(contract)
     yield from _parameter_problems(contract)
     yield from _rule_problems(contract)
@@ -55,6 +56,15 @@ def _parameter_problems(contract: Contract) -> Iterator[Problem]:
             name = clause.path[0]
             given = strictjson.dumps(profile.parameters[name])
             yield Problem(where + pointer(name), f"{given} violates {clause.bound}", "see parameters of the contract")
+
+
+def _target_problems(contract: Contract) -> Iterator[Problem]:
+    if contract.target.get("type") != "cpu":
+        return
+    if "compute_capability" in contract.target:
+        yield Problem("/target", "a CPU has no compute capability", "say 'type': 'cuda', or leave one of them out")
+    if "full" in contract.profiles and contract.profiles["full"].requires["device"] == "cuda":
+        yield Problem("/target/type", "the full profile requires CUDA, so it never runs on the target", "say 'cuda'")
 
 
 def _omission_problems(contract: Contract) -> Iterator[Problem]:

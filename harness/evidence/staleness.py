@@ -40,6 +40,7 @@ from harness.contract.imports import imported_files
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
 from harness.machine import ancestry, provenance
+from harness.machine.device_class import DeviceClass, hardware
 from harness.project import Project
 from harness.record import Record
 from harness.schemas import pointer
@@ -163,10 +164,8 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         said = "the checkout had changes that are in no commit" if commit["dirty"] else unknown
         yield _remark(Code.DIRTY_TREE, said, "commit", "dirty")
     if not record.on_target:
-        wanted = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in sorted(record.target.items()))
-        capability = record.device.get("compute_capability")
-        had = f"{record.device['name']}{f', compute capability {capability}' if capability else ''}"
-        yield _remark(Code.WRONG_TARGET, f"the claim speaks of {wanted}; this is {had}", "device")
+        said = f"the claim speaks of {hardware(record.target)}; this is {DeviceClass.of(record.device)}"
+        yield _remark(Code.WRONG_TARGET, said, "device")
     if record.profile != "full":
         said = f"the claim speaks of the full profile; this is the {record.profile} one ({record.profile_reason})"
         if record.unjudged:

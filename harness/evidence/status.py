@@ -37,7 +37,7 @@ from typing import final
 
 from harness.contract import Contract
 from harness.evidence.index import Entry
-from harness.machine.device_class import DeviceClass
+from harness.machine.device_class import DeviceClass, hardware
 from harness.verdict import Verdict
 
 __all__ = ["Cell", "ClaimStatus", "Stale", "Status", "Strength", "speaks_for", "statuses"]
@@ -141,7 +141,7 @@ def statuses(contracts: Iterable[Contract], entries: Iterable[Entry], stale: Sta
         found.append(
             ClaimStatus(
                 **{name: getattr(contract, name) for name in ("id", "issue", "spec", "title")},
-                target=_target(contract),
+                target=hardware(contract.target),
                 status=Status.UNRUN if deciding is None else deciding.status,
                 cells=cells,
                 newest=newest[0] if newest else None,
@@ -184,7 +184,7 @@ def _cell(contract: Contract, device: DeviceClass, entries: Sequence[Entry], sta
     if full is not None and device.meets(contract.target):
         return cell(Status.DISCHARGED, "", full)
     if full is not None:
-        speaks_of = _target(contract)
+        speaks_of = hardware(contract.target)
         why = f"the claim speaks of {speaks_of}" if speaks_of else "the claim names no hardware"
         return cell(Status.PARTIAL, why, full)
     if reduced is not None:
@@ -249,14 +249,6 @@ def _newest_first(entries: Iterable[Entry]) -> list[Entry]:
 
 def _is_newer(one: Entry, other: Entry) -> bool:
     return one.when > other.when
-
-
-def _target(contract: Contract) -> str:
-    target = contract.target
-    parts = [str(target.get("device", ""))]
-    if "compute_capability" in target:
-        parts.append(f"compute capability {target['compute_capability']}")
-    return ", ".join(filter(None, parts))
 
 
 def _words(command: str) -> list[str]:

@@ -73,6 +73,9 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
         yield _warning("full-profile-missing", "/profiles", "no profile is what the claim speaks of", "add 'full'")
     if not contract.target:
         yield _warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", "add 'target'")
+    if re.search(r"\b(any|cpu)\b", contract.target.get("device", ""), re.IGNORECASE):
+        message = f"no device is called {contract.target['device']!r}, so the claim is never DISCHARGED"
+        yield _error("target-unnamed", "/target/device", message, "for any CPU say 'type': 'cpu' instead")
     reduced = contract.profiles.get("reduced")
     needs_cuda = [mutant.requires.get("device") == "cuda" for mutant in contract.mutants]
     if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):

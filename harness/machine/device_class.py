@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-__all__ = ["DeviceClass"]
+__all__ = ["DeviceClass", "hardware"]
+
+_KINDS = {"cpu": "any CPU", "cuda": "any CUDA GPU"}
 
 
 @final
@@ -38,8 +40,19 @@ class DeviceClass:
 
     def meets(self, target: Mapping[str, Any]) -> bool:
         """Whether it is hardware that a contract's `target` speaks of. A claim that names none is met nowhere."""
-        capability, device = target.get("compute_capability"), target.get("device")
-        if capability is None and device is None:
-            return False
-        same_capability = capability is None or self.compute_capability == capability
-        return same_capability and (device is None or str(device) in self.name)
+        met = (
+            target.get("type", self.type) == self.type,
+            target.get("device", self.name) in self.name,
+            target.get("compute_capability", self.compute_capability) == self.compute_capability,
+        )
+        return bool(target) and all(met)
+
+
+def hardware(target: Mapping[str, Any]) -> str:
+    """The hardware that a contract's `target` speaks of, in words; empty where it names none."""
+    capability = target.get("compute_capability")
+    parts = [
+        target.get("device") or _KINDS.get(target.get("type", ""), ""),
+        f"compute capability {capability}" if capability else "",
+    ]
+    return ", ".join(filter(None, parts))

@@ -74,7 +74,7 @@ def test_on_an_h200(project: Path) -> None:
         "gpu 0: NVIDIA H200, compute capability 9.0, 140.4 GiB (NVML), not unified, "
         "GPU-00000000-0000-0000-0000-000000000200"
     ) in lines
-    assert "F-SAMPLE-001: full; its target is 12.1 NVIDIA GB10, so a PASS here is PARTIAL" in lines
+    assert "F-SAMPLE-001: full; its target is NVIDIA GB10, compute capability 12.1, so a PASS here is PARTIAL" in lines
     assert any(line.startswith("F-BIG-001: full") for line in lines)
     assert any(line.startswith("F-WRONG-001: refused; ") for line in lines)
     assert lines[-1] == "total: 3 declared: 2 full, 0 reduced, 0 not at all, 1 refused"

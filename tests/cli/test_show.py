@@ -19,7 +19,7 @@ def project(tmp_path: Path) -> Path:
     """A project with one claim, which speaks of a GPU and measures time."""
     full = {"requires": {"device": "cuda", "memory_gib": 4000}, "parameters": {"steps": 3}, "limits": {"seconds": 90}}
     profiles = {**document()["profiles"], "full": full}
-    return write_project(tmp_path, document(profiles=profiles, lease="exclusive"))
+    return write_project(tmp_path, document(profiles=profiles, lease="exclusive", target={"device": "NVIDIA GB10"}))
 
 
 def test_all_that_a_reader_asks(project: Path) -> None:
@@ -30,7 +30,7 @@ def test_all_that_a_reader_asks(project: Path) -> None:
     assert lines[0] == f"{IDENTIFIER}  Sorting keeps every item"
     assert "The sorter returns every item it was given, the smallest first." in lines
     assert "from https://example.org/sorting, section 1" in lines
-    assert "speaks of: device any CPU" in lines
+    assert "speaks of: NVIDIA GB10" in lines
     assert "  falsifiers.demo.sorting:falsify against falsifiers.demo.sorting:Sorter" in lines
     assert "  on a device of its own" in lines
     text = " ".join(done.stdout.split())

@@ -21,8 +21,8 @@ MACHINE = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with one claim, which speaks of this machine's processor."""
-    root = write_project(tmp_path, document(target={"device": MACHINE}))
+    """A project with one claim, which speaks of any CPU."""
+    root = write_project(tmp_path, document(target={"type": "cpu"}))
     for package in ("falsifiers", "falsifiers/demo"):  # or Python would find those of this repository first
         (root / package / "__init__.py").touch()
     return root
@@ -53,11 +53,16 @@ def test_from_unrun_to_discharged_to_stale(project: Path) -> None:
     lines = harness(project, "status").stdout.splitlines()
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
     assert lines == [
-        f"DISCHARGED  {CLAIM}  Sorting keeps every item [{MACHINE}]",
+        f"DISCHARGED  {CLAIM}  Sorting keeps every item [any CPU]",
         f"    CPU {MACHINE}  DISCHARGED",
         f"      {bundle.relative_to(project)}",
         "1 claim: 1 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 0 STALE, 0 UNRUN",
     ]
+
+    verified = harness(project, "verify", "evidence", "--fail-on", "WRONG_TARGET,REDUCED_PROFILE")
+    assert (verified.returncode, "WRONG_TARGET" in verified.stdout) == (0, False)
+    doctor = harness(project, "doctor").stdout
+    assert f"{CLAIM}: full\n" in doctor
 
     edit(project, "return sorted(items)", "return list(sorted(items))")
     lines = harness(project, "status").stdout.splitlines()

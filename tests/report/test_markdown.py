@@ -76,7 +76,7 @@ def test_kill_tables_are_folded(tmp_path: Path) -> None:
 
 def test_a_pass_that_nothing_narrows_needs_no_words(tmp_path: Path) -> None:
     """A row and a folded table."""
-    record = claim_result(tmp_path, profile="full", target={"device": "a CPU"}).record
+    record = claim_result(tmp_path, profile="full", target={"type": "cpu"}).record
     record = replace(record, mutants=record.mutants[:2])
     assert "###" not in markdown.render([examined(record)])
 

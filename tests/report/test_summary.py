@@ -57,7 +57,11 @@ def test_the_verdict_stands_in_the_first_line(tmp_path: Path, changes: Any, firs
         ({"overrides": {"steps": 5}}, "(`OVERRIDDEN`): this run has other parameters than the contract's: steps=5."),
         ({}, "**1 of 3 mutants not run**: `silent-fallback` (needs a CUDA GPU)."),
         ({}, "**Reduced profile** (`REDUCED_PROFILE`): the claim speaks of the full profile; this is the r"),
-        ({}, "**Not the claim's hardware** (`WRONG_TARGET`): the claim speaks of device any CPU; this is a CPU."),
+        (
+            {"target": {"device": "NVIDIA GB10", "compute_capability": "12.1"}},
+            "**Not the claim's hardware** (`WRONG_TARGET`): the claim speaks of NVIDIA GB10, compute capability 12.1; "
+            "this is CPU a CPU.",
+        ),
         ({"commit": {"revision": "c" * 40, "dirty": True, "reason": None}}, "**Uncommitted changes** (`DIRTY_TREE`)"),
         ({"commit": {"revision": None, "dirty": None, "reason": "no git here"}}, "it is not known whether the check"),
     ],
@@ -70,7 +74,7 @@ def test_what_a_reader_must_know_is_said_plainly(tmp_path: Path, changes: Any, s
 
 def test_nothing_is_held_against_a_full_run_on_the_target(tmp_path: Path) -> None:
     """No sentence of caution without cause."""
-    record = claim_result(tmp_path, profile="full", target={"device": "a CPU"}).record
+    record = claim_result(tmp_path, profile="full", target={"type": "cpu"}).record
     record = replace(record, mutants=record.mutants[:2])
     assert list(caveats(record, coverage(record, record.subject))) == []
 

@@ -12,10 +12,11 @@ from markupsafe import Markup, escape
 from harness import strictjson
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.evidence.staleness import coverage
+from harness.machine.device_class import hardware
 from harness.observation import EndingKind
 from harness.record import Record
 from harness.report import figures
-from harness.report.caveats import Caveat, capability, caveats
+from harness.report.caveats import Caveat, caveats
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
 from harness.report.html.clauses import Clauses, Kind, Row
@@ -244,7 +245,7 @@ def _device(record: Record) -> list[tuple[str, str]]:
         ("compute capability", device.get("compute_capability")),
         ("memory", f"{memory}{' unified' if device.get('unified') else ''} ({device.get('memory_source')})"),
         ("uuid", device.get("uuid")),
-        ("the claim's hardware", ", ".join(filter(None, (record.target.get("device"), capability(record.target))))),
+        ("the claim's hardware", hardware(record.target)),
     ]  # fmt: skip
     return [(name, str(value)) for name, value in facts if value and (name != "memory" or memory)]
 

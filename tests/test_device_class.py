@@ -1,0 +1,34 @@
+"""Device classes: what a claim's target speaks of, and what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.machine.device_class import DeviceClass, hardware
+
+X86, ARM = DeviceClass("cpu", "x86_64"), DeviceClass("cpu", "aarch64")
+H200, GB10 = DeviceClass("cuda", "NVIDIA H200", "9.0"), DeviceClass("cuda", "NVIDIA GB10", "12.1")
+ALL = {X86, ARM, H200, GB10}
+
+
+@pytest.mark.parametrize(
+    ("target", "expected", "words"),
+    [
+        ({"type": "cpu"}, {X86, ARM}, "any CPU"),
+        ({"type": "cuda"}, {H200, GB10}, "any CUDA GPU"),
+        ({"device": "x86_64"}, {X86}, "x86_64"),
+        ({"device": "NVIDIA GB10"}, {GB10}, "NVIDIA GB10"),
+        ({"compute_capability": "9.0"}, {H200}, "compute capability 9.0"),
+        ({"compute_capability": "12.1", "device": "NVIDIA GB10"}, {GB10}, "NVIDIA GB10, compute capability 12.1"),
+        ({"type": "cuda", "compute_capability": "12.1"}, {GB10}, "any CUDA GPU, compute capability 12.1"),
+        ({"device": "NVIDIA H200", "compute_capability": "12.1"}, set(), "NVIDIA H200, compute capability 12.1"),
+        ({"type": "cpu", "device": "NVIDIA"}, set(), "NVIDIA"),
+        ({}, set(), ""),
+    ],
+)
+def test_which_devices_meet_a_target(target: dict[str, Any], expected: set[DeviceClass], words: str) -> None:
+    """All that the target says must be so; one that says nothing is met nowhere."""
+    assert {device for device in ALL if device.meets(target)} == expected
+    assert hardware(target) == words
