@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import strategies as st
 
 from falsifiers.apr.files import FILES, KNOWN, file_of
 from falsifiers.apr.layout import COLUMN_MAJOR, build, departures, reseal
 from falsifiers.apr.subject import AprFile, AprFormat, Rejected
+from falsifiers.apr.written_elsewhere import WrittenElsewhere, look_at_layout
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -20,6 +21,9 @@ _CASES = st.fixed_dictionaries({**FILES, "order": st.integers(0, 1000)})
 
 def falsify(trial: Trial[AprFormat]) -> None:
     """Parse what the subject writes with our own eyes, and have it read what we write, over many sets of tensors."""
+    if trial.is_elsewhere:
+        look_at_layout(cast("Trial[WrittenElsewhere]", trial))
+        return
 
     def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
         file = file_of(case)

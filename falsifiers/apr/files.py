@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from falsifiers.apr.subject import AprFile, TensorRecord
 
-__all__ = ["FILES", "KNOWN", "file_of", "json_objects"]
+__all__ = ["FILES", "KNOWN", "file_of", "json_objects", "nbytes"]
 
 _BYTES = {0: 4, 1: 2, 3: 8, 4: 4, 5: 8, 6: 1, 7: 1, 30: 2}
 _BLOCKS = {12: (256, 144), 14: (256, 210), 128: (32, 18)}
@@ -19,12 +19,14 @@ _APR_Q8 = 129
 _DTYPES = (*_BYTES, *_BLOCKS, _APR_Q8)
 
 
-def _nbytes(dtype: int, elements: int) -> int:
-    """The bytes of so many elements: plain, in blocks, or a scale of four bytes and one byte each."""
+def nbytes(dtype: int, elements: int) -> int | None:
+    """The bytes of so many elements: plain, in blocks, or a scale of four bytes and one byte each; None for others."""
     if dtype in _BYTES:
         return _BYTES[dtype] * elements
     if dtype == _APR_Q8:
         return 4 + elements
+    if dtype not in _BLOCKS:
+        return None
     block, size = _BLOCKS[dtype]
     return -(-elements // block) * size
 
@@ -36,7 +38,7 @@ def file_of(case: Mapping[str, Any]) -> AprFile:
 
 def _tensor(said: Mapping[str, Any]) -> TensorRecord:
     dtype, shape = int(said["dtype"]), tuple(int(size) for size in said["shape"])
-    size, seed = _nbytes(dtype, prod(shape)), int(said["seed"])
+    size, seed = nbytes(dtype, prod(shape)) or 0, int(said["seed"])
     # Mostly no byte is zero, so that data which is lost or moved is not taken for padding; of seed 0 all are.
     noise = random.Random(seed).choices(range(1, 256), k=size) if seed else bytes(size)  # noqa: S311
     return TensorRecord(said["name"], dtype, shape, bytes(noise))

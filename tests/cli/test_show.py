@@ -11,7 +11,9 @@ import pytest
 
 from harness.verdict import ExitStatus
 from tests.cli.harness_command import environment, harness, imported
+from tests.cli.toy_claim import CLAIM
 from tests.contracts import IDENTIFIER, document, write_project
+from tests.executors import projects
 
 
 @pytest.fixture
@@ -49,6 +51,26 @@ def test_all_that_a_reader_asks(project: Path) -> None:
     at = lines.index("      must fail on nothing-lost")
     assert lines[at - 1].startswith("  forgets-one: ")
     assert lines[-1] == f"Run it: harness run {IDENTIFIER}"
+
+
+def test_how_long_it_took_the_last_time(tmp_path: Path) -> None:
+    """The evidence says so, of the subject's own trial."""
+    projects.write_project(tmp_path)
+    assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
+    assert harness(tmp_path, "run", CLAIM).returncode == ExitStatus.PASS
+    text = " ".join(harness(tmp_path, "show", CLAIM).stdout.split())
+    assert " a trial; the subject's took " in text
+    assert " on CPU " in text.partition("the subject's took")[2][:40]
+
+
+def test_what_a_measurement_means(tmp_path: Path) -> None:
+    """A bound alone tells nothing to whoever does not know the falsifier."""
+    contract = document()
+    contract["observation"]["properties"]["values"]["description"] = "What the sorter returned."
+    write_project(tmp_path, contract)
+    lines = harness(tmp_path, "show", IDENTIFIER).stdout.splitlines()
+    at = lines.index("      What the sorter returned.")
+    assert lines[at - 1].split() == ["values", "at", "least", "1", "item"]
 
 
 def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
