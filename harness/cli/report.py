@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.bundle_paths import BundlePaths
 from harness.cli.trusted_keys import against, trusted_key_option
 from harness.verdict import ExitStatus
 
@@ -52,7 +53,7 @@ def command(
     The verdicts do not change the exit status: it is 2 where a bundle is unsound or not accepted, or a PATH is no
     folder; else 3 where a PATH has no bundle below it; else 0. Whatever was found is reported all the same.
     """
-    from harness.evidence.verify import find_bundles, verify_all
+    from harness.evidence.verify import verify_all
     from harness.project import Project
     from harness.report.counting import counting
 
@@ -63,36 +64,34 @@ def command(
     if sum(target == Path("-") for target in targets.values()) > 1:
         raise click.UsageError("standard output takes one report; write the others into files")
     summary = _step_summary() if step_summary else None
-    unusable = [path for path in paths if not path.is_dir()]
-    found = {path: find_bundles([path]) for path in paths if path not in unusable}
-    empty = [path for path, bundles in found.items() if not bundles]
-    bundles = list({bundle.resolve(): bundle for some in found.values() for bundle in some}.values())
-    if html is not None:
-        _need_jinja2()
+    found = BundlePaths.find(paths)
     project = Project.around()
     asked = against(trusted_keys, project)
+    if html is not None:
+        _prepare(html)
     verifications = []
     with counting("verifying bundles") as watch:
-        for done, one in enumerate(verify_all(bundles, against=asked), 1):
+        for done, one in enumerate(verify_all(found.bundles, against=asked), 1):
             verifications.append(one)
-            watch(done, len(bundles))
+            watch(done, len(found.bundles))
     if html is not None:
         _html(verifications, html, asked, project, err=Path("-") in targets.values())
     if targets or summary:
         _files(verifications, targets, summary)
-    for path in unusable:
-        click.echo(f"{_plain(path)}: is no folder; name a bundle or a folder of bundles", err=True)
-    for path in empty:
-        click.echo(f"{_plain(path)}: nothing to report, there is no bundle below it", err=True)
-    if unusable or not all(one.accepted for one in verifications):
-        return ExitStatus.REFUSED
-    return ExitStatus.NOT_MEASURED if empty else ExitStatus.PASS
+    found.tell("report")
+    return found.status(accepted=all(one.accepted for one in verifications))
 
 
-def _need_jinja2() -> None:
-    """Refuse, with the remedy, where it is not installed."""
+def _prepare(folder: Path) -> None:
+    """Refuse, before any bundle is verified, what could not be written after it."""
     if importlib.util.find_spec("jinja2") is None:
         raise click.UsageError("pages need jinja2, which is not installed: pip install jinja2")
+    from harness.report.html import site
+
+    try:
+        site.prepare(folder)
+    except site.SiteError as error:
+        raise click.BadParameter(str(error), param_hint="--html") from error
 
 
 def _html(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.bundle_paths import BundlePaths
 from harness.cli.trusted_keys import against, trusted_key_option
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
 from harness.verdict import ExitStatus, Verdict
@@ -50,36 +52,32 @@ def command(
     The verdicts do not change the exit status: a sound bundle that says FAIL is sound. It is 2 where a bundle is
     unsound, unfinished or not accepted, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.
     """
-    from harness.evidence.verify import find_bundles, verify_all
+    from harness.evidence.verify import verify_all
     from harness.project import Project
+    from harness.report.counting import counting
 
     asked = against(trusted_keys, Project.around(), _codes(fail_on))
     if asked.refused & _PROJECT and asked.state is None:
         needs = min(asked.refused & _PROJECT)
         raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
-    unusable = [path for path in paths if not path.is_dir()]
-    found = {path: find_bundles([path]) for path in paths if path not in unusable}
-    empty = [path for path, bundles in found.items() if not bundles]
-    # A bundle below two of the paths is verified, and counted, once.
-    bundles = list({bundle.resolve(): bundle for some in found.values() for bundle in some}.values())
+    found = BundlePaths.find(paths)
     verifications = []
-    for one in verify_all(bundles, against=asked):
-        verifications.append(one)
-        if not as_json:
-            _show(one)
+    # The lines themselves show how far it is.
+    with counting("verifying bundles") if as_json else nullcontext() as watch:
+        for one in verify_all(found.bundles, against=asked):
+            verifications.append(one)
+            if watch is None:
+                _show(one)
+            else:
+                watch(len(verifications), len(found.bundles))
     if as_json:
-        _print_json(verifications, unusable, empty)
+        _print_json(verifications, found)
     else:
-        for path in unusable:
-            click.echo(f"{_plain(str(path))}: is no folder; name a bundle or a folder of bundles", err=True)
-        for path in empty:
-            click.echo(f"{_plain(str(path))}: nothing to verify, there is no bundle below it", err=True)
+        found.tell("verify")
         click.echo(_counted(verifications))
         if asked.state is None and verifications:
             click.echo("staleness was not asked: this folder belongs to no project")
-    if unusable or not all(one.accepted for one in verifications):
-        return ExitStatus.REFUSED
-    return ExitStatus.NOT_MEASURED if empty else ExitStatus.PASS
+    return found.status(accepted=all(one.accepted for one in verifications))
 
 
 def _codes(texts: Sequence[str]) -> frozenset[Code]:
@@ -124,7 +122,7 @@ def _counted(verifications: Sequence[Verification]) -> str:
     return f"{total} bundle{'' if total == 1 else 's'}: {denominator(verifications)}"
 
 
-def _print_json(verifications: Sequence[Verification], unusable: Sequence[Path], empty: Sequence[Path]) -> None:
+def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> None:
     import json
 
     from harness import strictjson
@@ -132,8 +130,8 @@ def _print_json(verifications: Sequence[Verification], unusable: Sequence[Path],
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
         "bundles": [one.to_json() for one in verifications],
-        "no_folder": [str(path) for path in unusable],
-        "without_bundles": [str(path) for path in empty],
+        "no_folder": [str(path) for path in found.no_folder],
+        "without_bundles": [str(path) for path in found.without],
         "total": {
             "bundles": len(verifications),
             "sound": len(sound),

@@ -99,9 +99,11 @@ def earlier_noise(
 ) -> dict[str, Noise]:
     """The noise of each measurement in the runs of a run's series that started before it."""
     found: dict[str, list[float]] = {}
+    comparable = series(of)
     for entry in entries:
-        same = series(entry) == series(of) and entry.id == of.id
-        if same and entry.when < of.when and entry.verdict is not Verdict.NOT_MEASURED:
+        if entry.id != of.id or entry.verdict is Verdict.NOT_MEASURED:
+            continue
+        if entry.when < of.when and series(entry) == comparable:
             for name, one in values.get(entry.path, {}).items():
                 found.setdefault(name, []).append(float(one.value))
             found.setdefault(TRIAL_SECONDS, []).append(entry.trial_seconds)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-__all__ = ["Limits", "Stopped", "isolated", "isolated_all"]
+__all__ = ["Limits", "Stopped", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
 """How long a process may take to end after its last word; the others are not listened to meanwhile."""
@@ -37,19 +37,7 @@ class Limits:
 
 
 class Stopped(Exception):
-    """The work did not come to its end; the text says why."""
-
-
-def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
-    """What `work` returns.
-
-    Raises:
-        Stopped: it took too long or too much, raised, or its process died.
-    """
-    (outcome,) = isolated_all([work], limits, 1)
-    if isinstance(outcome, Stopped):
-        raise outcome
-    return outcome
+    """The work took too long or too much, raised, or its process died; the text says which."""
 
 
 def isolated_all(works: Iterable[Callable[[], bytes]], limits: Limits, side_by_side: int) -> Iterator[bytes | Stopped]:

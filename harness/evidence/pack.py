@@ -24,7 +24,7 @@ from harness.evidence import manifest, reader
 from harness.evidence.archive import MOST_ENTRIES, ArchiveError, check_sizes, files_by_bundle
 from harness.evidence.durable import sync_folder
 from harness.evidence.layout import MANIFEST
-from harness.evidence.verify import Verification, find_bundles, verify
+from harness.evidence.verify import Verification, find_bundles, verify_all
 
 __all__ = ["NothingToPack", "Packed", "pack"]
 
@@ -106,13 +106,12 @@ def _sound(paths: Sequence[Path]) -> list[Verification]:
     if not found:
         raise NothingToPack(f"there is no bundle below {', '.join(map(str, paths))}")
     places: dict[tuple[str | None, ...], Verification] = {}
-    for bundle in found.values():
-        one = verify(bundle)
+    for one in verify_all(list(found.values())):
         if not one.sound:
-            raise ArchiveError(f"{bundle} is unsound ({one.problem}); `harness verify` says more")
+            raise ArchiveError(f"{one.path} is unsound ({one.problem}); `harness verify` says more")
         place = (one.issue, one.id, one.run)
         if place in places:
-            raise ArchiveError(f"{bundle} and {places[place].path} are bundles of the same run; pack one of them")
+            raise ArchiveError(f"{one.path} and {places[place].path} are bundles of the same run; pack one of them")
         places[place] = one
     return [places[place] for place in sorted(places, key=str)]
 

@@ -36,9 +36,8 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
         OSError: it cannot be read or written; it is as it was.
     """
     known = verify(bundle)
-    if known.findings:
-        more = f" and {len(known.findings) - 1} more" if len(known.findings) > 1 else ""
-        raise KeyRefused(f"it is unsound: {known.findings[0]}{more}")
+    if not known.sound:
+        raise KeyRefused(f"it is unsound: {known.problem}")
     sealed = reader.read(bundle, MANIFEST)[0]
     if sha256(sealed).hexdigest() != known.manifest:
         raise KeyRefused(_CHANGED)

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from harness.evidence.archive import UNPACKING, ArchiveError, Place, check_sizes, files_by_bundle
 from harness.evidence.durable import sync_folder, sync_tree
-from harness.evidence.verify import Verification, verify
+from harness.evidence.verify import Verification, verify_all
 from harness.evidence.zip_reader import Member, content, members
 
 __all__ = ["unpack"]
@@ -47,7 +47,7 @@ def unpack(source: Path, into: Path) -> list[Verification]:
             for member in found:
                 if not member.is_folder:
                     _write(file, member, hidden)
-            verified = [_verified(hidden, place) for place in places]
+            verified = list(_verified(hidden, places))
             sync_tree(hidden)
             _move(hidden, into, places)
     return [replace(one, path=into.joinpath(*place)) for one, place in zip(verified, places, strict=True)]
@@ -77,13 +77,14 @@ def _write(file: BinaryIO, member: Member, folder: Path) -> None:
             output.write(chunk)
 
 
-def _verified(folder: Path, place: Place) -> Verification:
-    one = verify(folder.joinpath(*place))
-    if not one.sound:
-        raise ArchiveError(f"the bundle {'/'.join(place)} is unsound: {one.problem}")
-    if (one.issue, one.id, one.run) != place:
-        raise ArchiveError(f"the bundle {'/'.join(place)} is that of another run: {one.issue}/{one.id}/{one.run}")
-    return one
+def _verified(folder: Path, places: Sequence[Place]) -> Iterator[Verification]:
+    verifications = verify_all([folder.joinpath(*place) for place in places])
+    for place, one in zip(places, verifications, strict=True):
+        if not one.sound:
+            raise ArchiveError(f"the bundle {'/'.join(place)} is unsound: {one.problem}")
+        if (one.issue, one.id, one.run) != place:
+            raise ArchiveError(f"the bundle {'/'.join(place)} is that of another run: {one.issue}/{one.id}/{one.run}")
+        yield one
 
 
 def _move(hidden: Path, into: Path, places: Sequence[Place]) -> None:

@@ -12,9 +12,17 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from harness.evidence.isolation import Limits, Stopped, isolated, isolated_all
+from harness.evidence.isolation import Limits, Stopped, isolated_all
 
 LIMITS = Limits(seconds=2.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
+
+
+def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
+    """What one work returns."""
+    (outcome,) = isolated_all([work], limits, 1)
+    if isinstance(outcome, Stopped):
+        raise outcome
+    return outcome
 
 
 def test_the_answer_comes_back_whole() -> None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
-from harness.evidence.isolation import Limits, Stopped, isolated
+from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.layout import is_folder_name
 from harness.evidence.verify import Against
 from harness.machine.device_class import DeviceClass
@@ -30,7 +31,7 @@ from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR
 from harness.report.verified import asked
 
-__all__ = ["INDEX", "SiteError", "write"]
+__all__ = ["INDEX", "SiteError", "prepare", "write"]
 
 INDEX = "index.html"
 _MARK = f'<meta name="generator" content="{GENERATOR} '.encode()
@@ -46,6 +47,23 @@ class _Shown:
 
     page: str
     entry: dict[str, Any]
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, and make sure that it can take the pages: verifying thousands of bundles comes before them.
+
+    Raises:
+        SiteError: it holds an index of somebody else's, or cannot be written.
+    """
+    index = folder / INDEX
+    try:
+        if index.is_symlink() or (index.exists() and not _is_ours(index)):
+            raise SiteError(f"{index} is there already and was not written by `harness report`; name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+    except SiteError:
+        raise
+    except OSError as error:
+        raise _unusable(folder, error) from error
 
 
 def write(
@@ -70,19 +88,15 @@ def write(
     Raises:
         SiteError: the folder holds an index of somebody else's, or cannot be written.
     """
-    limits = limits or Limits()
-    index = folder / INDEX
+    prepare(folder)
     try:
-        if index.is_symlink() or (index.exists() and not _is_ours(index)):
-            raise SiteError(f"{index} is there already and was not written by `harness report`; name another folder")
-        folder.mkdir(parents=True, exist_ok=True)
         earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
         entries: list[Entry] = []
         pages: dict[Path, str] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        for done, verification in enumerate(verifications, 1):
-            shown = _show(verification, held, limits)
+        shown_by_bundle = _shown(verifications, held, limits or Limits())
+        for done, (verification, shown) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             _replace(folder / entry.page, shown.page)
             entries.append(entry)
@@ -93,32 +107,36 @@ def write(
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [one for bundle in pages for one in read(bundle).entries]
         table = matrix.of_project(project, counting, pages) if project else matrix.of_verdicts(counting, pages)
-        _replace(index, index_page.render(entries, table, held))
+        _replace(folder / INDEX, index_page.render(entries, table, held))
         for path in sorted(earlier - {folder / entry.page for entry in entries}):
             path.unlink()
-    except SiteError:
-        raise
     except OSError as error:
-        raise SiteError(f"{folder} cannot take the pages: {error.strerror or error}; name another folder") from error
+        raise _unusable(folder, error) from error
     return entries
 
 
-def _show(verification: Verification, held: Sequence[Sequence[str]], limits: Limits) -> _Shown:
-    """The page of one bundle, made where nothing that the bundle asks for can hurt."""
-    place = Path(os.path.realpath(verification.path))
+def _unusable(folder: Path, error: OSError) -> SiteError:
+    return SiteError(f"{folder} cannot take the pages: {error.strerror or error}; name another folder")
 
-    def work() -> bytes:
-        contents = Contents.read(place)
-        page = bundle_page.render(contents, verification, bundle_page.ALONE, f"../{INDEX}", held)
-        return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
 
-    try:
-        return _Shown(**json.loads(isolated(work, limits)))
-    except Stopped as stopped:
-        reason = str(stopped).removeprefix(f"broke off with {ContentsError.__name__}: ")
-        name = verification.path.name
+def _shown(verifications: Sequence[Verification], held: Sequence[Sequence[str]], limits: Limits) -> Iterator[_Shown]:
+    """The page of each bundle, several made side by side, where nothing that a bundle asks for can hurt."""
+    works = [partial(_page, verification, held) for verification in verifications]
+    outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
+    for verification, outcome in zip(verifications, outcomes, strict=True):
+        if not isinstance(outcome, Stopped):
+            yield _Shown(**json.loads(outcome))
+            continue
+        reason, name = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
         page = bundle_page.unreadable(name, reason, verification, f"../{INDEX}")
-        return _Shown(page, {"page": "unreadable/bundle", "id": "", "title": name})
+        yield _Shown(page, {"page": "unreadable/bundle", "id": "", "title": name})
+
+
+def _page(verification: Verification, held: Sequence[Sequence[str]]) -> bytes:
+    """The page of one bundle and what the index says of it, as the text that leaves its process."""
+    contents = Contents.read(Path(os.path.realpath(verification.path)))
+    page = bundle_page.render(contents, verification, bundle_page.ALONE, f"../{INDEX}", held)
+    return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
 
 
 def _entry(record: Record) -> dict[str, Any]:
