@@ -35,6 +35,8 @@ class DeviceWatch:
         self.peak_bytes: int | None = None
         """Most memory in use on the whole device; where NVML does not say, as where a device shares the system's
         memory, that of all processes on it together; None where neither is told."""
+        self.free_bytes: int | None = None
+        """What was left when the watch began; None where NVML does not say."""
         self.was_used = False
         """Whether a process came to the device that was not there before."""
         self._there_before: frozenset[int] = frozenset()
@@ -48,6 +50,8 @@ class DeviceWatch:
     def __enter__(self) -> Self:
         if self._device is not None:
             session, handle = self._device
+            memory = session.ask("nvmlDeviceGetMemoryInfo", handle)
+            self.free_bytes = None if memory.reason is not None else int(memory.value.free)
             listed = nvml.processes(session, handle)
             self._there_before = frozenset(one.pid for one in listed.value or ())
             sampling = threading.Thread(

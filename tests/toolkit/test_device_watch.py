@@ -25,7 +25,8 @@ def test_an_h200_tells_its_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         pass
     assert (watch.capability, watch.reason, watch.was_used) == (90, "", False)
     assert watch.peak_bytes is not None
-    assert watch.peak_bytes > 0
+    assert watch.free_bytes is not None
+    assert min(watch.peak_bytes, watch.free_bytes) > 0
 
 
 def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -35,6 +36,7 @@ def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp
     with DeviceWatch() as watch:
         time.sleep(0.05)
     assert (watch.capability, watch.was_used, watch.peak_bytes) == (121, True, 2**30 + 2**20)
+    assert watch.free_bytes is None
 
 
 def test_a_gb10_that_tells_no_memory_at_all_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def summary(look: Look, targets: Iterable[int]) -> Iterator[str]:
     for sm in targets:
         machine = {kernel for code in codes for kernel in code.kernels if _is_for(code, sm)}
         text = {kernel for code in codes for kernel in code.kernels if _compiles_to(code, sm)} - machine
-        yield f"sm_{sm}: machine code of {len(machine)} kernels, of {len(text)} more only PTX"
+        yield f"sm_{sm}: machine code of {len(machine)} kernels, only PTX of {len(text)}"
 
 
 def _unseen(look: Look, codes: Sequence[DeviceCode]) -> Iterator[str]:

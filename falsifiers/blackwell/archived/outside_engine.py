@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from falsifiers.blackwell.archived.code_census import Census, Look, census, summary
 from falsifiers.blackwell.compilation_watch import see_that_ptx_is_refused
-from harness import NotShown, Trial
+from harness import NotMeasured, NotShown, Trial
 from harness.external.run import Telling
 from harness.toolkit.device_watch import DeviceWatch
 
@@ -82,6 +82,7 @@ def look_from_outside(trial: Trial[OutsideEngine], computed: Path) -> None:
     completed = False
     try:
         with trial.where_shown(), trial.subject_fault(), watch or nullcontext():
+            _see_that_there_is_room(trial, watch)
             trial.subject.train(on_step)
             completed = True
     finally:
@@ -91,6 +92,13 @@ def look_from_outside(trial: Trial[OutsideEngine], computed: Path) -> None:
     if completed and not trial.subject.is_over:
         with trial.where_shown("cache_files"):
             _believe_empty_cache(trial, computed, watch)
+
+
+def _see_that_there_is_room(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> None:
+    """An engine that runs out of memory which others hold is not at fault."""
+    cap = trial.parameters["memory_cap_gib"] * 2**30
+    if watch is not None and watch.free_bytes is not None and watch.free_bytes < cap:
+        raise NotMeasured(f"others left {watch.free_bytes / 2**30:.1f} of the {cap / 2**30:g} GiB that it may take")
 
 
 def _look_into_files(trial: Trial[OutsideEngine]) -> None:

@@ -92,6 +92,6 @@ def test_an_image_that_cannot_be_decoded_may_be_what_is_missed() -> None:
 def test_the_summary_says_how_many_kernels_each_target_has_and_as_what() -> None:
     lines = list(summary(look(machine("a", 121), ptx("b", "sm_90")), (90, 121)))
     assert lines == [
-        "sm_90: machine code of 0 kernels, of 1 more only PTX",
-        "sm_121: machine code of 1 kernels, of 1 more only PTX",
+        "sm_90: machine code of 0 kernels, only PTX of 1",
+        "sm_121: machine code of 1 kernels, only PTX of 1",
     ]

@@ -43,6 +43,7 @@ class AnyGpu(AbstractContextManager["AnyGpu"]):
     reason = ""
     capability = 121
     peak_bytes = 4 * 2**30
+    free_bytes: int | None = 120 * 2**30
     was_used = True
 
     def __exit__(
@@ -213,6 +214,14 @@ def test_a_driver_that_compiles_all_the_same_ends_the_trial_unmeasured(
     monkeypatch.setattr(outside_engine, "see_that_ptx_is_refused", refuses)
     seen = engine(tmp_path, code)
     assert ("cache_files" in seen.measured, seen.reason) == (False, "the driver compiled our PTX")
+
+
+def test_memory_that_others_hold_is_not_the_engines_fault(
+    tmp_path: Path, code: Path, gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnyGpu, "free_bytes", 2 * 2**30)
+    seen = engine(tmp_path, code, "upload")
+    assert (seen.clauses(Outcome.FAIL), seen.reason) == (set(), "others left 2.0 of the 24 GiB that it may take")
 
 
 def test_on_a_cpu_nothing_is_claimed_of_a_gpu(tmp_path: Path, code: Path) -> None:
