@@ -148,3 +148,12 @@ def test_verifying_needs_no_project(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     shutil.move(bundle, place)
     assert harness(tmp_path / "mine", "verify", ".").returncode == 0
+
+
+def test_a_project_that_is_set_up_wrong_is_no_missing_one(tmp_path: Path) -> None:
+    """Staleness would go unasked, and nobody would know."""
+    sealed(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.harness]\ncontracts = "../elsewhere"\n')
+    for arguments in (["verify", "evidence"], ["report", "evidence", "--markdown", "-"]):
+        ended = harness(tmp_path, *arguments)
+        assert (ended.returncode, "contracts" in ended.stderr, ended.stdout) == (2, True, "")
