@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -33,9 +34,12 @@ def falsify(trial: Trial[Stepping]) -> None:
     if trial.device == "cpu":
         torch.set_num_threads(1)  # threads that wait for one another time the machine's other work
     made: dict[str, list[int]] = {arm: [] for arm in _ARMS}
-    with trial.subject_fault():
+    with trial.subject_fault(), contextlib.ExitStack() as until_timed:
+        steps = {arm: trial.subject.steps(asked["log_every"] if arm == _LOGGING else 0) for arm in _ARMS}
+        for arm in _ARMS:
+            until_timed.enter_context(contextlib.closing(steps[arm]))
         timing = interleave(
-            {arm: _sample(trial, arm, made[arm]) for arm in _ARMS},
+            {arm: partial(_sample, steps[arm], asked["steps_a_sample"], made[arm]) for arm in _ARMS},
             rounds=asked["steps"] // (len(_ARMS) * asked["steps_a_sample"]) - _WARMUP,
             warmup=_WARMUP,
             seed=trial.seed,
@@ -54,10 +58,9 @@ def falsify(trial: Trial[Stepping]) -> None:
     _compare(trial, timing)
 
 
-def _sample(trial: Trial[Stepping], arm: str, made: list[int]) -> Callable[[], None]:
-    """The work of one sample of an arm; remembers which steps it made."""
-    steps = trial.subject.steps(trial.parameters["log_every"] if arm == _LOGGING else 0)
-    return lambda: made.extend(islice(steps, trial.parameters["steps_a_sample"]))
+def _sample(steps: Iterator[int], of: int, made: list[int]) -> None:
+    """The work of one sample: so many steps; remembers which they were."""
+    made.extend(islice(steps, of))
 
 
 def _logged_steps(log: Path) -> list[int]:

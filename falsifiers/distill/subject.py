@@ -6,7 +6,7 @@ Five methods are enough for a trainer in this process; a command or a finished r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -111,10 +111,10 @@ class Stepping(Distillation, Protocol):
     log: Path
     """Where the log goes: one line of JSON for each logged step, with its `step` and `loss`."""
 
-    def steps(self, log_every: int) -> Iterator[int]:
+    def steps(self, log_every: int) -> Generator[int]:
         """Make one optimizer step a turn, without end, logging every so many of them; 0 logs none.
 
-        Several of these iterators may take turns with one student.
+        Several of these generators may take turns with one student; the log is complete when they are closed.
         """
         ...
 

@@ -12,7 +12,15 @@ from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.journal import Journal
 
-__all__ = ["EvaluatesToLog", "FlushesEveryLine", "ItemOfEveryLayer", "LogsAlways", "LogsNothing", "SleepsATenth"]
+__all__ = [
+    "EvaluatesToLog",
+    "FlushesEveryLine",
+    "ItemOfEveryLayer",
+    "LogsAlways",
+    "LogsNothing",
+    "SleepsATenth",
+    "WaitsAtOnce",
+]
 
 
 class _Noting(Distillation):
@@ -27,7 +35,8 @@ class _Noting(Distillation):
         started = time.perf_counter()
         loss = super().make_step(journal, checkpointer)
         if journal.every:
-            self.note(journal, time.perf_counter() - started)  # the log has waited for the GPU
+            loss.item()  # waits for the GPU
+            self.note(journal, time.perf_counter() - started)
         return loss
 
 
@@ -38,6 +47,13 @@ class ItemOfEveryLayer(_Noting):
         """One synchronisation a tensor."""
         norms = {name: weight.grad.norm().item() for name, weight in self.student.named_parameters()}
         journal.write({"gradient_norm": max(norms.values())})
+
+
+class WaitsAtOnce(_Noting):
+    """The loss is waited for at the end of its step, so that the GPU has nothing to do until the next is launched."""
+
+    def note(self, journal: Journal, seconds: float) -> None:
+        """The step has waited already."""
 
 
 class FlushesEveryLine(_Noting):

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from types import TracebackType
+from typing import Self, TextIO
 
+import torch
 from torch import Tensor
 
 __all__ = ["Journal"]
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A step whose loss is on its way here."""
+
+    step: int
+    loss: Tensor
+    arrived: torch.cuda.Event | None
+    learning_rate: float
+
+
 class Journal:
     """Writes a line for every so many steps; 0 writes none, makes no file, and never asks the GPU for a value.
 
-    Lines are handed to the system one by one, so that they can be followed and survive the process; they are not
-    flushed to the disk, which would take longer than a small step.
+    A step's line is written when the next one is noted, or at the end: its loss travels here while the GPU has the next
+    step to do. Waiting for it at once would leave the GPU without work until that step is launched, which took 1.4 to
+    1.9 ms of 150 on an H200. Lines are handed to the system one by one, so that they can be followed and survive the
+    process; they are not flushed to the disk, which would take longer than a small step.
     """
 
     def __init__(self, path: Path, every: int) -> None:
         """Write to `path`, after what is there already; the file is made with the first line."""
         self._path, self.every = path, every
         self._file: TextIO | None = None
+        self._last: _Line | None = None
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Write the last step's line; after an error, which may have been the GPU's, only if its loss can be had."""
+        with contextlib.suppress(*[RuntimeError] if error else []):
+            self._write_last()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def note(self, step: int, loss: Tensor, learning_rate: float) -> None:
-        """Write the step's line if one is due. The one value that is fetched from the GPU is the loss."""
+        """Take note of a step if a line is due. The one value that is fetched from the GPU is the loss."""
         if self.every and step % self.every == 0:
-            self.write({"step": step, "loss": loss.item(), "learning_rate": learning_rate})
+            here = loss.detach().to("cpu", non_blocking=True)
+            arrived = torch.cuda.Event() if loss.is_cuda else None
+            if arrived is not None:
+                arrived.record()
+            self._write_last()
+            self._last = _Line(step, here, arrived, learning_rate)
 
     def write(self, values: dict[str, float]) -> None:
         """Write one line."""
@@ -34,3 +68,10 @@ class Journal:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("a", buffering=1)
         self._file.write(json.dumps(values) + "\n")
+
+    def _write_last(self) -> None:
+        line, self._last = self._last, None
+        if line is not None:
+            if line.arrived is not None:
+                line.arrived.synchronize()
+            self.write({"step": line.step, "loss": line.loss.item(), "learning_rate": line.learning_rate})

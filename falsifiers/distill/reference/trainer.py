@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -75,9 +75,8 @@ class Distillation:
         if self.steps_made == 0:
             self._make_models()
             torch.manual_seed(2 * self.seed + 1)
-        journal = self.journal(self.recipe.log_every)
         tokens = self.recipe.batch * self.recipe.sequence
-        with self.checkpointer() as checkpointer:
+        with self.journal(self.recipe.log_every) as journal, self.checkpointer() as checkpointer:
             while self.steps_made < steps:
                 started = time.perf_counter()
                 loss = self.make_step(journal, checkpointer)
@@ -89,10 +88,9 @@ class Distillation:
         export = self.export(self.directory / "model.safetensors", self.metadata(self.steps_made, losses[-1]))
         return Run(len(losses), tuple(losses), tuple(checkpointer.saved), export, checkpointer.failures)
 
-    def steps(self, log_every: int) -> Iterator[int]:
-        """Make one more step whenever the iterator is asked, for as long as it is: no report, no checkpoint, no end."""
-        journal = self.journal(log_every)
-        with Checkpointer(self.directory, every=0) as checkpointer:
+    def steps(self, log_every: int) -> Generator[int]:
+        """Make one more step whenever the generator is asked, until it is closed: no report, no checkpoint, no end."""
+        with self.journal(log_every) as journal, Checkpointer(self.directory, every=0) as checkpointer:
             while True:
                 self.make_step(journal, checkpointer)
                 yield self.steps_made

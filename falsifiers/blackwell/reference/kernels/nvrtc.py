@@ -37,7 +37,8 @@ class Image:
 def compile_kernel(spec: KernelSpec, sm: int, form: Form = Form.CUBIN) -> Image:
     """Compile a kernel for compute capability sm, such as 90 or 121.
 
-    Equal specs, targets and compilers give equal bytes.
+    Equal specs, targets and compilers give equal bytes. Every call compiles: NVRTC's own cache, which it keeps among
+    the driver's files where there is a driver, would answer the same question from what was compiled before.
 
     Raises:
         CompilationFailed: with the compiler's log; also where the compiler does not know the target, which before CUDA
@@ -45,7 +46,12 @@ def compile_kernel(spec: KernelSpec, sm: int, form: Form = Form.CUBIN) -> Image:
     """
     nvrtc = _nvrtc()
     target = f"{'sm' if form is Form.CUBIN else 'compute'}_{sm}"
-    options = [*OPTIONS, f"--gpu-architecture={target}", *(f"-D{name}={text}" for name, text in spec.macros.items())]
+    options = [
+        *OPTIONS,
+        "--no-cache",
+        f"--gpu-architecture={target}",
+        *(f"-D{name}={text}" for name, text in spec.macros.items()),
+    ]
     program = _call(nvrtc.nvrtcCreateProgram(spec.text.encode(), f"{spec.source}.cu".encode(), 0, None, None))
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
