@@ -41,23 +41,23 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
         # Within the cap torch's allocator runs out as it would on a device of that size; the driver's part is measured.
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(1.0, trial.parameters["memory_cap_gib"] * _GIB / whole))
+    before = _files(computed)  # the driver, asked for PTX, has looked into its cache and left a table of contents there
     with watching() as seen:
         try:
             _train(trial, _started(trial))
         finally:
-            if trial.device.startswith("cuda"):  # a CPU has no driver that could have compiled
-                trial.measure(
-                    refused_loads=seen.refused,
-                    cache_files=sorted(path.name for path in computed.rglob("*") if path.is_file()),
-                )
             trial.measure(
                 nvrtc_calls=seen.nvrtc,
                 reported_compilations=trial.subject.compilations(),
                 unlaunched=sorted({spec.key for spec in specs} - set(trial.subject.launched())),
             )
             if on_gpu:  # elsewhere there is no driver that could have compiled anything
-                files = sorted(path.name for path in computed.rglob("*") if path.is_file())
+                files = sorted(path.name for path in _files(computed) - before)
                 trial.measure(refused_loads=seen.refused, cache_files=files)
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
 
 
 def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> None:
