@@ -9,8 +9,8 @@ neighbours are the same for all (harness.toolkit.timing). Printed are
   of cuBLAS in TF32 (of torch on a CPU) with its 99 % interval; below it that arm against itself, which is the noise;
 - the backward of the seven projections alone, in TFLOP/s, and that as a part of the largest product's rate that cuBLAS
   reaches here in the same precision, a square one of 8192: the ceiling;
-- seconds from a new process to all kernels of a block loaded: machine code from an archive, PTX compiled by the driver
-  with an empty cache, and with the cache that this left.
+- seconds to load all kernels of a block in a new process: machine code from an archive, PTX that the driver compiles
+  with an empty cache, the same with the cache that this left, and the source compiled by NVRTC.
 
 A backend that does not answer is named with its reason. On a CPU, Triton is interpreted, and tiny sizes are taken.
 """
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=1024 if on_gpu else 32)
     parser.add_argument("--layers", type=int, default=24 if on_gpu else 2)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--load-kernels", nargs=2, metavar=("archive|ptx", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--load-kernels", nargs=2, metavar=("archive|ptx|source", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     shape = SHAPES[arguments.model]
     if arguments.load_kernels:
@@ -213,13 +213,14 @@ def loading(model: str, times: int = 3) -> pd.DataFrame:
     from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 
     major, minor = torch.cuda.get_device_capability()
-    found: dict[str, list[float]] = {"archive": [], "ptx, cold": [], "ptx, warm": []}
+    arms = {"archive": "archive", "ptx, cold": "ptx", "ptx, warm": "ptx", "source": "source"}
+    found: dict[str, list[float]] = {arm: [] for arm in arms}
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder, "archive")
         build(archive, block_kernels(SHAPES[model]), [10 * major + minor])
         for number in range(times):
             cache = Path(folder, f"cache-{number}")
-            for arm, kind in (("archive", "archive"), ("ptx, cold", "ptx"), ("ptx, warm", "ptx")):
+            for arm, kind in arms.items():
                 found[arm].append(_in_new_process(model, kind, archive, cache))
     table = pd.DataFrame({arm: pd.Series(seconds).describe() for arm, seconds in found.items()}).T
     table = table[["50%", "min", "max"]].rename(columns={"50%": "seconds"})
@@ -234,7 +235,7 @@ def _in_new_process(model: str, kind: str, archive: Path, cache: Path) -> float:
 
 
 def load_kernels(shape: BlockShape, kind: str, folder: str) -> float:
-    """Seconds to load all kernels of a block; CUDA and NVRTC have been started, and PTX been made, beforehand."""
+    """Seconds to load all kernels of a block; CUDA was started, and PTX made, beforehand, as if it had been shipped."""
     from falsifiers.blackwell.reference.cuda_device import CudaDevice
     from falsifiers.blackwell.reference.kernel_archive import Archive
     from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
@@ -242,16 +243,14 @@ def load_kernels(shape: BlockShape, kind: str, folder: str) -> float:
 
     device = CudaDevice()
     kernels = block_kernels(shape)
-    opened = Archive.open(Path(folder))
+    archive = Archive.open(Path(folder))
+    shipped = {spec: compile_kernel(spec, device.sm, Form.PTX) for spec in kernels} if kind == "ptx" else {}
     started = time.perf_counter()
-    if kind == "archive":
-        for spec in kernels:
-            device.load(spec, opened.image(spec, device.sm))
-        return time.perf_counter() - started
-    images = [compile_kernel(spec, device.sm, Form.PTX) for spec in kernels]
-    started = time.perf_counter()
-    for spec, image in zip(kernels, images, strict=True):
-        device.load(spec, image)
+    for spec in kernels:
+        if kind == "archive":
+            device.load(spec, archive.image(spec, device.sm))
+        else:
+            device.load(spec, shipped[spec] if kind == "ptx" else compile_kernel(spec, device.sm))
     return time.perf_counter() - started
 
 
