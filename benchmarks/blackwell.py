@@ -7,8 +7,9 @@ neighbours are the same for all (harness.toolkit.timing). Printed are
 
 - the backward of one block and of all layers: median milliseconds, tokens a second, and the ratio of the time to that
   of cuBLAS in TF32 (of torch on a CPU) with its 99 % interval; below it that arm against itself, which is the noise;
-- the backward of the seven projections alone, in TFLOP/s, and that as a part of the largest product's rate that cuBLAS
-  reaches here in the same precision, a square one of 8192: the ceiling;
+- the backward of the seven projections alone, in TFLOP/s, and that as a part of two ceilings in the same precision: of
+  what torch.mm reaches for the same fourteen products, one after the other into tensors made beforehand, and of what it
+  reaches for a square one of 8192;
 - seconds to load all kernels of a block in a new process: machine code from an archive, PTX that the driver compiles
   with an empty cache, the same with the cache that this left, and the source compiled by NVRTC.
 
@@ -27,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 import torch
@@ -39,6 +41,7 @@ from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBac
 from harness.toolkit.timing import Timing, interleave
 
 AGAIN = " again"
+BARE = "torch.mm "
 
 
 def main() -> int:
@@ -67,16 +70,21 @@ def main() -> int:
         table = compared(timing, blocks, baseline).assign(**{"tokens/s": tokens})
         print(f"\nBackward of {layers} block{'s' if layers > 1 else ''}\n{table.round(3).to_string()}")
     products = {arm: projections(shape, backend, arguments.tokens, device) for arm, backend in backends.items()}
+    if on_gpu:
+        products |= {BARE + "ieee": bare_products(shape, "ieee", arguments.tokens)}
+        products |= {BARE + "tf32": bare_products(shape, "tf32", arguments.tokens)}
     timing = timed(products, baseline, arguments.rounds)
     operations = 4 * arguments.tokens * sum(math.prod(shape.projection(one)) for one in PROJECTIONS)
     table = compared(timing, products, baseline)
     table["TFLOP/s"] = [operations / statistics.median(timing.seconds[arm]) / 1e12 for arm in table.index]
     if on_gpu:
-        limits = {precision: ceiling(CublasBackend(precision), device) for precision in ("ieee", "tf32")}
-        table["of the ceiling"] = [
-            rate / limits["tf32" if "tf32" in arm else "ieee"] for arm, rate in table["TFLOP/s"].items()
+        square = {precision: square_rate(precision, device) for precision in ("ieee", "tf32")}
+        table["of the square"] = [rate / square[precision_of(arm)] for arm, rate in table["TFLOP/s"].items()]
+        bare = {arm: statistics.median(timing.seconds[arm]) for arm in table.index if arm.startswith(BARE)}
+        table["of bare products"] = [
+            bare[BARE + precision_of(arm)] / statistics.median(timing.seconds[arm]) for arm in table.index
         ]
-        print(f"\nCeiling: {limits['ieee']:.1f} TFLOP/s in float32, {limits['tf32']:.1f} in TF32")
+        print(f"\nA square product: {square['ieee']:.1f} TFLOP/s in float32, {square['tf32']:.1f} in TF32")
     print(f"\nBackward of the seven projections\n{table.round(3).to_string()}")
     if on_gpu:
         print(f"\nLoading the kernels of a block\n{loading(arguments.model).round(3).to_string()}")
@@ -194,14 +202,40 @@ def compared(timing: Timing, arms: dict[str, Callable[[], object]], baseline: st
     return pd.DataFrame(rows).T
 
 
-def ceiling(backend: CublasBackend, device: torch.device, size: int = 8192) -> float:
+def precision_of(arm: str) -> str:
+    """In which precision an arm multiplies: "ieee" float32, or "tf32"."""
+    return "tf32" if "tf32" in arm else "ieee"
+
+
+def bare_products(shape: BlockShape, precision: Literal["ieee", "tf32"], tokens: int) -> Callable[[], object]:
+    """The products of the seven projections' backward and nothing around them: what a GPU reaches on these shapes."""
+    made = []
+    for name in PROJECTIONS:
+        size_in, size_out = shape.projection(name)
+        x, weight, above = (
+            torch.randn(size, device="cuda") for size in ((tokens, size_in), (size_out, size_in), (tokens, size_out))
+        )
+        made += [(above, weight, torch.empty_like(x)), (above.T, x, torch.empty_like(weight))]
+
+    def run() -> object:
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        for left, right, product in made:
+            torch.mm(left, right, out=product)
+        torch.backends.cuda.matmul.allow_tf32 = before
+        return made[-1][-1]
+
+    return run
+
+
+def square_rate(precision: Literal["ieee", "tf32"], device: torch.device, size: int = 8192) -> float:
     """TFLOP/s of one large square product, the best of ten."""
     a, b = torch.randn(2, size, size, device=device)
     best = math.inf
     for _ in range(10):
         torch.cuda.synchronize()
         started = time.perf_counter()
-        backend.matmul(a, b)
+        CublasBackend(precision).matmul(a, b)
         torch.cuda.synchronize()
         best = min(best, time.perf_counter() - started)
     return 2 * size**3 / best / 1e12

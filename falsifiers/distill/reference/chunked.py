@@ -7,6 +7,7 @@ hidden states and head, and forgotten. What is kept is as large as the hidden st
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,10 +18,13 @@ from falsifiers.distill.kd.subject import Answer, Question
 from falsifiers.distill.reference.loss import IGNORED
 from harness import Setting
 
-__all__ = ["ChunkedKdLoss", "chunked_distillation_loss"]
+__all__ = ["ChunkedKdLoss", "chunked_distillation_loss", "rows_a_chunk"]
 
 _CHUNK_BYTES = 320 << 20
-"""Of one chunk's logits: large enough that its products keep a GPU busy, small beside the models themselves."""
+"""Of one chunk's logits at most: enough that its products keep a GPU busy, small beside the models themselves."""
+
+_TILE_ROWS = 128
+"""Rows of a tile in which GPUs multiply matrices: a product with 552 rows takes as long as one with 640."""
 
 
 def chunked_distillation_loss(
@@ -43,7 +47,7 @@ def chunked_distillation_loss(
         student, teacher: hidden states [..., width]; the widths may differ.
         student_head, teacher_head: [vocabulary, width], of one vocabulary.
         labels: token ids [...]; IGNORED ones do not count.
-        chunk: tokens at a time; without it as many as make logits of 320 MiB.
+        chunk: tokens at a time; without it the chunks are equal, and their logits of at most 320 MiB.
 
     Raises:
         ValueError: the shapes do not belong together, or the vocabularies differ.
@@ -58,7 +62,7 @@ def chunked_distillation_loss(
             f"the vocabularies differ: {student_head.shape[0]} and {teacher_head.shape[0]} tokens; cut or pad one first"
         )
     if chunk is None:
-        chunk = max(1, _CHUNK_BYTES // (4 * student_head.shape[0]))
+        chunk = rows_a_chunk(labels.numel(), student_head.shape[0])
     loss: Tensor = _Chunked.apply(
         student.flatten(0, -2),
         student_head,
@@ -70,6 +74,14 @@ def chunked_distillation_loss(
         chunk,
     )
     return loss
+
+
+def rows_a_chunk(rows: int, vocabulary: int) -> int:
+    """So many that chunks are equal, and whole tiles where that leaves them within what a chunk may take."""
+    largest = max(1, _CHUNK_BYTES // (4 * vocabulary))
+    equal = math.ceil(rows / max(1, math.ceil(rows / largest)))
+    tiles = math.ceil(equal / _TILE_ROWS) * _TILE_ROWS
+    return max(1, tiles if tiles <= largest else equal)
 
 
 class _Chunked(torch.autograd.Function):

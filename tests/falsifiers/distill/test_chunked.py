@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from falsifiers.distill.kd.cases import cases, question
 from falsifiers.distill.kd.formulas import truth
-from falsifiers.distill.reference.chunked import chunked_distillation_loss, eager_rows
+from falsifiers.distill.reference.chunked import chunked_distillation_loss, eager_rows, rows_a_chunk
 from falsifiers.distill.reference.kd import PlainKdLoss
 from harness import Setting
 
@@ -30,6 +30,16 @@ def chunked(case: Mapping[str, Any], chunk: int, device: str = "cpu") -> tuple[t
         alpha=asked.alpha, temperature=asked.temperature, chunk=chunk,
     )  # fmt: skip
     return loss.detach(), *torch.autograd.grad(loss, (student, head), torch.full_like(loss, asked.upstream))
+
+
+@given(st.integers(0, 20_000), st.integers(1, 300_000))
+def test_chunks_are_equal_and_small(rows: int, vocabulary: int) -> None:
+    """Their logits take 320 MiB at most, and no fewer chunks would do; those of Qwen2 at 4,096 tokens are tiles."""
+    chunk = rows_a_chunk(rows, vocabulary)
+    largest = (320 << 20) // (4 * vocabulary)
+    assert 1 <= chunk <= largest
+    assert -(-rows // chunk) <= max(1, -(-rows // largest))
+    assert rows_a_chunk(4096, 151_936) == 512
 
 
 @settings(deadline=None, max_examples=60)
