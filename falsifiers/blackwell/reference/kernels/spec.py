@@ -85,9 +85,10 @@ def _suffix(name: str, value: int | float) -> str:
 
 
 def _literal(name: str, value: int | float) -> str:
-    """A C literal of exactly this value; hexadecimal for floats, where decimals might round."""
+    """A C literal of exactly the value that the kernel takes; hexadecimal for floats, where decimals might round."""
     if isinstance(value, float):
-        return value.hex() + ("f" if name == "EPS" else "")
+        (single,) = struct.unpack(">f", struct.pack(">f", value))
+        return single.hex() + "f" if name == "EPS" else value.hex()
     return f"({value})"
 
 
