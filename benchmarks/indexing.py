@@ -9,6 +9,7 @@ that has a contract for each of these claims. After the first indexing an answer
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -19,6 +20,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.evidence import manifest
+from harness.evidence.layout import MANIFEST, RECORD
 from harness.project import Project
 
 LIMIT = 1.0
@@ -45,7 +48,9 @@ def populate(root: Path, bundles: int, claims: int) -> None:
         folder = root / "evidence" / record["issue"] / identifier / f"run-{number:06}"
         folder.mkdir(parents=True)
         told = {**record, "id": identifier, "run": folder.name, "started": started}
-        (folder / "record.json").write_text(json.dumps(told, indent=1))
+        text = json.dumps(told, indent=1).encode()
+        (folder / RECORD).write_bytes(text)
+        (folder / MANIFEST).write_bytes(manifest.render({RECORD: hashlib.sha256(text).hexdigest()}))
 
 
 def timed(root: Path, *arguments: str) -> tuple[float, str]:

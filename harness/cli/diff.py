@@ -32,7 +32,9 @@ _DIGEST = re.compile("[0-9a-f]{40,64}")
 @click.command("diff")
 @click.argument("runs", nargs=-1, required=True, metavar="ID | A B")
 @click.option(
-    "--evidence", type=click.Path(path_type=Path), help="Where bundles are, instead of the project's evidence/."
+    "--evidence",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where bundles are, instead of the project's evidence/.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> ExitStatus:

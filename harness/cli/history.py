@@ -25,7 +25,9 @@ __all__ = ["command", "need_pandas"]
 @click.option("--measurement", "names", multiple=True, metavar="NAME", help="Only this one, run by run; repeatable.")
 @click.option("--device", metavar="TEXT", default="", help="Only devices whose name contains this, such as H200.")
 @click.option(
-    "--evidence", type=click.Path(path_type=Path), help="Where bundles are, instead of the project's evidence/."
+    "--evidence",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where bundles are, instead of the project's evidence/.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line and measurement.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -48,12 +50,15 @@ def command(
     from harness.machine.paths import cache_folder
     from harness.project import Project
     from harness.report.counting import counting
+    from harness.report.status import unreadable_line
 
     project = Project.find()
     place = evidence or project.evidence
     with counting("indexing bundles") as watch:
-        found = index.read(place, identifier, cache_folder(), watch).entries
-    entries = [entry for entry in found if device in str(entry.device_class)]
+        found = index.read(place, identifier, cache_folder(), watch)
+    for one in found.unreadable:
+        click.echo(unreadable_line(one), err=True)
+    entries = [entry for entry in found.entries if device in str(entry.device_class)]
     if not entries:
         project.contract(identifier)  # refuses what is no claim, and names the nearest
     table = history.measured(entries, index.measurements(place, identifier, cache_folder()))

@@ -147,6 +147,7 @@ def command(
     from harness.report.counting import counting
     from harness.report.escaping import printable
     from harness.report.relay import Relay
+    from harness.report.status import unreadable_line
     from harness.slurm.dispatcher import Dispatcher
     from harness.slurm.submission import Submission
 
@@ -169,6 +170,10 @@ def command(
     if stale:
         with counting("indexing bundles") as watch:
             selection = due(project, contracts, machine, options, evidence or project.evidence, watch)
+        if selection.unreadable:
+            for one in selection.unreadable:
+                click.echo(unreadable_line(one), err=True)
+            raise click.ClickException("there may be a FAIL among these bundles, so nobody can tell what is stale")
         contracts = [contract for contract, _ in selection.due]
         for line in selection.lines():
             click.echo(printable(line), err=json_file == "-" or event_lines)

@@ -44,7 +44,9 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 @click.option("--spec", metavar="SPEC", help="Only claims of a spec, such as SPEC-DISTILL-001.")
 @click.option("--device", metavar="TEXT", help="Only evidence from devices whose name contains this, such as H200.")
 @click.option(
-    "--evidence", type=click.Path(path_type=Path), help="Where bundles are, instead of the project's evidence/."
+    "--evidence",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where bundles are, instead of the project's evidence/.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
@@ -70,12 +72,13 @@ def command(
     STALE       contract, falsifier or subject changed since the evidence
     UNRUN       nothing that counts
 
-    Records are taken at their word; `harness verify` checks them.
+    A record must be the one that its bundle's manifest seals, and is then taken at its word: `harness verify` judges
+    again. A gate asks both.
 
     The statuses do not change the exit status, unless --fail-on names them: then it is 1 where a claim is FALSIFIED and
     that was named, else 3 where anything else that was named is found. It also knows unclaimed (ids named in sources
     without a contract), never-full (falsifiers), never-killed (mutants) and orphaned (evidence). It is 2 where a
-    contract or a bundle cannot be read, and 3 where there is no claim at all.
+    contract cannot be read, or a bundle not believed, and 3 where there is no claim at all.
     """
     from harness.evidence.gaps import gaps
     from harness.evidence.survey import Survey

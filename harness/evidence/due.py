@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import final
 
 from harness.contract import Contract
-from harness.evidence.index import Watch
+from harness.evidence.index import Unreadable, Watch
 from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Survey
 from harness.machine.device_class import DeviceClass
@@ -38,6 +38,8 @@ class Due:
     """Covered by a FAIL."""
     elsewhere: tuple[tuple[Contract, str], ...]
     """Those that cannot be run here, with why."""
+    unreadable: tuple[Unreadable, ...]
+    """Bundles that nobody knows what they say of a claim: a FAIL may be among them."""
 
     @property
     def standing(self) -> list[Verdict]:
@@ -74,7 +76,8 @@ def due(
         evidence: where the bundles are.
         watch: see `harness.evidence.index.read`.
     """
-    claims = {claim.id: claim for claim in Survey.of(project, evidence, watch=watch).claims}
+    survey = Survey.of(project, evidence, watch=watch)
+    claims = {claim.id: claim for claim in survey.claims}
     pending: list[tuple[Contract, str]] = []
     elsewhere: list[tuple[Contract, str]] = []
     covered: list[tuple[Contract, Cell]] = []
@@ -92,7 +95,7 @@ def due(
         else:
             cell = claim.cells[device]
             (falsified if cell.status is Status.FALSIFIED else covered).append((contract, cell))
-    return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere))
+    return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere), survey.contents.unreadable)
 
 
 def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> str:

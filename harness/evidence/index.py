@@ -4,8 +4,9 @@
     for entry in contents.entries:
         print(entry.verdict, entry.id, entry.device_class, entry.path)
 
-Of each bundle only record.json is looked at, and nothing is verified: `harness verify` does that. A bundle is read
-again where its record.json is another file than it was (inode, size, times); one that vanished is forgotten. The cache
+Of each bundle only record.json is looked at, and whether it is the one that the manifest seals; `harness verify` does
+the rest. A bundle is read again where one of the two is another file than it was (inode, size, times); one that
+vanished is forgotten. The cache
 is a SQLite file that several commands may use at once. Where it is damaged it is made anew, and where it cannot be
 written, the answer is the same and takes longer.
 """
@@ -90,7 +91,7 @@ class Entry:
 @final
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A folder that should be a bundle and whose record cannot be read."""
+    """A folder that should be a bundle, and whose record cannot be read or believed."""
 
     path: Path
     reason: str
@@ -115,7 +116,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((3, Entry.__slots__)).encode()) >> 1
+_VERSION = zlib.crc32(repr((4, Entry.__slots__)).encode()) >> 1
 """Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
 
 
@@ -173,9 +174,12 @@ def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
         name, depth = pending.pop()
         folder = os.path.join(root, name)
         try:
-            status = os.stat(os.path.join(folder, RECORD), follow_symlinks=False)
-            where = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-            yield os.fsencode(name), where if stat.S_ISREG(status.st_mode) else f"{where} no regular file"
+            where = _identity(os.path.join(folder, RECORD))
+            try:
+                where += f" {_identity(os.path.join(folder, MANIFEST))}"
+            except FileNotFoundError:
+                where = f"! {MANIFEST} is missing"
+            yield os.fsencode(name), where
             continue
         except FileNotFoundError:
             pass
@@ -197,16 +201,30 @@ def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
             pending += [(os.path.join(name, one), depth + 1) for one in folders if not one.startswith(UNFINISHED)]
 
 
+def _identity(path: str) -> str:
+    """What a file is recognized by."""
+    status = os.stat(path, follow_symlinks=False)
+    kind = "" if stat.S_ISREG(status.st_mode) else " no regular file"
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}{kind}"
+
+
 def _row(folder: Path, fingerprint: str) -> Row:
     """What the cache keeps of one bundle."""
     if fingerprint.startswith("!"):
         return Row(problem=fingerprint[2:])
     try:
-        record = Record.from_json(strictjson.loads(reader.read(folder, RECORD)[0]))
+        content, digest = reader.read(folder, RECORD)
+        record = Record.from_json(strictjson.loads(content))
         datetime.fromisoformat(record.started)
     except (OSError, reader.TooLarge, strictjson.JsonError, RecordError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return Row(problem=f"{RECORD}: {text}")
+    try:
+        sealed, _ = reader.read(folder, MANIFEST)
+    except (OSError, reader.TooLarge) as error:
+        return Row(problem=f"{MANIFEST}: {error}")
+    if f"\n{digest}  {RECORD}\n".encode() not in b"\n" + sealed:
+        return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; `harness verify` tells what else is")
     document = {name: getattr(record, name) for name in _FIELDS}
     document["verdict"] = str(record.verdict)
     document["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]

@@ -53,8 +53,8 @@ def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Itera
 
 
 def unreadable_line(one: Unreadable) -> str:
-    """What to say of a bundle whose record cannot be read."""
-    return f"{_shortest(one.path)}: cannot be read: {printable(one.reason)}"
+    """What to say of a bundle whose record cannot be read or believed."""
+    return f"{_shortest(one.path)}: {printable(one.reason)}"
 
 
 def totals(claims: Iterable[ClaimStatus]) -> str:

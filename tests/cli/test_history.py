@@ -79,7 +79,7 @@ def test_no_runs(project: Path) -> None:
     """Of a claim that never ran, on a device that was never seen, or of no claim at all."""
     done = harness(project, "history", CLAIM, "--device", "GB10")
     assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 runs of {CLAIM}\n")
-    assert harness(project, "history", CLAIM, "--evidence", "nowhere").returncode == ExitStatus.NOT_MEASURED
+    assert harness(project, "history", CLAIM, "--evidence", "nowhere").returncode == ExitStatus.REFUSED
     done = harness(project, "history", "F-DEMO-SORTS-001")
     assert done.returncode == ExitStatus.REFUSED
     assert f"did you mean {CLAIM}?" in done.stderr

@@ -161,8 +161,39 @@ def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
     (bundle / "record.json").write_text("{}")
     done = harness(project, "status")
     assert done.returncode == ExitStatus.REFUSED
-    assert done.stderr.startswith(f"{bundle.relative_to(project)}: cannot be read: record.json: ")
+    assert done.stderr.startswith(f"{bundle.relative_to(project)}: record.json: ")
     assert done.stdout.startswith("UNRUN")
+
+
+def test_a_record_that_was_edited_is_not_believed(project: Path) -> None:
+    """A FAIL made a PASS by hand passes no gate, and leaves nothing undone in silence; restored, it counts again."""
+    edit(project, "        return sorted(items)\n\n\nclass", "        return sorted(items)[:2]\n\n\nclass")
+    assert harness(project, "run", CLAIM).returncode == ExitStatus.FAIL
+    (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
+    record, manifest = bundle / "record.json", bundle / "MANIFEST.sha256"
+    text, sealed = record.read_text(), manifest.read_text()
+    said = f"{bundle.relative_to(project)}: record.json: is not the one that MANIFEST.sha256 seals"
+    record.write_text(text.replace('"verdict": "FAIL"', '"verdict": "PASS"'))
+    for command in (["status", "--fail-on", "falsified"], ["run", "--stale"]):
+        done = harness(project, *command)
+        assert (done.returncode, done.stderr.startswith(said)) == (ExitStatus.REFUSED, True)
+    assert harness(project, "history", CLAIM).stderr.startswith(said)
+    record.write_text(text)
+    assert harness(project, "status", "--fail-on", "falsified").returncode == ExitStatus.FAIL
+    manifest.unlink()
+    assert "MANIFEST.sha256 is missing" in harness(project, "status").stderr
+    manifest.write_text(sealed)
+    assert harness(project, "run", "--stale").returncode == ExitStatus.FAIL
+
+
+@pytest.mark.parametrize("command", [["status"], ["history", CLAIM], ["diff", CLAIM]])
+def test_evidence_that_is_not_there(project: Path, command: list[str]) -> None:
+    """A folder that somebody named and that does not exist passes no gate; that of a fresh project need not exist."""
+    assert not (project / "evidence").exists()
+    assert harness(project, "status", "--fail-on", "falsified").returncode == ExitStatus.PASS
+    done = harness(project, *command, "--evidence", "/no/such")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "Directory '/no/such' does not exist" in done.stderr
 
 
 def test_a_project_without_claims(tmp_path: Path) -> None:

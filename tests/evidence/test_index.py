@@ -19,7 +19,7 @@ from harness.evidence.index import Contents, read
 from harness.record import Record
 from harness.verdict import Verdict
 from tests.contracts import healthy
-from tests.evidence.factory import sealed
+from tests.evidence.factory import reseal, sealed
 
 
 @pytest.fixture
@@ -34,7 +34,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     original = index.reader.read
 
     def counting(root: Path, name: str) -> tuple[bytes, str]:
-        seen.append(root)
+        if name == "record.json":
+            seen.append(root)
         return original(root, name)
 
     monkeypatch.setattr(index.reader, "read", counting)
@@ -81,10 +82,13 @@ def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypa
     before = record.stat()
     record.write_text(record.read_text().replace('"PASS"', '"FAIL"', 1))  # of the same size,
     os.utime(record, ns=(before.st_atime_ns, before.st_mtime_ns))  # and as if it were as old
+    (unbelieved,) = read(evidence, cache=cache).unreadable
+    assert (unbelieved.path, "MANIFEST.sha256 seals" in unbelieved.reason) == (second, True)
+    reseal(second)
     assert [entry.verdict for entry in read(evidence, cache=cache).entries] == ["PASS", "FAIL", "PASS"]
     shutil.rmtree(first)
     assert [entry.run for entry in read(evidence, cache=cache).entries] == ["b", "c"]
-    assert len(seen) == 2
+    assert seen == [third, second, second]
     shutil.rmtree(evidence)
     assert read(evidence, cache=cache) == Contents((), ())
 
