@@ -73,12 +73,17 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
         yield Caveat(_HEADS[remark.code], (f": {remark.message}",), remark.code)
 
 
-def narrowed(record: Record) -> list[str]:
-    """What makes a PASS so much less that it must stand beside it, in a few words each; nothing for other verdicts."""
+def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
+    """What makes a PASS so much less that it must stand beside it, in a few words each; nothing for other verdicts.
+
+    Args:
+        remarks: as for `caveats`.
+    """
     if record.verdict is not Verdict.PASS:
         return []
     said = {
         "unproven": not record.proven,
+        "another subject": any(remark.code is findings.Code.OTHER_SUBJECT for remark in remarks),
         "parameters overridden": bool(record.overrides),
         f"{record.profile} profile": record.profile != "full",
     }

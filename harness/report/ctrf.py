@@ -77,13 +77,15 @@ def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
     }
     if bundle is not None:
         test["extra"] = {"bundle": printable(str(bundle.path))}
-    if record is not None:
-        test["tags"] = [str(record.verdict), *narrowed(record)]  # so that a list of green lines shows it
+    if bundle is not None and record is not None:
+        narrowing = narrowed(record, bundle.verification.remarks)
+        test["tags"] = [str(record.verdict), *narrowing]  # so that a list of green lines shows it
         test["extra"] |= {
             "verdict": str(record.verdict),
             "reason": printable(record.reason),
             "proven": record.proven,
             "profile": record.profile,
+            "subject": record.subject,
             "device": printable(f"{record.device.get('type')} {record.device.get('name')}"),
             "run": record.run,
         }

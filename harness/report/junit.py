@@ -116,6 +116,7 @@ def _properties(record: Record) -> dict[str, str]:
         "proven": "yes" if record.proven else "no",
         "reason": record.reason,
         "profile": record.profile,
+        "subject": record.subject,
         "device": f"{device.get('type')} {device.get('name')}",
         "overrides": strictjson.dumps(strictjson.tag_nonfinite(dict(record.overrides))),
         "run": record.run,

@@ -111,7 +111,7 @@ def _row(bundle: Examined) -> str:
     killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
     device = f"{record.device.get('name') or record.device.get('type')}"
     cells = (
-        verdict(record) if record.verdict is Verdict.PASS else f"**{record.verdict}**",
+        verdict(record, bundle.verification.remarks) if record.verdict is Verdict.PASS else f"**{record.verdict}**",
         f"{code_span(record.id)} {markdown(shortened(record.title))}",
         record.profile,
         markdown(shortened(device)),
@@ -135,7 +135,8 @@ def _against(bundle: Examined) -> Iterator[str]:
     said = [f"- {sentence(caveat)}" for caveat in caveats(record, remarks)]
     if record.verdict is Verdict.PASS and not said:
         return
-    parts = [f"### {verdict(record)}: {markdown(record.id)}", markdown(shortened(record.reason)), "\n".join(said)]
+    head = f"### {verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
+    parts = [head, markdown(shortened(record.reason)), "\n".join(said)]
     wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
     if wrong:
         wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)

@@ -117,6 +117,7 @@ def _circumstances(record: Record) -> dict[str, Any]:
         "verdict": str(record.verdict),
         "proven": record.proven,
         "profile": record.profile,
+        "subject": record.subject,
         "device": printable(f"{record.device.get('type')} {record.device.get('name')}"),
         "run": record.run,
         "reproduce": printable(record.command),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
@@ -18,14 +18,14 @@ __all__ = ["render"]
 _MOST_SOURCES = 60
 
 
-def render(record: Record, remarks: Iterable[Finding]) -> str:
+def render(record: Record, remarks: Sequence[Finding]) -> str:
     """The page; it ends in a newline.
 
     Args:
         remarks: what the record says that it does not cover (`harness.evidence.staleness.coverage`).
     """
     sections = [
-        f"# {verdict(record)}: {markdown(record.id)}",
+        f"# {verdict(record, remarks)}: {markdown(record.id)}",
         f"**{markdown(record.title)}**",
         markdown(record.reason),
         "\n".join(f"- {sentence(caveat)}" for caveat in caveats(record, remarks)),

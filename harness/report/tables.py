@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from harness.contract.clauses import ClauseResult
+from harness.evidence.findings import Finding
 from harness.record import MutantRecord, Record
 from harness.report import figures
 from harness.report.caveats import Caveat, Code, narrowed
@@ -14,9 +15,9 @@ from harness.verdict import Fate, Outcome
 __all__ = ["clause_table", "mutant_table", "sentence", "shortened", "table", "tally", "verdict"]
 
 
-def verdict(record: Record) -> str:
+def verdict(record: Record, remarks: Iterable[Finding]) -> str:
     """The verdict, and what narrows a PASS so much that the two may not stand apart."""
-    said = ", ".join(narrowed(record))
+    said = ", ".join(narrowed(record, remarks))
     return f"{record.verdict} ({said})" if said else str(record.verdict)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.report import markdown
-from harness.report.examined import Examined
+from harness.evidence.verify import verify_all
+from harness.report import ctrf, junit, markdown, sarif
+from harness.report.examined import Examined, examine
 from tests.contracts import healthy
-from tests.evidence.factory import claim_result
+from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts
 
@@ -35,6 +37,24 @@ def blocks_are_whole(text: str) -> bool:
             return False
         cells = found
     return not fence and not open_folds
+
+
+def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> None:
+    """In the table, over the claim's section, in JUnit, CTRF and SARIF: nobody may take it for the contract's own."""
+    other = "falsifiers.demo.sorting:Forgetful"
+    bundle = sealed(tmp_path, subject=other)
+    rewrite(bundle, "observation.json", set_at("subject", other))
+    bundles = examine(verify_all([bundle]))
+    text = markdown.render(bundles)
+    assert "| PASS (another subject, reduced profile) | " in text
+    assert "### PASS (another subject, reduced profile): F-DEMO-SORT-001" in text
+    assert f"measured was {other}, not falsifiers.demo.sorting:Sorter" in text
+    assert f'<property name="subject" value="{other}"/>' in junit.report(bundles)
+    (test, *_) = json.loads(ctrf.render(bundles))["results"]["tests"]
+    assert test["tags"] == ["PASS", "another subject", "reduced profile"]
+    assert test["extra"]["subject"] == other
+    (result, *_) = json.loads(sarif.render(bundles))["runs"][0]["results"]
+    assert result["properties"]["subject"] == other
 
 
 def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
