@@ -49,6 +49,8 @@ class ExitStatus(IntEnum):
     NOT_MEASURED = 3
     VOID = 4
     INTERRUPTED = 130
+    UNREAD = 141
+    """Whoever read the output left; as if SIGPIPE had ended the command, which Python ignores."""
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> ExitStatus:

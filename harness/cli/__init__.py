@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -39,8 +43,29 @@ _EPILOG = (
 )
 
 
+class _ReaderLeftError(Exception):
+    """Nobody reads the output any more. Of a BrokenPipeError click makes the status 1, as if a claim FAILed."""
+
+
+@contextmanager
+def _noticing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderLeftError from error
+
+
 class _Commands(click.Group):
     """Imports a command's module only when it is called, so that `harness list` starts at once."""
+
+    def make_context(self, *arguments: Any, **named: Any) -> click.Context:
+        with _noticing():
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _noticing():
+            status: object = super().invoke(ctx)
+        return status
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -70,6 +95,8 @@ def main() -> None:
 
     try:
         status = _group.main(prog_name="harness", standalone_mode=False)
+        if sys.stdout:  # None where it was closed before we began
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         status = ExitStatus.REFUSED
@@ -79,9 +106,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("harness: interrupted", err=True)
         status = ExitStatus.INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has left; there is nobody to tell
-        status = ExitStatus.REFUSED
+    except (_ReaderLeftError, BrokenPipeError):
+        with open(os.devnull, "wb") as nowhere:  # Python would write the rest at its end, and say that it cannot
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        status = ExitStatus.UNREAD
     except SystemExit:
         raise
     except BaseException:

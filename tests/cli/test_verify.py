@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 from harness.evidence.findings import Code, Severity
-from tests.cli.harness_command import harness
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import harness, start
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at
 
@@ -17,6 +18,16 @@ def without_remarks(output: str) -> list[str]:
     """The lines that speak of a bundle as a whole, and of what makes it unsound."""
     remarks = tuple(f"  {code} " for code in Code if code.severity is Severity.REMARK)
     return [line for line in output.splitlines() if not line.startswith(remarks)]
+
+
+def test_a_reader_who_leaves(tmp_path: Path) -> None:
+    """`harness verify … | head -1` ends as if by SIGPIPE: 1 would say that a claim FAILed."""
+    sealed(tmp_path)
+    for arguments in (["verify", "."], ["--help"]):
+        process = start(tmp_path, *arguments)
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=60) == ExitStatus.UNREAD
 
 
 def test_sound_bundles_of_any_verdict_exit_0(tmp_path: Path) -> None:
