@@ -42,7 +42,8 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     measurements, mutants and step series.
 
     A and B are bundles: their folders, or the names of their runs. With the ID of a claim alone, its newest run is
-    compared with the one before it on the same class of device and in the same profile.
+    compared with the one before it on the same class of device and in the same profile; runs in which nothing ran are
+    passed over.
 
     Of a measurement that differs it is said whether B left the noise of the earlier runs of its class of device (see
     `harness history --help`). The exit status is 0 whatever changed.
@@ -89,7 +90,7 @@ def _bundle(run: str, place: Path | None) -> Path:
 
 
 def _newest_two(claim: str, place: Path | None, project: Project | None) -> tuple[Path, Path]:
-    from harness.evidence.history import series
+    from harness.evidence.history import ran, series
 
     if place is None or project is None:
         raise click.UsageError("name two bundles; a claim can be named inside its project only")
@@ -97,6 +98,13 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
     if not entries:
         project.contract(claim)  # refuses what is no claim, and names the nearest
         raise click.UsageError(f"there is no run of {claim} under {place}")
+    idle = [one.run for one in entries if not ran(one)]
+    if idle:
+        more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        click.echo(f"harness: passed over {idle[-1]}{more}: nothing ran", err=True)
+    entries = [one for one in entries if ran(one)]
+    if not entries:
+        raise click.UsageError(f"no run of {claim} under {place} measured anything; name two bundles")
     newest = entries[-1]
     before = [one for one in entries[:-1] if series(one) == series(newest)]
     if not before:

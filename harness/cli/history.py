@@ -75,7 +75,9 @@ def command(
     else:
         for line in _runs(table) if names else _newest(table):
             click.echo(line)
-        click.echo(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}")
+        idle = sum(not history.ran(entry) for entry in entries)
+        told = f", {idle} of which measured nothing" if idle else ""
+        click.echo(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}{told}")
     return ExitStatus.PASS if entries else ExitStatus.NOT_MEASURED
 
 

@@ -5,7 +5,7 @@
 
 Runs are compared where they are of one class of device, one profile, one subject and the same overridden parameters:
 these four make a *series*. What was measured before a run, in its series, is the noise that it is judged against; runs
-that were NOT_MEASURED are no part of that.
+that were NOT_MEASURED are no part of that. Where nothing ran at all, there is no row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.verdict import Verdict
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TRIAL_SECONDS", "earlier_noise", "measured", "newest_of_series", "series"]
+__all__ = ["TRIAL_SECONDS", "earlier_noise", "measured", "newest_of_series", "ran", "series"]
 
 TRIAL_SECONDS = "trial_seconds"
 """The wall-clock time of the subject's trial, which every run has beside what its contract asks for."""
@@ -32,6 +32,11 @@ _COLUMNS = (
     "started", "device", "profile", "series", "verdict", "proven", "commit", "run", "measurement", "value", "unit",
     "earlier", "median", "scatter", "shift",
 )  # fmt: skip
+
+
+def ran(entry: Entry) -> bool:
+    """Whether the subject's trial ran at all; the machine may have been in the way of it."""
+    return entry.trial_seconds > 0
 
 
 def series(entry: Entry) -> str:
@@ -57,7 +62,7 @@ def measured(entries: Iterable[Entry], values: Mapping[Path, Mapping[str, Measur
 
     rows: list[dict[str, Any]] = []
     before: dict[tuple[str, str], list[float]] = {}
-    for entry in sorted(entries, key=lambda one: (one.when, one.run)):
+    for entry in sorted(filter(ran, entries), key=lambda one: (one.when, one.run)):
         comparable = series(entry)
         known = {
             "started": entry.when,

@@ -75,6 +75,20 @@ def test_for_machines(project: Path) -> None:
     assert harness(project, "history", CLAIM, "--json", "--csv").returncode == ExitStatus.REFUSED
 
 
+def test_runs_in_which_nothing_ran(project: Path) -> None:
+    """They are counted, and are neither a value nor one side of a comparison."""
+    idle = {"measurements": {}, "trial_seconds": 0.0, "started": "2026-11-20T20:15:03+00:00"}
+    sealed(project, run="run-idle", **idle)
+    done = harness(project, "history", CLAIM)
+    lines = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines() if line.strip()}
+    assert lines["trial_seconds"].startswith("trial_seconds 1.25 s")
+    assert done.stdout.endswith(f"8 runs of {CLAIM}, 1 of which measured nothing\n")
+    (project / "contracts" / f"{CLAIM}.json").unlink()
+    done = harness(project, "diff", CLAIM)
+    assert f"B {PLACE}/run-6" in done.stdout
+    assert done.stderr == "harness: passed over run-idle: nothing ran\n"
+
+
 def test_no_runs(project: Path) -> None:
     """Of a claim that never ran, on a device that was never seen, or of no claim at all."""
     done = harness(project, "history", CLAIM, "--device", "GB10")
