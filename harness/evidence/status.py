@@ -196,7 +196,7 @@ def _cell(contract: Contract, device: DeviceClass, entries: Sequence[Entry], sta
     if outdated:
         strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))  # the newest of the strongest
         return cell(Status.STALE, "; ".join(stale(strongest)), strongest)
-    return cell(Status.UNRUN, _why_not(contract, entries[0]))
+    return cell(Status.UNRUN, _why_not(contract, (speaking or entries)[0]))
 
 
 def _counting(entries: Sequence[Entry]) -> Entry | None:

@@ -34,7 +34,9 @@ class Staleness:
         sources = tuple(sorted(entry.sources.items()))
         key = (entry.id, entry.verdict, entry.contract_digest, entry.falsifier, entry.subject, sources)
         if key not in self._known:
-            self._known[key] = tuple(finding.message for finding in changes(entry, self._state))
+            self._known[key] = tuple(
+                dict.fromkeys(finding.message for finding in changes(entry, self._state))  # one file may be of both
+            )
         return self._known[key]
 
 

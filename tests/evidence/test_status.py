@@ -94,6 +94,12 @@ def test_a_claim_without_hardware_is_never_discharged() -> None:
     assert (cell.status, cell.reason) == (Status.PARTIAL, "the claim names no hardware")
 
 
+def test_why_the_contracts_own_subject_does_not_count() -> None:
+    """A later run of another subject is not the reason."""
+    cell = only_cell(entry(1, **UNPROVEN), entry(2, subject="mine:Other"))
+    assert (cell.status, cell.reason) == (Status.UNRUN, UNPROVEN["reason"])
+
+
 def test_classes_of_device_are_kept_apart() -> None:
     """A PASS here says nothing about there; devices seen with any claim have a column."""
     status = status_of(entry(device=GPU), entry(id="F-OTHER-001", device=CPU))
