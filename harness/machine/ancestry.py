@@ -43,9 +43,10 @@ def ancestry(root: Path, *, seconds: float = 60.0) -> Ancestry:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"LC_ALL": "C"}
     git = ["git", "-C", str(root)]
-    listed = timebox.run([*git, "rev-list", "HEAD"], seconds, environment=environment)
+    listed = timebox.run([*git, "rev-list", "HEAD", "--"], seconds, environment=environment)
     if listed.value is None:
-        return Ancestry(frozenset(), listed.reason or "git lists no commits")
+        reason = listed.reason or "git lists no commits"
+        return Ancestry(frozenset(), "nothing was committed here yet" if "bad revision 'HEAD'" in reason else reason)
     shallow = timebox.run([*git, "rev-parse", "--is-shallow-repository"], seconds, environment=environment)
     complete = shallow.value is not None and shallow.value.strip() == "false"
     obstacle = "" if complete else "the clone is shallow (git fetch --unshallow)"

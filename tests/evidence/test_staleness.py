@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -170,6 +171,16 @@ def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPa
     (finding,) = staleness(record, ProjectState(Project.find(clone)))
     assert finding.code is Code.COMMIT_NOT_IN_HISTORY
     assert "--unshallow" in finding.message
+
+
+def test_a_repository_without_commits_cannot_tell(root: Path) -> None:
+    """In words of ours: git's are about its command line."""
+    record = record_of(root)
+    shutil.rmtree(root / ".git")
+    git(root, "init", "-q")
+    (finding,) = staleness(record, ProjectState(Project.find(root)))
+    assert finding.code is Code.COMMIT_NOT_IN_HISTORY
+    assert finding.message.endswith("as far as that is known: nothing was committed here yet")
 
 
 def test_a_project_without_git_cannot_tell(root: Path) -> None:
