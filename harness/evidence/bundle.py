@@ -110,6 +110,10 @@ class Sealer:
                 self._write(folder, result)
             for parent in (place.parent.parent, self._root):
                 sync_folder(parent)
+        except KeyboardInterrupt:
+            if not place.is_dir():
+                raise
+            # It was sealed already, and nobody may say that there is no evidence.
         except OSError as error:
             raise _explained(place, "was not sealed", error) from error
         except Exception as error:

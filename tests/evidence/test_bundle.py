@@ -203,6 +203,21 @@ def test_a_run_cannot_leave_its_folder(tmp_path: Path, run: str) -> None:
     assert everything_below(tmp_path) == {"contracts", "contracts/F-DEMO-SORT-001.json"}
 
 
+def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundle is there, so it is told of; before, there is none and nothing that looks like one."""
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.evidence.bundle.sync_folder", interrupted)
+    place = sealer(tmp_path).seal(claim_result(tmp_path))
+    assert (place / "MANIFEST.sha256").is_file()
+    monkeypatch.setattr("harness.evidence.bundle.sync_tree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sealer(tmp_path).seal(claim_result(tmp_path, run="later"))
+    assert list(place.parent.iterdir()) == [place]
+
+
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     """Not even by itself."""
     bundle = sealed(tmp_path)
