@@ -248,6 +248,8 @@ def _select(
 ) -> list[Contract]:
     """The claims asked for, in the order asked for; one that is refused refuses the run before anything runs."""
     chosen: dict[str, Contract] = {name: project.contract(name) for name in ids}
+    if ids and (everything or issue or spec):
+        raise click.UsageError("name claims, or say --all, --issue or --spec; not both")
     if everything or issue or spec:
         contracts, refused = project.load_all()
         if refused:

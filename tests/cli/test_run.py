@@ -114,6 +114,8 @@ def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
         ["run"],
         ["run", "F-TOY-SORT-002"],
         ["run", "--issue", "TOY-2"],
+        ["run", CLAIM, "--all"],
+        ["run", CLAIM, "--issue", "TOY-1"],
         ["run", CLAIM, "-P", "hows=well"],
         ["run", CLAIM, "-P", "items=many"],
         ["run", CLAIM, "--device", "gpu"],
