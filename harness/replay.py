@@ -13,7 +13,7 @@ from harness.cases import Counterexample, judge_case
 from harness.contract import Contract, Mutant, parse
 from harness.contract.clauses import ClauseResult
 from harness.evidence.layout import CONTRACT, COUNTEREXAMPLE, MUTANTS, RECORD, mutant_file
-from harness.evidence.verify import verify
+from harness.evidence.verify import find_bundles, verify
 from harness.executors import TrialRequest
 from harness.executors.local import LocalExecutor
 from harness.judge import COMPLETES, judge
@@ -70,6 +70,11 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
     Raises:
         ReplayRefused: the bundle is unsound, or has none.
     """
+    inside = find_bundles([bundle])
+    if bundle not in inside:
+        count = f"{len(inside)} bundle{'' if len(inside) == 1 else 's'}"
+        which = f"holds {count}; name one" if inside else "is no bundle"
+        raise ReplayRefused(f"{bundle} {which}")
     verification = verify(bundle)
     if not verification.sound:
         raise ReplayRefused(f"{bundle} is unsound: {verification.findings[0]}; `harness verify` says more")

@@ -65,11 +65,14 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             comparison = compare(file, against)
             inspection = comparison.this
     except Refused as refused:
-        if isinstance(refused, Unrecognized) and against is None and not fail_on and _told_device_code(file, as_json):
-            return ExitStatus.PASS
+        neither = ""
+        if isinstance(refused, Unrecognized) and against is None and not fail_on:
+            if _told_device_code(file, as_json):
+                return ExitStatus.PASS
+            neither = "; it is no program or library either, and holds no code for NVIDIA GPUs"
         if as_json:
             _print_json(_refusal(refused))
-        click.echo(f"harness: {printable(str(refused))}", err=True)
+        click.echo(f"harness: {printable(str(refused))}{neither}", err=True)
         return ExitStatus.REFUSED
     if as_json:
         _print_json(inspection.to_json() | ({"comparison": comparison.to_json()} if comparison else {}))

@@ -118,6 +118,15 @@ def test_a_file_that_is_refused(tmp_path: Path, model: Path) -> None:
     assert against.stderr.startswith("harness: cut.safetensors: ")
 
 
+def test_a_file_that_is_nothing_of_all_that(tmp_path: Path) -> None:
+    """Neither a checkpoint nor a program: both are said."""
+    (tmp_path / "README.md").write_text("# Hello\n")
+    done = harness(tmp_path, "inspect", "README.md")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "begins like none of" in done.stderr
+    assert "no program or library either, and holds no code for NVIDIA GPUs" in done.stderr
+
+
 def test_a_name_that_steers_the_terminal_is_written_out(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(safetensors_bytes({"a\x1b[2Jb\n": W}))
     done = harness(tmp_path, "inspect", "model.safetensors")

@@ -192,6 +192,14 @@ def test_an_unsound_bundle_is_refused(folder: Path) -> None:
     assert "says that it violates errors[].maximum; judged now, that is not so" in done.stderr
 
 
+def test_a_folder_of_bundles(folder: Path) -> None:
+    """Which of them is asked, rather than what they lack as one."""
+    run(folder, "-P", "how=overflows", "--no-mutants")
+    done = harness(folder, "replay", "evidence")
+    assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "Error: evidence holds 1 bundle; name one\n")
+    assert "contracts is no bundle" in harness(folder, "replay", "contracts").stderr
+
+
 def test_where_the_case_cannot_be_run(folder: Path) -> None:
     """A device that is not there: nothing is known, exit 3."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
