@@ -31,7 +31,7 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
     Exit status: 0 every bundle is signed now; 2 one was refused; 3 there is none.
     """
     from harness.evidence.attestation import AlreadySigned
-    from harness.evidence.keys import KeyRefused, load_private
+    from harness.evidence.keys import KeyRefused, exposure, load_private
     from harness.evidence.signing import sign
     from harness.evidence.verify import find_bundles
     from harness.report.escaping import printable
@@ -40,6 +40,8 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
         signer = load_private(key)
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--key") from error
+    if exposed := exposure(key):
+        click.echo(printable(f"harness: {exposed}"), err=True)
     for path in paths:
         if not path.is_dir():
             raise click.UsageError(f"{path} is no folder; name a bundle or a folder of bundles")
@@ -52,7 +54,8 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
             click.echo(printable(f"signed already: {bundle}"))
         except (KeyRefused, OSError) as error:
             refused += 1
-            click.echo(printable(f"not signed: {bundle}: {error}"), err=True)
+            why = (error.strerror if isinstance(error, OSError) else "") or error
+            click.echo(printable(f"not signed: {bundle}: {why}"), err=True)
         else:
             click.echo(printable(f"signed: {bundle}"))
     counted = f"{len(bundles)} bundle{'' if len(bundles) == 1 else 's'}"

@@ -277,12 +277,16 @@ def _attest(key: Path | None) -> Attest | None:
     from functools import partial
 
     from harness.evidence import attestation
-    from harness.evidence.keys import KeyRefused, load_private
+    from harness.evidence.keys import KeyRefused, exposure, load_private
+    from harness.report.escaping import printable
 
     try:
-        return partial(attestation.attest, signer=load_private(key))
+        signer = load_private(key)
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--key") from error
+    if exposed := exposure(key):
+        click.echo(printable(f"harness: {exposed}"), err=True)
+    return partial(attestation.attest, signer=signer)
 
 
 def checked_device(text: str) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
 
-__all__ = ["KeyRefused", "generate", "load_private", "load_public", "require", "signed", "signers"]
+__all__ = ["KeyRefused", "exposure", "generate", "load_private", "load_public", "require", "signed", "signers"]
 
 _LARGEST = 1 << 16
 """Bytes of a key's file; a pipe or a disk image named by mistake is not read to its end."""
@@ -86,6 +86,12 @@ def load_private(path: Path) -> CryptoSigner:
         raise KeyRefused(f"{path} is no private key in PEM: {hint}") from None
     _check_kind(path, signer.public_key)
     return signer
+
+
+def exposure(path: Path) -> str:
+    """Who else can read a private key, with the remedy; empty where only its owner can."""
+    mode = path.stat().st_mode & 0o777
+    return f"{path} is a private key that others can read (mode {mode:o}); chmod 600 {path}" if mode & 0o077 else ""
 
 
 def load_public(path: Path) -> SSlibKey:
@@ -160,6 +166,8 @@ _FORM = "make one with `harness keygen FILE`, or convert it with `openssl pkey`"
 
 
 def _read(path: Path) -> bytes:
+    if not path.name:  # of an empty text, as a variable without a value gives it, Path makes the folder we are in
+        raise KeyRefused("no file is named")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -91,6 +91,10 @@ def pack(paths: Sequence[Path], target: Path) -> Packed:
             digest = hashlib.file_digest(written, "sha256").hexdigest()
             size = os.fstat(written.fileno()).st_size
         _publish(temporary, target)
+    except OSError as error:
+        if error.filename == str(temporary):  # of which nobody knows but we
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(target.parent)

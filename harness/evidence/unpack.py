@@ -131,7 +131,10 @@ def _hidden_folder(beside: Path) -> Iterator[Path]:
     with ExitStack() as held:
         with _lock(beside, fcntl.LOCK_EX):  # so that nobody takes the new folder for an abandoned one
             _remove_abandoned(beside)
-            folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
+            try:
+                folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
+            except OSError as error:  # which names a folder that nobody knows but we
+                raise OSError(error.errno, error.strerror, str(beside)) from error
             held.callback(shutil.rmtree, folder, ignore_errors=True)
             held.enter_context(_lock(folder, fcntl.LOCK_EX))
         yield folder

@@ -52,7 +52,7 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
     for arguments, says in [
         (("pack", "evidence", "-o", "a.zip"), "nothing was packed: a.zip: exists already; remove it or name another"),
         (("pack", "missing", "-o", "b.zip"), "missing is no folder; name a bundle or a folder of bundles"),
-        (("pack", "evidence", "-o", "no/such/b.zip"), "nothing was packed: no/such/"),
+        (("pack", "evidence", "-o", "no/such/b.zip"), "nothing was packed: no/such/b.zip: No such file"),
         (("unpack", "a.zip", "-C", "evidence"), f"evidence/{PLACE}/{bundle.name}: is there already, and is not repl"),
         (("unpack", "bad.zip"), r"nothing was unpacked: bad.zip: '../../x\x1b[2J' has a backslash, a control"),
         (("unpack", "text.zip"), "does not end as a zip file"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from harness.cli import attest
 from harness.verdict import ExitStatus
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.contracts import healthy
@@ -168,6 +171,28 @@ def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
     assert other.returncode == ExitStatus.REFUSED
     assert "NOT_ACCEPTED (FAIL)" in other.stdout
     assert other.stdout.splitlines()[-2].endswith("1 of them not accepted")
+
+
+def test_a_key_that_others_can_read(folder: Path) -> None:
+    """It signs, and its owner is told, as ssh does; no key at all is not the folder that we are in."""
+    sealed(folder)
+    (folder / "ci.key").chmod(0o644)
+    done = harness(folder, "attest", "evidence", "--key", "ci.key")
+    told = "harness: ci.key is a private key that others can read (mode 644); chmod 600 ci.key\n"
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, told)
+    assert "no file is named" in harness(folder, "attest", "evidence", "--key", "").stderr
+
+
+def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, and the file that was to be moved into it is not."""
+    bundle = sealed(folder)
+
+    def refused(*arguments: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/x/.attestation-1", None, "/x/attestation")
+
+    monkeypatch.setattr("harness.evidence.signing.os.replace", refused)
+    done = CliRunner().invoke(attest.command, [str(bundle), "--key", str(folder / "ci.key")])
+    assert done.stderr == f"not signed: {bundle}: Permission denied\n"
 
 
 def test_what_is_unsound_is_not_signed(folder: Path) -> None:
