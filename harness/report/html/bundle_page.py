@@ -203,6 +203,10 @@ def _circumstances(record: Record, verification: Verification | None) -> list[st
     return known if verification is None else [*known, signed(verification)]
 
 
+_HOW_MUCH: Final = (".minItems", ".minLength", ".minProperties")
+"""Clauses on how much was measured, which no claim is about: they are shown where there is nothing else."""
+
+
 def _highlights(rows: Sequence[Row]) -> list[Row]:
     """What to show first: what decided the verdict, else the rules, which are what the claim is about."""
     decisive = {row.reason or row.id: row for row in reversed(rows) if row.outcome is not Outcome.PASS}
@@ -210,7 +214,12 @@ def _highlights(rows: Sequence[Row]) -> list[Row]:
         return list(reversed(decisive.values()))[:_HIGHLIGHTS]
     telling = sorted(
         (row for row in rows if row.comparisons and row.kind in (Kind.RULE, Kind.BOUND)),
-        key=lambda row: (row.bound.startswith("="), row.kind is Kind.BOUND, len(row.comparisons)),
+        key=lambda row: (
+            row.id.endswith(_HOW_MUCH),
+            row.bound.startswith("="),
+            row.kind is Kind.BOUND,
+            len(row.comparisons),
+        ),
     )
     return telling[:_HIGHLIGHTS]
 

@@ -19,7 +19,7 @@ from harness.report.html import bundle_page
 from harness.report.html.contents import Contents, ContentsError, Series
 from harness.report.views import VIEWS
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, claim_result, sealed
+from tests.evidence.factory import DEFECTIVE, MUTANTS, claim_result, contract_in, sealed
 from tests.report.texts import nasty, with_texts
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -93,6 +93,15 @@ def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path
         "a" * 64,
     ):
         assert expected in text
+
+
+def test_what_the_claim_is_about_stands_first(tmp_path: Path) -> None:
+    """Not how many values there were, where there is more to say."""
+    kept = {**MUTANTS[1], "violates": ["given.const"]}
+    contract = contract_in(tmp_path, rules=[], mutants=[kept])
+    page = page_of(Contents.read(sealed(tmp_path, contract=contract)))
+    first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
+    assert re.findall(r"<code>([^<]+)</code>", first) == ["given.const", "values.minItems"]
 
 
 def test_how_a_trial_ended_is_told_with_its_traceback(tmp_path: Path) -> None:
