@@ -51,6 +51,9 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
 @click.option(
+    "--only", type=_Words(), default="", metavar="WORDS", help="Show only claims with these, such as falsified,stale."
+)
+@click.option(
     "--fail-on", type=_Words(), default="", metavar="WORDS", help="Fail on any of these, such as stale,unrun,falsified."
 )
 def command(
@@ -61,6 +64,7 @@ def command(
     evidence: Path | None,
     as_json: bool,
     as_markdown: bool,
+    only: frozenset[str],
     fail_on: frozenset[str],
 ) -> ExitStatus:
     """Show the status of claims: of each as a whole, and on every class of device that there is evidence from.
@@ -74,6 +78,8 @@ def command(
 
     A record must be the one that its bundle's manifest seals, and is then taken at its word: `harness verify` judges
     again. A gate asks both.
+
+    --only leaves out what has none of its words, which are those of --fail-on; gates and the last line count all.
 
     The statuses do not change the exit status, unless --fail-on names them: then it is 1 where a claim is FALSIFIED and
     that was named, else 3 where anything else that was named is found. It also knows unclaimed (ids named in sources
@@ -107,12 +113,14 @@ def command(
         found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {})
     else:
         found = gaps(survey.contracts, survey.refused, survey.contents.entries, mentions(project))
+    shown, told = (chosen, found) if not only else _filtered(chosen, found, only)
     if as_json:
-        click.echo(json.dumps(report.document(chosen, found, survey.contents.unreadable, project.root), indent=2))
+        click.echo(json.dumps(report.document(shown, told, survey.contents.unreadable, project.root), indent=2))
     elif as_markdown:
-        click.echo(report.page(chosen, found, project.root), nl=False)
+        click.echo(report.page(shown, told, project.root), nl=False)
     else:
-        _show(chosen, found)
+        _show(shown, told)
+        click.echo(report.totals(chosen))
     for one in survey.contents.unreadable:
         click.echo(report.unreadable_line(one), err=True)
     if survey.refused or survey.contents.unreadable:
@@ -130,7 +138,20 @@ def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
         if status is not None and colourful:
             line = line.replace(status, click.style(status, fg=report.COLOURS[status], bold=True), 1)
         click.echo(line)
-    click.echo(report.totals(claims))
+
+
+def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
+    """The claims whose status is among these words, and the gaps that are; contracts that cannot be run stay."""
+    from harness.evidence.gaps import Gaps
+
+    kept = Gaps(
+        unclaimed=found.unclaimed if "unclaimed" in only else {},
+        refused=found.refused,
+        never_full=found.never_full if "never-full" in only else (),
+        never_killed=found.never_killed if "never-killed" in only else {},
+        orphaned=found.orphaned if "orphaned" in only else {},
+    )
+    return [claim for claim in claims if claim.status.lower() in only], kept
 
 
 def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[str]) -> ExitStatus:

@@ -94,6 +94,21 @@ def test_gates(project: Path, words: str, unrun: int, passed: int, failed: int) 
     assert harness(project, "status", "--fail-on", words).returncode == failed
 
 
+def test_only_what_is_wrong(project: Path) -> None:
+    """The rest is not shown, and still counted: by the last line and by gates."""
+    write_contract(project, document(id="F-DEMO-OTHER-001"))
+    harness(project, "run", CLAIM)
+    done = harness(project, "status", "--only", "unrun,falsified", "--fail-on", "discharged")
+    assert done.returncode == 3
+    assert CLAIM not in done.stdout
+    assert done.stdout.splitlines()[0].startswith("UNRUN       F-DEMO-OTHER-001")
+    assert "falsifiers never run in full" not in done.stdout
+    assert done.stdout.endswith("2 claims: 1 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 0 STALE, 1 UNRUN\n")
+    assert "falsifiers never run in full" in harness(project, "status", "--only", "never-full").stdout
+    told = status(project, "--only", "discharged")
+    assert [claim["id"] for claim in told["claims"]] == [CLAIM]
+
+
 def test_a_gate_says_what_it_found(project: Path) -> None:
     """And what it does not know, it refuses."""
     done = harness(project, "status", "--fail-on", "stale, UNRUN")
