@@ -19,7 +19,6 @@ __all__ = [
     "LogsAlways",
     "LogsNothing",
     "SleepsATenth",
-    "WaitsAtOnce",
 ]
 
 
@@ -49,18 +48,12 @@ class ItemOfEveryLayer(_Noting):
         journal.write({"gradient_norm": max(norms.values())})
 
 
-class WaitsAtOnce(_Noting):
-    """The loss is waited for at the end of its step, so that the GPU has nothing to do until the next is launched."""
-
-    def note(self, journal: Journal, seconds: float) -> None:
-        """The step has waited already."""
-
-
 class FlushesEveryLine(_Noting):
     """There is a line for every tensor, and each is flushed to the disk."""
 
     def note(self, journal: Journal, seconds: float) -> None:
         """One fsync a tensor."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("a") as file:
             for name in self.student_weights():
                 file.write(f"{name}\n")
