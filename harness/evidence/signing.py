@@ -5,9 +5,11 @@ sign(bundle, load_private(Path("ci.key")))
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +30,7 @@ __all__ = ["sign"]
 
 
 def sign(bundle: Path, signer: CryptoSigner) -> None:
-    """Put an attestation into a bundle, or a signature into the one that it has.
+    """Put an attestation into a bundle, or a signature into the one that it has; who signs beside us waits.
 
     Raises:
         KeyRefused: the bundle is unsound.
@@ -45,13 +47,28 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
     digests = manifest.parse(sealed)
     record = Record.from_json(_verified(bundle, RECORD, digests))
     subject = _verified(bundle, CONTRACT, digests)["subject"]
-    earlier = reader.read(bundle, ATTESTATION)[0] if (bundle / ATTESTATION).exists() else None
-    if earlier is not None:
-        said = attestation.check(earlier, record, subject, sealed, {}).findings
-        if any(finding.code.severity is Severity.UNSOUND for finding in said):
-            raise KeyRefused(_CHANGED)
-    content = attestation.attest(record, subject, sealed, signer, earlier)
-    # Written beside the bundle, whose files are those of the manifest at any moment, and moved into it whole.
+    with _alone(bundle):
+        earlier = reader.read(bundle, ATTESTATION)[0] if (bundle / ATTESTATION).exists() else None
+        if earlier is not None:
+            said = attestation.check(earlier, record, subject, sealed, {}).findings
+            if any(finding.code.severity is Severity.UNSOUND for finding in said):
+                raise KeyRefused(_CHANGED)
+        _put(attestation.attest(record, subject, sealed, signer, earlier), bundle)
+
+
+@contextmanager
+def _alone(bundle: Path) -> Iterator[None]:
+    """Nobody else signs the bundle meanwhile: of two signatures added to one attestation, one would be lost."""
+    descriptor = os.open(bundle, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _put(content: bytes, bundle: Path) -> None:
+    """Write it beside the bundle, whose files are those of the manifest at any moment, and move it into place whole."""
     descriptor, name = tempfile.mkstemp(prefix=".attestation-", dir=bundle.parent)
     try:
         with open(descriptor, "wb") as file:

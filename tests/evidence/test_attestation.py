@@ -7,6 +7,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,14 @@ def test_several_may_sign_one_statement(attested: Path, signer: CryptoSigner, st
         with pytest.raises(AlreadySigned):
             sign(attested, one)
     assert (attested / ATTESTATION).read_bytes() == before
+
+
+def test_who_sign_at_the_same_moment_all_have_signed(bundle: Path) -> None:
+    """Each adds its signature to those that are there; none is lost."""
+    signers = [CryptoSigner.generate_ed25519() for _ in range(4)]
+    with ThreadPoolExecutor(len(signers)) as pool:
+        list(pool.map(lambda one: sign(bundle, one), signers))
+    assert set(known(bundle, *signers).signed_by) == {one.public_key.keyid for one in signers}
 
 
 def test_an_unsound_bundle_is_not_signed(bundle: Path, attested: Path, signer: CryptoSigner) -> None:
