@@ -29,7 +29,9 @@ from harness.verdict import Fate, Outcome, Verdict
 __all__ = ["ALONE", "BESIDE", "Extent", "render", "unreadable"]
 
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
-_HIGHLIGHTS: Final = 3
+_HIGHLIGHTS: Final = 4
+_LEAD: Final = 360
+"""Letters of a claim after which the rest of it is folded away, from the next sentence on."""
 _MOST_SOURCES: Final = 200
 _MOST_JSON: Final = 8_000
 _QUIET: Final = (Code.UNSIGNED, Code.UNKNOWN_KEY)
@@ -90,7 +92,6 @@ def render(
     return page(
         "bundle.html.j2",
         record=record,
-        contract=contents.contract,
         sources=_sources(contents),
         standing=_standing(record, verification),
         statement=_statement(record, verification),
@@ -102,7 +103,8 @@ def render(
         caveats=[_shown(one) for one in narrowing],
         chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in _refused(verification)],
         rows=rows,
-        highlights=_highlights(rows),
+        claim=_parted(contents.contract.claim) if contents.contract else None,
+        highlights=_highlights(rows, record),
         groups=[(kind, [row for row in rows if row.kind is kind]) for kind in Kind],
         counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
         kills=table,
@@ -207,8 +209,14 @@ _HOW_MUCH: Final = (".minItems", ".minLength", ".minProperties")
 """Clauses on how much was measured, which no claim is about: they are shown where there is nothing else."""
 
 
-def _highlights(rows: Sequence[Row]) -> list[Row]:
-    """What to show first: what decided the verdict, else the rules, which are what the claim is about."""
+def _parted(claim: str) -> tuple[str, str]:
+    """A claim's first sentences, and the rest, which is empty where there is little of it."""
+    end = claim.find(". ", _LEAD) + 1
+    return (claim[:end], claim[end:].strip()) if 0 < end < len(claim) - _LEAD // 2 else (claim, "")
+
+
+def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
+    """What to show first: what decided the verdict, else what the claim is about: what most mutants have to fail."""
     decisive = {row.reason or row.id: row for row in reversed(rows) if row.outcome is not Outcome.PASS}
     if decisive:
         return list(reversed(decisive.values()))[:_HIGHLIGHTS]
@@ -216,6 +224,7 @@ def _highlights(rows: Sequence[Row]) -> list[Row]:
         (row for row in rows if row.comparisons and row.kind in (Kind.RULE, Kind.BOUND)),
         key=lambda row: (
             row.id.endswith(_HOW_MUCH),
+            -sum(row.id in mutant.violates for mutant in record.mutants),
             row.bound.startswith("="),
             row.kind is Kind.BOUND,
             len(row.comparisons),

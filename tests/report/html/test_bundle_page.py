@@ -244,3 +244,20 @@ def test_a_source_that_is_no_web_address_is_no_link(tmp_path: Path) -> None:
     page = page_of(replace(contents, contract=replace(result.contract, document=document)))
     assert "javascript:alert(1)" in page
     assert 'href="javascript' not in page
+
+
+def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
+    """All of it is on the page, its first sentences open; a short one is left whole."""
+    sentences = [f"Sentence {number} says that losses fall." for number in range(40)]
+    page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, claim=" ".join(sentences)))))
+    lead, _, rest = page[page.index('<p class="claim">') :].partition("<summary>and what else it says</summary>")
+    assert all((one in lead) != (one in rest.partition("</details>")[0]) for one in sentences)
+    assert "what else it says" not in page_of(Contents.read(sealed(tmp_path / "short")))
+
+
+def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None:
+    """They are what the claim is about."""
+    mutants = [{**MUTANTS[1], "id": f"m{number}", "violates": ["given.const"]} for number in range(3)]
+    page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, mutants=mutants))))
+    first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
+    assert re.findall(r"<code>([^<]+)</code>", first)[0] == "given.const"
