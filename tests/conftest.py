@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +11,11 @@ import pytest
 from harness.contract import Contract
 from harness.project import Project
 from tests.contracts import contract_of, document, write_project
+
+# What a job in the background ignores, its children ignore, too, and tests send them these; a handler is not inherited.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda number, frame: None)
 
 # Machines that run these tests are shared; how long one example takes says nothing.
 hypothesis.settings.register_profile("harness", deadline=None)
