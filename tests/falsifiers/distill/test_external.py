@@ -347,7 +347,7 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path, opt
 
 
 def test_a_claim_without_an_adapter_is_refused(tmp_path: Path) -> None:
-    """Who attacks a file format has no use for a trainer."""
-    status, output = run(tmp_path, "F-APR-V2-LAYOUT-001", "--subject", "recorded", "-P", "dir=/tmp")
+    """Who asks which allocator is chosen has no use for a trainer."""
+    status, output = run(tmp_path, "F-ALLOC-UNIFIED-001", "--subject", "recorded", "-P", "dir=/tmp")
     assert status == 2
     assert "takes no recorded as its subject" in output
