@@ -118,7 +118,10 @@ class _Examination:
             found = [*found[:MOST_FINDINGS], Finding(found[MOST_FINDINGS].code, "", f"and {rest} more findings")]
         remarks = tuple(one for one in found if one.code.severity is Severity.REMARK)
         findings = tuple(one for one in found if one.code.severity is Severity.UNSOUND)
-        return replace(self._known, findings=findings, remarks=remarks)
+        # A signature is over the manifest: where the files are not those that it lists, or do not bear out what they
+        # say, whoever signed vouches for another bundle than this.
+        signed_by = () if findings else self._known.signed_by
+        return replace(self._known, findings=findings, remarks=remarks, signed_by=signed_by)
 
     def run(self) -> None:
         obstacle = _obstacle(self._path)

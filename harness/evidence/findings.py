@@ -103,7 +103,7 @@ class Verification:
     manifest: str | None = None
     """The sha256 of the manifest that was verified: it stands for every file."""
     signed_by: tuple[str, ...] = ()
-    """The trusted keys that signed it, by id."""
+    """The trusted keys that signed it, by id; none where it is unsound, for nobody signed it as it is."""
     verdict: Verdict | None = None
     """As judged again; None where that was impossible."""
     reason: str = ""

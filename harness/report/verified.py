@@ -41,7 +41,7 @@ def signed(one: Verification) -> str:
         return "signed by an unknown key"
     if one.signed_by:
         return f"signed by {', '.join(key[:_KEY_LETTERS] for key in one.signed_by)}"
-    return "signature not looked at"
+    return "signed by nobody as it is"
 
 
 def signature(one: Verification) -> Caveat:
@@ -59,7 +59,12 @@ def signature(one: Verification) -> Caveat:
         if len(one.signed_by) > 1:
             return Caveat("Signed by trusted keys", ("Keys ", *keys, ": the signatures verify, over every file"))
         return Caveat("Signed by a trusted key", ("Key ", *keys, ": the signature verifies, over every file"))
-    return Caveat("Who signed it was not looked at", ("What is wrong with the bundle comes first",))
+    changed = dict.fromkeys(finding.file for finding in one.findings if finding.code is Code.TAMPERED if finding.file)
+    if changed:
+        covers = "A signature covers the files as the manifest lists them, and these are others: "
+        return Caveat("Signed by nobody as it is", (covers, *_listed(list(changed))))
+    first = "What is wrong with the bundle comes first, and no signature mends it"
+    return Caveat("Signed by nobody as it is", (first,))
 
 
 def asked(against: Against) -> Iterator[Sequence[str]]:
@@ -77,11 +82,11 @@ def asked(against: Against) -> Iterator[Sequence[str]]:
         yield ("No key was named as trusted (", Mono("--trusted-key"), "), so no signature was checked")
 
 
-def _listed(keys: Sequence[str]) -> list[str]:
-    """The ids of keys with commas between them."""
+def _listed(names: Sequence[str]) -> list[str]:
+    """Ids of keys, or files, with commas between them."""
     parts: list[str] = []
-    for key in keys:
-        parts += [", ", Mono(key)] if parts else [Mono(key)]
+    for name in names:
+        parts += [", ", Mono(name)] if parts else [Mono(name)]
     return parts
 
 

@@ -12,6 +12,8 @@ import pytest
 from harness.evidence.findings import Code, Severity
 from harness.evidence.signing import sign
 from harness.evidence.verify import Against, verify_all
+from harness.report import markdown
+from harness.report.examined import examine
 from harness.report.html import site
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
@@ -72,6 +74,25 @@ def test_without_a_key_pages_say_who_claims_to_have_signed(
     assert 'class="alarm"' not in unsigned
     assert '<a class="chip" href="#caveats">Unsigned' not in unsigned
     assert "No key was named as trusted ( --trusted-key ), so no signature was checked." in named
+
+
+def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
+    tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
+) -> None:
+    """Not on its page, in the comment on a pull request, or for `harness verify`: the key vouched for another file."""
+    bundle = sealed(tmp_path)
+    sign(bundle, signers[0])
+    record = bundle / "record.json"
+    record.write_bytes(record.read_bytes().replace(b'"seconds"', b' "seconds"', 1))
+    against = Against({signers[0].public_key.keyid: signers[0].public_key})
+    [verification] = verify_all([bundle], against=against)
+    site.write([verification], tmp_path / "site", against)
+    page = text(next((tmp_path / "site" / "F-DEMO-SORT-001").iterdir()))
+    assert (verification.standing, verification.signed_by) == ("UNSOUND", ())
+    assert "the files as the manifest lists them, and these are others: record.json" in page
+    for said in (page, markdown.render(examine([verification]))):
+        assert "igned by a trusted key" not in said
+        assert f"igned by {signers[0].public_key.keyid[:12]}" not in said
 
 
 def test_with_a_key_only_what_it_signed_is_accepted(
