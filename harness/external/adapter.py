@@ -99,6 +99,8 @@ class CommandRun(Outside):
     def __init__(self, setting: Setting) -> None:
         """Nothing is started yet."""
         super().__init__(setting, setting.workspace / "output")
+        self.memory_bytes: int | None = None
+        """After `listen`: of its processes, the most that any one held on the CPU; None where that was not seen."""
 
     def listen(self, on_step: Callable[..., None]) -> Telling:
         """Run the command to its end, and hand every step that it tells to `on_step`.
@@ -109,7 +111,7 @@ class CommandRun(Outside):
         """
         telling = self._begin(on_step)
         self.setting.workspace.mkdir(parents=True, exist_ok=True)
-        command.run(self.trainer, self.values, telling)
+        self.memory_bytes = command.run(self.trainer, self.values, telling)
         return telling
 
 

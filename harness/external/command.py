@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.external.log import LogReader
+from harness.external.memory import LargestProcess
 from harness.external.run import Telling
 from harness.external.trainer import Exit, Trainer
 from harness.trial import NotMeasured
@@ -51,8 +52,11 @@ class OutOfMemory(CommandFailed):
     """The trainer ran out of the GPU's memory."""
 
 
-def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> None:
+def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> int | None:
     """Run the trainer to its end.
+
+    Returns:
+        Bytes: of its processes, the most that any one held at once, on the CPU; None where that was not seen.
 
     Raises:
         CommandFailed: it failed, by its exit status or by a signal of its own making.
@@ -73,8 +77,9 @@ def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> None:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise NotMeasured(f"{trainer.name} cannot be started: {words[0]}: {why}") from error
+    memory = LargestProcess(process.pid)
     try:
-        complete = _listen(process, trainer, telling)
+        complete = _listen(process, trainer, telling, memory)
         status = process.wait()
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -91,6 +96,7 @@ def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> None:
     if status != 0 and _is_full(Path(values["output"])):
         raise NotMeasured(f"the disk of {values['output']} is full; {trainer.name} ended with status {status}")
     _judge(trainer, status, telling)
+    return memory.bytes()
 
 
 def _is_full(output: Path) -> bool:
@@ -120,7 +126,9 @@ def _judge(trainer: Trainer, status: int, telling: Telling) -> None:
     raise CommandFailed(said)
 
 
-def _listen(process: subprocess.Popen[bytes], trainer: Trainer, telling: Telling) -> list[LogReader]:
+def _listen(
+    process: subprocess.Popen[bytes], trainer: Trainer, telling: Telling, memory: LargestProcess
+) -> list[LogReader]:
     """Read both streams until they end, or until the process has ended and what it left has had its second."""
     streams = [(process.stdout, sys.stdout), (process.stderr, sys.stderr)]
     readers = [LogReader(trainer.lines) for _ in streams]
@@ -132,6 +140,7 @@ def _listen(process: subprocess.Popen[bytes], trainer: Trainer, telling: Telling
                 selector.register(pipe, selectors.EVENT_READ, (ours, reader))
         while selector.get_map():
             ready = selector.select(_TICK)
+            memory.look()
             for key, _ in ready:
                 ours, reader = key.data
                 chunk = os.read(key.fd, _CHUNK)

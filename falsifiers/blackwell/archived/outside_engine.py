@@ -7,7 +7,6 @@ sources of its kernels, calls of NVRTC in its process, or which kernels it launc
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -43,6 +42,8 @@ class OutsideEngine(Protocol):
     may_compile: bool
     """Whether the driver was allowed to compile PTX, or nobody knows that it was not."""
     telling: Telling | None
+    memory_bytes: int | None
+    """Of a run that was made here: the most that one of its processes held on the CPU; None where nobody saw."""
 
     def device_code(self) -> Look:
         """The files with its kernels, looked into."""
@@ -187,7 +188,9 @@ def _memory(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> int:
     if trial.subject.is_over:
         raise NotShown("what memory a run took that is over is not seen")
     if watch is None:
-        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+        if trial.subject.memory_bytes is None:
+            raise NotShown("it had ended before its memory was read")
+        return trial.subject.memory_bytes
     if watch.peak_bytes is None:
         raise NotShown(watch.reason or "the device's memory was not read")
     return watch.peak_bytes

@@ -1,0 +1,73 @@
+"""The memory of a command is its own, whatever the process holds that started it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.external import command
+from harness.external.run import Telling
+from harness.external.trainer import load
+
+MIB = 2**20
+TRAINER = """
+name = "engine"
+[command]
+line = {line}
+[[log.line]]
+event = "step"
+pattern = 'step (?P<step>[0-9]+) loss=(?P<loss>[0-9.]+)'
+[files]
+export = "{{output}}/model"
+"""
+STARTER = """
+import sys
+from pathlib import Path
+from harness.external import command
+from harness.external.run import Telling
+from harness.external.trainer import load
+held = b"x" * int(sys.argv[2])
+print("memory", command.run(load(Path(sys.argv[1])), {"output": sys.argv[3]}, Telling(lambda step, values: None)))
+"""
+
+
+def taken(folder: Path, code: str, held: int) -> int:
+    """Bytes that a command took by the account of a process that itself holds `held` bytes."""
+    script = folder / "engine.py"
+    script.write_text(code)
+    trainer = folder / "engine.toml"
+    trainer.write_text(TRAINER.format(line=json.dumps([sys.executable, "-I", str(script)])))
+    words = [sys.executable, "-c", STARTER, str(trainer), str(held), str(folder)]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    return int(said.rpartition("memory ")[2])
+
+
+def test_what_the_starter_holds_is_not_the_commands(tmp_path: Path) -> None:
+    """`ru_maxrss` of a child is never less than what its parent held."""
+    assert MIB < taken(tmp_path, "import time; time.sleep(0.3)", 300 * MIB) < 60 * MIB
+
+
+@pytest.mark.parametrize("held", [0, 600 * MIB])
+def test_the_largest_of_its_processes_counts(tmp_path: Path, held: int) -> None:
+    """Of a child of the command, too, and what it gave back."""
+    grandchild = "import time; held = b'x' * (200 << 20); time.sleep(1.0); del held; time.sleep(0.3)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {grandchild!r}])"
+    assert 200 * MIB < taken(tmp_path, code, held) < 260 * MIB
+
+
+def test_what_is_held_for_a_moment_counts_where_it_is_more_than_ours(tmp_path: Path) -> None:
+    assert taken(tmp_path, "held = b'x' * (500 << 20)", 0) > 500 * MIB
+
+
+def test_a_command_that_cannot_be_read_has_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.external.memory._high_water_mark", lambda pid: None)
+    trainer = tmp_path / "true.toml"
+    trainer.write_text(TRAINER.format(line='["true"]'))
+    telling = Telling(lambda step, values: None)
+    before = bytearray(64 * MIB)  # so that what `wait` returns is ours
+    assert command.run(load(trainer), {"output": str(tmp_path)}, telling) is None
+    del before
