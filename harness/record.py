@@ -90,10 +90,13 @@ class Record:
     """The contract's clauses that have no outcome, because this profile omits what they look at."""
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """What a reader is told of `unjudged`: without the mere types, where there is more."""
-        telling = tuple(clause for clause in self.unjudged if not clause.endswith((".type", ".closed")))
-        return telling or self.unjudged
+    def left_out(self) -> str:
+        """What a reader is told of `unjudged`: the names, and how many mere types there are."""
+        telling = [clause for clause in self.unjudged if not clause.endswith((".type", ".closed"))]
+        mere = len(self.unjudged) - len(telling)
+        if not telling or not mere:
+            return ", ".join(self.unjudged)
+        return f"{', '.join(telling)} and {mere} on types"
 
     @property
     def on_target(self) -> bool:

@@ -115,11 +115,13 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     assert record.verdict is Verdict.PASS
     assert record.unjudged == _UNJUDGED
     assert "reduced profile, 2 clauses not judged in it" in verdict_text(record)
-    assert unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered"
+    assert (
+        unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered and 1 on types"
+    )
     found = {case.name: case.status for case in cases.of_record(record)}
     assert [found[name] for name in _UNJUDGED] == [cases.Status.NOT_RUN] * 2
     (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
-    assert remark.message.endswith("; not judged: ordered")
+    assert remark.message.endswith("; not judged: ordered and 1 on types")
     assert Record.from_json(record.to_json()) == record
 
 
@@ -156,7 +158,10 @@ def test_a_run_leaves_out_what_the_profile_omits(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "late (violates ordered, which the reduced profile does not judge)" in done.stdout
     assert "1 of 2 mutants killed, 1 not run" in done.stdout
-    assert "  not judged in the reduced profile, which does not measure it: ordered" in done.stdout.splitlines()
+    assert (
+        "  not judged in the reduced profile, which does not measure it: ordered and 1 on types"
+        in done.stdout.splitlines()
+    )
     (path,) = root.glob("evidence/*/*/*/record.json")
     assert [one["fate"] for one in json.loads(path.read_text())["mutants"]] == [Fate.KILLED, Fate.NOT_RUN]
     shown = " ".join(harness(root, "show", IDENTIFIER).stdout.split())

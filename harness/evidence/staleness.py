@@ -169,7 +169,7 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
     if record.profile != "full":
         said = f"the claim speaks of the full profile; this is the {record.profile} one ({record.profile_reason})"
         if record.unjudged:
-            said += f"; not judged: {', '.join(record.left_out)}"
+            said += f"; not judged: {record.left_out}"
         yield _remark(Code.REDUCED_PROFILE, said, "profile")
     if record.mutants_skipped:
         said = "the mutants were skipped: nothing shows that this falsifier could have failed"

@@ -11,7 +11,7 @@ from harness.evidence.findings import Finding
 from harness.record import MutantRecord, Record
 from harness.verdict import Fate, Verdict
 
-__all__ = ["Caveat", "Code", "capability", "caveats", "narrowed"]
+__all__ = ["Caveat", "Code", "capability", "caveats", "changed", "narrowed"]
 
 
 class Code(str):
@@ -47,6 +47,7 @@ _HEADS = {
     findings.Code.UNSIGNED: "Unsigned",
 }
 """What each remark is called, the weightiest first."""
+_MOST_CHANGED = 4
 
 
 def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
@@ -88,6 +89,14 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
         f"{record.profile} profile": record.profile != "full",
     }
     return [text for text, applies in said.items() if applies]
+
+
+def changed(record: Record) -> str:
+    """The parameters that are not the contract's, with their values: the first of them, where there are many."""
+    shown = [f"{name}={value}"[:80] for name, value in record.overrides.items()]
+    return ", ".join(shown[:_MOST_CHANGED]) + (
+        f" and {len(shown) - _MOST_CHANGED} more" if len(shown) > _MOST_CHANGED else ""
+    )
 
 
 def capability(of: Mapping[str, Any]) -> str:

@@ -181,7 +181,7 @@ def unjudged_text(record: Record) -> str:
     """The contract's clauses that the profile leaves out; empty where it judges all."""
     if not record.unjudged:
         return ""
-    return f"not judged in the {record.profile} profile, which does not measure it: {', '.join(record.left_out)}"
+    return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
 
 
 def verdict_text(record: Record) -> str:

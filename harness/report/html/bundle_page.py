@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from harness.machine.device_class import hardware
 from harness.observation import EndingKind
 from harness.record import Record
 from harness.report import figures
-from harness.report.caveats import Caveat, caveats
+from harness.report.caveats import Caveat, caveats, changed
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
 from harness.report.html.clauses import Clauses, Kind, Row
@@ -94,7 +94,7 @@ def render(
         record=record,
         sources=_sources(contents),
         standing=_standing(record, verification),
-        statement=_statement(record, verification),
+        statement=_statement(record, verification, {one.code for one in narrowing}),
         verification=verification,
         wrong=verification.findings if verification else (),
         asked=[marked(sentence) for sentence in asked],
@@ -106,6 +106,7 @@ def render(
         claim=_parted(contents.contract.claim) if contents.contract else None,
         highlights=_highlights(rows, record),
         groups=[(kind, [row for row in rows if row.kind is kind]) for kind in Kind],
+        unjudged=clauses.unjudged(record.unjudged),
         counts=[(outcome, sum(row.outcome is outcome for row in rows)) for outcome in Outcome],
         kills=table,
         tally=_tally(record),
@@ -144,8 +145,8 @@ def _standing(record: Record, verification: Verification | None) -> str:
     return str(record.verdict) if verification is None else verification.standing
 
 
-def _statement(record: Record, verification: Verification | None) -> str:
-    """The verdict as a sentence."""
+def _statement(record: Record, verification: Verification | None, remarked: Collection[Code | None]) -> str:
+    """The verdict as a sentence, of what was measured: that need not be what the contract speaks of."""
     if verification is not None and verification.standing == UNSOUND:
         found = len(verification.findings)
         return (
@@ -155,18 +156,45 @@ def _statement(record: Record, verification: Verification | None) -> str:
     if verification is not None and verification.standing == NOT_ACCEPTED:
         why = "; ".join(one.message for one in verification.objections)
         return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
+    about, said = _said(record)
+    of = _other_than_the_claim(record, remarked)
+    sentence = f"{of}: {said}" if of else f"{about}{said}"
+    left = (
+        f" {len(record.unjudged)} clause{'s' if len(record.unjudged) > 1 else ''} not judged: {record.left_out}."
+        if record.unjudged
+        else ""
+    )
+    return f"{sentence[0].upper()}{sentence[1:]}{left}"
+
+
+def _said(record: Record) -> tuple[str, str]:
+    """What a verdict says, after the words that say of what."""
+    total = len(record.clauses)
+    held = f"none of the {total} clauses that were judged was violated"
+    if not record.unjudged:
+        held = "no clause was violated, every clause was measured"
     match record.verdict:
         case Verdict.PASS if record.proven:
-            return "No clause was violated, every clause was measured, and every mutant that ran was killed."
+            return "", f"{held}, and every mutant that ran was killed."
         case Verdict.PASS:
-            return "No clause was violated and every clause was measured, but nothing shows that one could have been."
+            return "", f"{held}, but nothing shows that one could have been violated."
         case Verdict.FAIL:
             failed = sum(clause.outcome is Outcome.FAIL for clause in record.clauses)
-            return f"The claim is refuted: {failed} of {len(record.clauses)} clauses violated."
+            return "the claim is ", f"refuted: {failed} of {total} clauses violated."
         case Verdict.VOID:
-            return "The subject passed, but a mutant lived, so the PASS means nothing."
+            return "", "the subject passed, but a mutant lived, so the PASS means nothing."
         case Verdict.NOT_MEASURED:
-            return "The claim was neither borne out nor refuted: something kept it from being measured."
+            return "the claim was ", "neither borne out nor refuted: something kept it from being measured."
+
+
+def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> str:
+    """Subject and parameters, where they are not the contract's; empty where they are."""
+    parts = []
+    if Code.OTHER_SUBJECT in remarked:
+        parts.append(f"of the subject {record.subject}")
+    if record.overrides:
+        parts.append(f"with {changed(record)}")
+    return f"{', '.join(parts)} (not the contract's)" if parts else ""
 
 
 def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:

@@ -118,6 +118,18 @@ class Clauses:
             comparisons=comparisons if _tells(comparisons, result.outcome) else (),
         )
 
+    def unjudged(self, names: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Of clauses that a profile leaves out: id, bound, and what it is that was not measured; mere types last."""
+        rows = []
+        for name in sorted(names, key=lambda name: name.endswith((".type", ".closed"))):
+            row = self.row(self._without_outcome(name), None)
+            rows.append((name, row.bound, row.about))
+        return rows
+
+    def _without_outcome(self, name: str) -> ClauseResult:
+        clause = self.schema.get(name) or self.rules.get(name)
+        return ClauseResult(name, Outcome.NOT_MEASURED, bound=clause.bound if clause else "")
+
     def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
         value = result.value
         if result.id.endswith((".minItems", ".maxItems")) and isinstance(value, list):

@@ -18,7 +18,7 @@ from harness.observation import Ending, EndingKind, Phase
 from harness.report.html import bundle_page
 from harness.report.html.contents import Contents, ContentsError, Series
 from harness.report.views import VIEWS
-from tests.contracts import healthy
+from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, claim_result, contract_in, sealed
 from tests.report.texts import nasty, with_texts
 
@@ -68,6 +68,15 @@ def page_of(contents: Contents, **settings: Any) -> str:
         ),
         ({"skipped": True}, "but nothing shows that one could have been"),
         ({"measurements": healthy(returned=2)}, "The claim is refuted: 1 of 14 clauses violated."),
+        (
+            {"measurements": healthy(returned=2), "overrides": {"steps": 5}},
+            "With steps=5 (not the contract's): refuted: 1 of 14 clauses violated.",
+        ),
+        (
+            {"measurements": healthy(returned=2), "subject": "falsifiers.demo.sorting:Forgetful"},
+            "Of the subject falsifiers.demo.sorting:Forgetful (not the contract's): refuted: 1 of 14 clauses violated.",
+        ),
+        ({"overrides": {"steps": 5}}, "With steps=5 (not the contract's): no clause was violated, every clause"),
         ({"measurements": {}}, "The claim was neither borne out nor refuted"),
         ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "The subject passed, but a mutant lived"),
         (
@@ -80,6 +89,31 @@ def page_of(contents: Contents, **settings: Any) -> str:
 def test_the_verdict_is_said_as_a_sentence(tmp_path: Path, changes: Any, says: str) -> None:
     """With what narrows it."""
     assert says in shown(Contents.read(sealed(tmp_path, **changes)))
+
+
+def test_what_the_profile_leaves_out_is_said_beside_the_verdict(tmp_path: Path) -> None:
+    """Under it as many names as are counted, in the counts, and a row for each; no row where all were judged."""
+    profiles = document()["profiles"]
+    profiles["reduced"]["omits"] = ["largest", "smallest"]
+    [kept, *_] = MUTANTS
+    contract = contract_in(tmp_path, profiles=profiles, mutants=[kept])
+    measured = healthy(largest=..., smallest=...)
+    bundle = sealed(
+        tmp_path,
+        contract=contract,
+        measurements=measured,
+        mutants={"forgets-one": {"returned": 2, "largest": ..., "smallest": ...}},
+    )
+    page = page_of(Contents.read(bundle))
+    text = shown(Contents.read(bundle))
+    assert "None of the 11 clauses that were judged was violated, and every mutant that ran was killed." in text
+    assert "3 clauses not judged: ordered and 2 on types." in text
+    assert "every clause was measured" not in text
+    assert "11 of 14 clauses judged PASS 11 not judged 3" in text
+    rows = page.partition('aria-label="Not judged"')[2].partition("</table>")[0]
+    assert re.findall(r"<th [^>]*><code>([^<]+)</code>", rows) == ["ordered", "smallest.type", "largest.type"]
+    assert "self.smallest &lt;= self.largest" in rows
+    assert 'aria-label="Not judged"' not in page_of(Contents.read(sealed(tmp_path / "all")))
 
 
 def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path) -> None:
