@@ -21,6 +21,9 @@ On one class of device, of the bundles that speak and cover, these count:
 Where nothing counts so, the claim is STALE there if a bundle that no longer covers would have counted, else UNRUN; the
 reason then says what kept runs that do exist from counting.
 
+A FAIL of another subject or with other parameters refutes another sentence than the claim, and is set aside: it changes
+no status, and every report of the status names it.
+
 A claim as a whole is FALSIFIED where it is on any device. Else it has the status of its strongest evidence, stale or
 not: full profile on the claim's hardware, full profile elsewhere, reduced profile; where that is equally strong on
 several devices, what covers the project counts before what is stale.
@@ -87,6 +90,8 @@ class Cell:
     """The claim's newest bundle on this class of device, whatever it says."""
     bundles: int
     """How many there are."""
+    set_aside: tuple[Entry, ...] = ()
+    """The FAILs that do not speak for the claim: of another subject, or with other parameters. The newest first."""
 
     @property
     def bundle(self) -> Path | None:
@@ -168,9 +173,11 @@ def _cell(contract: Contract, device: DeviceClass, entries: Sequence[Entry], sta
     entries: of this claim on this class of device, newest first.
     """
 
+    aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and not speaks_for(contract, one))
+
     def cell(status: Status, reason: str, entry: Entry | None = None) -> Cell:
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
-        return Cell(status, reason, strength, entry, entries[0] if entries else None, len(entries))
+        return Cell(status, reason, strength, entry, entries[0] if entries else None, len(entries), aside)
 
     if not entries:
         return cell(Status.UNRUN, "")

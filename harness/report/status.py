@@ -12,6 +12,7 @@ from typing import Any
 from harness.evidence.gaps import Gaps
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.status import Cell, ClaimStatus, Status
+from harness.report import figures
 from harness.report.escaping import code_span, markdown, printable
 
 __all__ = ["COLOURS", "document", "lines", "page", "totals", "unreadable_line"]
@@ -24,6 +25,7 @@ COLOURS = {
     Status.UNRUN: "magenta",
 }
 _MOST_PLACES = 3
+_MOST_ASIDE = 3
 
 
 def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Iterator[tuple[str, Status | None]]:
@@ -42,6 +44,10 @@ def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Itera
             text = f"    {name:<{margin}}  {cell.status}{reason}"
             yield _line(text, width, margin + 6), cell.status
             yield f"      {_shortest(cell.bundle)}", None
+            for text, bundle in _set_aside(cell):
+                yield _line(f"      set aside: {text}", width, 8), None
+                if bundle is not None:
+                    yield f"        {_shortest(bundle)}", None
         unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
         if unrun:
             yield _line(f"    not run on {', '.join(unrun)}", width, 6), None
@@ -85,6 +91,14 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
         if cell.reason
     ]
     parts += ["## Why", "\n".join(reasons)] if reasons else []
+    aside = [
+        f"- {code_span(claim.id)} on {markdown(str(device))}: "
+        + (markdown(text) if bundle is None else f"[{markdown(text)}](<{_target(bundle, root)}>)")
+        for claim in claims
+        for device, cell in claim.cells.items()
+        for text, bundle in _set_aside(cell)
+    ]
+    parts += ["## Set aside", "\n".join(aside)] if aside else []
     for title, items in _gap_lists(gaps):
         parts += [f"## {title[0].upper()}{title[1:]}", "\n".join(f"- {markdown(item)}" for item in items)]
     return "\n\n".join(parts) + "\n"
@@ -142,6 +156,7 @@ def _cell(cell: Cell, root: Path) -> dict[str, Any]:
         "decided_by": _told(cell.decided_by, root),
         "newest": _told(cell.newest, root),
         "bundles": cell.bundles,
+        "set_aside": [_told(entry, root) for entry in cell.set_aside],
     }
 
 
@@ -155,7 +170,22 @@ def _told(entry: Entry | None, root: Path) -> dict[str, Any] | None:
 def _linked(cell: Cell, root: Path) -> str:
     if cell.bundle is None:
         return str(cell.status)
-    return f"[{cell.status}](<{_relative(cell.bundle, root).replace('>', '%3E')}>)"
+    return f"[{cell.status}](<{_target(cell.bundle, root)}>)"
+
+
+def _set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
+    """The FAILs that do not count, each with its bundle, the newest first; where they are many, how many more."""
+    for entry in cell.set_aside[:_MOST_ASIDE]:
+        parameters = ", ".join(f"{name}={figures.value(value)}" for name, value in entry.overrides.items())
+        of = f"with other parameters: {parameters}" if parameters else f"of another subject: {entry.subject}"
+        yield f"a FAIL {of}", entry.path
+    if (more := len(cell.set_aside) - _MOST_ASIDE) > 0:
+        yield f"{more} more", None
+
+
+def _target(path: Path, root: Path) -> str:
+    """A path as the target of a link in Markdown."""
+    return _relative(path, root).replace(">", "%3E")
 
 
 def _line(text: str, width: int | None, margin: int) -> str:

@@ -169,6 +169,27 @@ def test_markdown_links_the_bundles(project: Path) -> None:
     assert harness(project, "status", "--markdown", "--json").returncode == ExitStatus.REFUSED
 
 
+def test_a_fail_with_other_parameters_is_no_silence(project: Path) -> None:
+    """`verify` counts a FAIL; `status` says that it set it aside, and of what it is."""
+    assert harness(project, "run", CLAIM).returncode == 0
+    (passed,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
+    edit(project, "return sorted(items)", "return sorted(items)[1:]")
+    assert harness(project, "run", CLAIM, "-P", "steps=5", "--no-mutants").returncode == ExitStatus.FAIL
+    edit(project, "return sorted(items)[1:]", "return sorted(items)")
+    (failed,) = {*(project / "evidence" / "DEMO-1" / CLAIM).iterdir()} - {passed}
+    place = str(failed.relative_to(project))
+    lines = harness(project, "status").stdout.splitlines()
+    assert lines[2:5] == [
+        f"      {passed.relative_to(project)}",
+        "      set aside: a FAIL with other parameters: steps=5",
+        f"        {place}",
+    ]
+    (cell,) = status(project)["claims"][0]["devices"].values()
+    assert (cell["status"], [one["bundle"] for one in cell["set_aside"]]) == ("DISCHARGED", [place])
+    page = harness(project, "status", "--markdown").stdout
+    assert f"[a FAIL with other parameters: steps=5](<{place}>)" in page.partition("## Set aside")[2]
+
+
 def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
     """It is named, and the exit status tells."""
     harness(project, "run", CLAIM)

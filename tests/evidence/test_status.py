@@ -206,3 +206,12 @@ def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
 def test_hardware_that_a_claim_speaks_of(device: dict[str, Any], target: dict[str, Any], meets: bool) -> None:
     """By name and by compute capability, where the target has them."""
     assert DeviceClass.of(device).meets(target) is meets
+
+
+def test_a_fail_that_does_not_speak_for_the_claim_is_set_aside_and_named() -> None:
+    """With other parameters or another subject; never one that counts, and nothing but FAILs."""
+    aside = [entry(3, **FAIL, overrides={"steps": 4}), entry(2, **FAIL, subject="falsifiers.demo.sorting:Other")]
+    cell = only_cell(entry(1), entry(4, overrides={"steps": 4}), *aside)
+    assert (cell.status, cell.set_aside) == (Status.DISCHARGED, tuple(aside))
+    counts = only_cell(entry(1), entry(2, **FAIL))
+    assert (counts.status, counts.set_aside) == (Status.FALSIFIED, ())
