@@ -66,6 +66,8 @@ class Plan:
     obstacle: str = ""
     is_reading: bool = False
     """Whether the subject's trial only reads what a run left."""
+    is_asked_for: bool = False
+    """Whether the command line named the profile, so that none was chosen for this machine."""
 
     @property
     def reason(self) -> str:
@@ -75,7 +77,7 @@ class Plan:
         if self.is_reading:
             return "a run that is over needs no machine"
         refused = [f"not {name}: {'; '.join(lacks)}" for name, lacks in self.passed_over.items()]
-        return "; ".join(refused) or f"this machine can run {self.profile.name}"
+        return "; ".join(refused) or ("asked for" if self.is_asked_for else f"this machine can run {self.profile.name}")
 
 
 def plan(contract: Contract, host: Host, options: Options) -> Plan:
@@ -156,7 +158,10 @@ def _plan(
     if options.jobs is not None and not contract.exclusive:
         parallel = options.jobs
     parameters = {**profile.parameters, **options.parameters}
-    return Plan(profile, passed_over, gpu, device_record(gpu, host), parameters, max(1, parallel))
+    return Plan(
+        profile, passed_over, gpu, device_record(gpu, host), parameters, max(1, parallel),
+        is_asked_for=options.profile != "auto",
+    )  # fmt: skip
 
 
 def _typed(value: Any) -> str:

@@ -53,6 +53,12 @@ def test_choices(
     assert bool(course.obstacle) is bool(expected[2])
 
 
+@pytest.mark.parametrize("profile", ["full", "reduced"])
+def test_a_profile_that_was_asked_for_is_not_said_to_be_all_the_machine_can_run(profile: str) -> None:
+    assert plan(contract(ANY, ANY), a_host(), Options(profile=profile)).reason == "asked for"
+    assert plan(contract(ANY, ANY), a_host(), Options()).reason == "this machine can run full"
+
+
 def test_the_reason_names_what_is_lacking() -> None:
     """A reader of `reduced` learns why not full."""
     assert "not full: needs a CUDA GPU" in plan(contract(CUDA, ANY), a_host(), Options()).reason
