@@ -47,6 +47,7 @@ _HEADS = {
     findings.Code.UNSIGNED: "Unsigned",
 }
 """What each remark is called, the weightiest first."""
+_STALE = frozenset({findings.Code.STALE_CONTRACT, findings.Code.STALE_FALSIFIER, findings.Code.STALE_SUBJECT})
 _MOST_CHANGED = 4
 
 
@@ -75,19 +76,23 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
 
 
 def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
-    """What makes a PASS so much less that it must stand beside it, in a few words each; nothing for other verdicts.
+    """What must stand beside a verdict, in a few words each: of what else it is, and what makes a PASS less.
 
     Args:
         remarks: as for `caveats`.
     """
-    if record.verdict is not Verdict.PASS:
-        return []
-    said = {
-        "unproven": not record.proven,
-        "another subject": any(remark.code is findings.Code.OTHER_SUBJECT for remark in remarks),
-        "parameters overridden": bool(record.overrides),
-        f"{record.profile} profile": record.profile != "full",
+    codes = {remark.code for remark in remarks}
+    of_another = {
+        "another subject": findings.Code.OTHER_SUBJECT in codes,
+        f"parameters overridden: {changed(record)}": bool(record.overrides),
     }
+    less = {
+        "unproven": not record.proven,
+        f"{record.profile} profile": record.profile != "full",
+        "stale": not codes.isdisjoint(_STALE),
+        "not the claim's hardware": findings.Code.WRONG_TARGET in codes,
+    }
+    said = {**of_another, **less} if record.verdict is Verdict.PASS else of_another
     return [text for text, applies in said.items() if applies]
 
 

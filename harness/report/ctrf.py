@@ -79,7 +79,7 @@ def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
         test["extra"] = {"bundle": printable(str(bundle.path))}
     if bundle is not None and record is not None:
         narrowing = narrowed(record, bundle.verification.remarks)
-        test["tags"] = [str(record.verdict), *narrowing]  # so that a list of green lines shows it
+        test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # so that a list of green lines shows it
         test["extra"] |= {
             "verdict": str(record.verdict),
             "reason": printable(record.reason),

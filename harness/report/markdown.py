@@ -17,7 +17,7 @@ from harness.report import figures
 from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
 from harness.report.examined import Examined
-from harness.report.tables import clause_table, mutant_table, sentence, shortened, table, tally, verdict
+from harness.report.tables import beside, clause_table, mutant_table, sentence, shortened, table, tally, verdict
 from harness.report.verified import denominator, signed
 from harness.verdict import Fate, Outcome, Verdict
 
@@ -111,7 +111,7 @@ def _row(bundle: Examined) -> str:
     killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
     device = f"{record.device.get('name') or record.device.get('type')}"
     cells = (
-        verdict(record, bundle.verification.remarks) if record.verdict is Verdict.PASS else f"**{record.verdict}**",
+        f"{_weighty(record.verdict)}{beside(record, bundle.verification.remarks)}",
         f"{code_span(record.id)} {markdown(shortened(record.title))}",
         record.profile,
         markdown(shortened(device)),
@@ -120,6 +120,11 @@ def _row(bundle: Examined) -> str:
         figures.duration(record.seconds),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _weighty(verdict: Verdict) -> str:
+    """In bold, unless it is the one that is hoped for."""
+    return str(verdict) if verdict is Verdict.PASS else f"**{verdict}**"
 
 
 def _against(bundle: Examined) -> Iterator[str]:

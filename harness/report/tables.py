@@ -12,13 +12,18 @@ from harness.report.caveats import Caveat, Code, narrowed
 from harness.report.escaping import code_span, markdown
 from harness.verdict import Fate, Outcome
 
-__all__ = ["clause_table", "mutant_table", "sentence", "shortened", "table", "tally", "verdict"]
+__all__ = ["beside", "clause_table", "mutant_table", "sentence", "shortened", "table", "tally", "verdict"]
 
 
 def verdict(record: Record, remarks: Iterable[Finding]) -> str:
-    """The verdict, and what narrows a PASS so much that the two may not stand apart."""
-    said = ", ".join(narrowed(record, remarks))
-    return f"{record.verdict} ({said})" if said else str(record.verdict)
+    """The verdict, and beside it what may not stand apart from it."""
+    return f"{record.verdict}{beside(record, remarks)}"
+
+
+def beside(record: Record, remarks: Iterable[Finding]) -> str:
+    """In parentheses of what else a verdict is, and what makes a PASS less; empty where nothing does."""
+    said = markdown(shortened(", ".join(narrowed(record, remarks))))
+    return f" ({said})" if said else ""
 
 
 def sentence(caveat: Caveat) -> str:

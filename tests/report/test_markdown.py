@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.evidence.verify import verify_all
+from harness.evidence.staleness import ProjectState
+from harness.evidence.verify import Against, verify_all
+from harness.project import Project
 from harness.report import ctrf, junit, markdown, sarif
 from harness.report.examined import Examined, examine
-from tests.contracts import healthy
-from tests.evidence.factory import claim_result, rewrite, sealed, set_at
+from tests.contracts import healthy, write_project
+from tests.evidence.factory import claim_result, contract_in, rewrite, sealed, set_at
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts
 
@@ -55,6 +57,27 @@ def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> Non
     assert test["extra"]["subject"] == other
     (result, *_) = json.loads(sarif.render(bundles))["runs"][0]["results"]
     assert result["properties"]["subject"] == other
+
+
+def test_rows_say_what_sets_them_apart(tmp_path: Path) -> None:
+    """A FAIL of other parameters beside a PASS of the contract's own; a PASS that is stale or of other hardware."""
+    bundles = [
+        sealed(tmp_path, run="a-pass"),
+        sealed(tmp_path, run="b-fail", measurements=healthy(returned=2), overrides={"steps": 5}),
+        sealed(tmp_path, run="c-elsewhere", contract=contract_in(tmp_path / "gb10", target={"device": "NVIDIA GB10"})),
+    ]
+    plain = markdown.render(examine(verify_all(bundles)))
+    rows = [line.split("|")[1].strip() for line in plain.splitlines() if line.startswith("|")][2:5]
+    assert rows == [
+        "**FAIL** (parameters overridden: steps=5)",
+        "PASS (reduced profile)",
+        "PASS (reduced profile, not the claim's hardware)",
+    ]
+    assert "### FAIL (parameters overridden: steps=5): F-DEMO-SORT-001" in plain
+    project = Project.around(write_project(tmp_path / "elsewhere"))
+    assert project is not None
+    against = Against(state=ProjectState(project))
+    assert "| PASS (reduced profile, stale) |" in markdown.render(examine(verify_all(bundles[:1], against=against)))
 
 
 def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def row(text: str, start: str) -> list[str]:
         ({"profile": "full"}, "# PASS: F-DEMO-SORT-001"),
         ({}, "# PASS (reduced profile): F-DEMO-SORT-001"),
         ({"skipped": True}, "# PASS (unproven, reduced profile): F-DEMO-SORT-001"),
-        ({"overrides": {"steps": 5}}, "# PASS (parameters overridden, reduced profile): F-DEMO-SORT-001"),
+        ({"overrides": {"steps": 5}}, "# PASS (parameters overridden: steps=5, reduced profile): F-DEMO-SORT-001"),
         ({"measurements": healthy(returned=2)}, "# FAIL: F-DEMO-SORT-001"),
         ({"measurements": {}}, "# NOT_MEASURED: F-DEMO-SORT-001"),
         ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "# VOID: F-DEMO-SORT-001"),
