@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
 import textwrap
@@ -25,6 +26,7 @@ _DIFFERENT = "different"
 # The values of toolkit.checkpoint.Kind, which numpy is needed to import; a test holds them equal.
 _KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "layout")
 _NAMES_SHOWN = 3
+_FILES_LOOKED_AT = 1000
 
 
 @click.command("inspect")
@@ -53,6 +55,9 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
     """
     if _DIFFERENT in fail_on and against is None:
         raise click.UsageError(f"--fail-on {_DIFFERENT} needs --against FILE")
+    for place in (file, against):
+        if place is not None and place.is_dir():
+            raise click.ClickException(_folder(place))
     try:
         from harness.toolkit.checkpoint import Refused, Unrecognized, compare, inspect
     except ImportError as error:
@@ -81,6 +86,16 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         for line in _page(inspection, comparison, width):
             click.echo(line)
     return _status(inspection, comparison, fail_on)
+
+
+def _folder(folder: Path) -> str:
+    """Why a folder is refused, and which of its files one may have meant: the largest of the first few."""
+    files = [path for path in itertools.islice(folder.rglob("*"), _FILES_LOOKED_AT) if path.is_file()]
+    sizes = {path: path.stat().st_size for path in files}
+    such_as = f", such as {printable(str(max(sizes, key=lambda path: sizes[path])))}" if sizes else "; it has none"
+    return (
+        f"{printable(str(folder))} is a folder, and one file at a time is looked into: name one of its files{such_as}"
+    )
 
 
 def _told_device_code(file: Path, as_json: bool) -> bool:

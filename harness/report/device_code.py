@@ -41,7 +41,7 @@ def page(inspection: Inspection) -> Iterator[str]:
         if code.listed_sm not in (None, code.sm):
             yield f"  byte {code.offset}: the fatbin image lists it for sm_{code.listed_sm}, and it is for sm_{code.sm}"
     targets: dict[str, list[str]] = {}
-    for code in inspection.codes:
+    for code in sorted(inspection.codes, key=_order):
         for kernel in code.kernels:
             targets.setdefault(kernel, []).append(_target(code))
     if targets:
@@ -61,6 +61,11 @@ def _row(code: DeviceCode) -> tuple[str, ...]:
         figures.binary(code.size),
         code.container or "file",
     )
+
+
+def _order(code: DeviceCode) -> tuple[bool, int, str]:
+    """Machine code before PTX, and each by its target, as one looks it up."""
+    return code.form.name == "PTX", code.sm or 0, code.target or ""
 
 
 def _target(code: DeviceCode) -> str:

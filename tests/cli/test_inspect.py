@@ -203,3 +203,13 @@ def test_a_program_without_device_code_is_no_mistake_of_the_user(tmp_path: Path)
 
 def test_a_program_compares_with_nothing(tmp_path: Path, model: Path) -> None:
     assert harness(tmp_path, "inspect", "/bin/true", "--against", model.name).returncode == ExitStatus.REFUSED
+
+
+def test_a_folder_is_refused_with_a_file_that_may_be_meant(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "index.json").write_text("{}")
+    done = harness(tmp_path, "inspect", str(tmp_path))
+    assert done.returncode == ExitStatus.REFUSED
+    assert f"{tmp_path} is a folder" in done.stderr
+    assert f"name one of its files, such as {model}" in done.stderr
+    (tmp_path / "empty").mkdir()
+    assert "it has none" in harness(tmp_path, "inspect", str(model), "--against", "empty").stderr

@@ -17,7 +17,7 @@ from typing import Final
 
 from harness.toolkit.device_code.elf import Malformed
 
-__all__ = ["MAGIC", "Allowance", "Entry", "Kind", "read_fatbin"]
+__all__ = ["MAGIC", "Allowance", "Entry", "Kind", "is_header", "read_fatbin"]
 
 MAGIC: Final = b"\x50\xed\x55\xba"
 
@@ -25,6 +25,8 @@ _LZ4, _ZSTD = 0x2000, 0x8000
 _LARGEST: Final = 64 * 2**20
 _LZ4_COSTS: Final = 16  # our LZ4 is written in Python, and slower than Zstandard by about this
 _MOST_ENTRIES: Final = 65536
+_LARGEST_VERSION, _LARGEST_HEADER = 255, 4096
+"""Of a header that somebody may mean; nvcc writes version 1 and 16 bytes."""
 
 
 class Kind(IntEnum):
@@ -59,6 +61,18 @@ class Entry:
     size: int
     content: memoryview | None
     reason: str | None = None
+
+
+def is_header(data: memoryview) -> bool:
+    """Whether the magic at the start of `data` begins a header, of whatever version, whole or broken.
+
+    A program that handles fatbin images has the magic among its instructions, with anything behind it.
+    """
+    if len(data) < 8:
+        return False
+    version = int.from_bytes(data[4:6], "little")
+    header = int.from_bytes(data[6:8], "little")
+    return 0 < version <= _LARGEST_VERSION and 16 <= header <= _LARGEST_HEADER and header % 8 == 0
 
 
 def read_fatbin(data: memoryview, allowance: Allowance) -> tuple[int, Iterator[Entry]]:

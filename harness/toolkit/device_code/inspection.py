@@ -129,6 +129,8 @@ def _images(view: memoryview, notes: list[str]) -> Iterator[tuple[int, int, list
     for offset, magic in _places(view):
         if offset < at:
             continue
+        if magic == fatbin.MAGIC and not fatbin.is_header(view[offset:]):
+            continue
         if broken == _MOST_BROKEN:
             notes.append(f"byte {offset}: the {broken} images before could not be read; no further ones are looked for")
             return

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.toolkit.device_code import DeviceCode, Form, inspect, scan
+from harness.toolkit.device_code import DeviceCode, Form, fatbin, inspect, scan
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "device_code"
 KERNELS = {"_Z5helloPi", "_Z5worldPf"}
@@ -169,3 +169,16 @@ def test_a_program_that_nvcc_built_here(tmp_path: Path) -> None:
 
 def _within(codes: tuple[DeviceCode, ...], size: int) -> None:
     assert all(0 <= code.offset < size and code.offset + code.size <= size for code in codes)
+
+
+@pytest.mark.parametrize("behind", [struct.pack("<HHQ", 12032, 24415, 7957707062827560823), b"", bytes(12)])
+def test_the_magic_among_instructions_is_no_image(behind: bytes) -> None:
+    """As in a compiler that writes fatbin images: what stands behind is chance, and no finding."""
+    assert scan(b"\x48\xb8" + fatbin.MAGIC + behind + bytes(64)) == ((), (), ())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_broken_header_is_still_told(version: int) -> None:
+    """Of a version that nobody knows, too: what is not read is not said to be free of code."""
+    _, notes, _ = scan(fatbin.MAGIC + struct.pack("<HHQ", version, 16, 1 << 20) + bytes(64))
+    assert len(notes) == 1
