@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,10 +177,8 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
     """Refuse a claim that has no adapter for such a subject, and a command line that could never be complete."""
     from harness.external.trainer import GIVEN, unknown
 
-    try:
-        locate(external.entry_point(contract.falsifier), project.search)
-    except EntryPointError as error:
-        raise _refused(f"{contract.id} takes no {external.kind} as its subject: {error}") from error
+    if not _takes(contract, external, project):
+        raise _refused(_no_adapter(contract, external, project))
     for profile in contract.profiles.values():
         known = {**profile.parameters, **changed, **external.parameters}
         if why := unknown(trainer, set(known)):
@@ -191,6 +189,29 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
         for name in sorted(trainer.needed()):
             if trainer.value(name, {**known, **given}) is None:
                 raise _refused(f"{trainer.name} needs a value for {name}: -P {name}=…", "-P")
+
+
+def _takes(contract: Contract, external: External, project: Project) -> bool:
+    """Whether the spec of a claim has an adapter for such a subject."""
+    try:
+        locate(external.entry_point(contract.falsifier), project.search)
+    except EntryPointError:
+        return False
+    return True
+
+
+def _no_adapter(contract: Contract, external: External, project: Project) -> str:
+    """That a claim takes no such subject, how else it looks at a trainer, and which claims do take one."""
+    said = [f"{contract.id} takes no {external.kind} as its subject"]
+    said += [
+        f"it takes {kind}:{external.trainer}"
+        for kind in Kind
+        if _takes(contract, replace(external, kind=kind), project)
+    ]
+    claims, _ = project.load_all()
+    takers = [claim.id for claim in claims if _takes(claim, external, project)]
+    said.append(f"these claims take one: {', '.join(takers)}" if takers else "no claim of this project takes one")
+    return "; ".join(said)
 
 
 def _refused(why: str, option: str = "--subject") -> click.BadParameter:

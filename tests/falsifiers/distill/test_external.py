@@ -350,4 +350,9 @@ def test_a_claim_without_an_adapter_is_refused(tmp_path: Path) -> None:
     """Who asks which allocator is chosen has no use for a trainer."""
     status, output = run(tmp_path, "F-ALLOC-UNIFIED-001", "--subject", "recorded", "-P", "dir=/tmp")
     assert status == 2
-    assert "takes no recorded as its subject" in output
+    said = " ".join(output.split())
+    assert "F-ALLOC-UNIFIED-001 takes no recorded as its subject; these claims take one: " in said
+    named = said.partition("take one: ")[2].split(", ")
+    assert {EXPORT, "F-APR-V2-LAYOUT-001", "F-BLACKWELL-PTX-001"} <= {name.rstrip(".") for name in named}
+    assert "F-BLACKWELL-CUBLAS-001" not in said
+    assert "module" not in said
