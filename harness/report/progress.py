@@ -95,6 +95,8 @@ class Lines:
     def _is_shown(self, event: TrialStep) -> bool:
         total = self._steps.get(event.trial)
         every = max(1, (total or 50) // _STEP_LINES)
+        if total and event.step > total:  # somebody else's trainer, which goes on: told ever more rarely
+            every = total * 2 ** ((event.step - 1) // total).bit_length()
         return self.verbose or (event.trial == SUBJECT and (event.step % every == 0 or event.step == total))
 
 
@@ -110,7 +112,9 @@ def step_text(event: TrialStep, total: int | None) -> str:
     """A step: its number and what was recorded of it."""
     values = "  ".join(f"{name} {figures.value(value)}" for name, value in event.values.items())
     memory = "" if event.memory_bytes is None else f"  memory {figures.binary(event.memory_bytes)}"
-    return f"step {event.step}{f'/{total}' if total else ''}  {values}{memory}"
+    number = f"{event.step}/{total}" if total and event.step <= total else str(event.step)
+    more = f" (asked for: {total})" if total and event.step > total else ""
+    return f"step {number}{more}  {values}{memory}"
 
 
 def trial_text(event: TrialFinished) -> str:

@@ -102,6 +102,15 @@ def test_plain_lines(record: Record) -> None:
     assert lines[-1] == "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID"
 
 
+def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
+    """Of somebody else's trainer, which makes the steps that it makes."""
+    made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, None) for step in range(1, 51)]
+    lines = plain([events.TrialStarted(CONTRACT.id, SUBJECT, 3), *made])
+    assert [line.partition("step ")[2].partition("  loss")[0] for line in lines] == [
+        "1/3", "2/3", "3/3", "6 (asked for: 3)", "12 (asked for: 3)", "24 (asked for: 3)", "48 (asked for: 3)",
+    ]  # fmt: skip
+
+
 def test_verbose_shows_every_step(record: Record) -> None:
     """-v hides nothing."""
     assert sum("step" in line and line.startswith("  subject") for line in plain(story(record), verbose=True)) == 50
