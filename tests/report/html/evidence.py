@@ -11,8 +11,9 @@ from harness.evidence.verify import Against, verify_all
 from harness.project import Project
 from harness.report.html import site
 from harness.report.html.index_page import Entry
-from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, claim_result, sealer
+from harness.result import ClaimResult
+from tests.contracts import document, healthy
+from tests.evidence.factory import DEFECTIVE, claim_result, contract_in, sealer
 
 __all__ = ["HOSTILE", "bundles", "write"]
 
@@ -41,12 +42,34 @@ def bundles(folder: Path) -> dict[str, Path]:
     }  # fmt: skip
     idle = claim_result(contracts, run="run-idle", measurements={}, mutants={}, rows=0, output="")
     found["NOT_MEASURED"] = seal(idle)
+    found["LONG"] = seal(_long_names(folder / "long"))
     found["HOSTILE"] = seal(claim_result(contracts, run="run-hostile", title=HOSTILE, command=HOSTILE, reason=HOSTILE))
     found["TAMPERED"] = seal(claim_result(contracts, run="run-tampered"))
     (found["TAMPERED"] / "observation.json").write_text("{}")
     found["UNREADABLE"] = seal(claim_result(contracts, run="run-unreadable"))
     (found["UNREADABLE"] / "record.json").write_text('{"id": 1')
     return found
+
+
+def _long_names(folder: Path) -> ClaimResult:
+    """A reduced run that leaves clauses out, and measures what has a long name or unit."""
+    content = document()
+    content["profiles"]["reduced"]["omits"] = ["left_aside"]
+    names = ("modules_new_shared_all_products", "modules_old_for_each_layer_all_products")
+    for name, unit in ((names[0], "B"), (names[1], "B"), ("left_aside", ""), ("rates_seen", "learning rates")):
+        content["observation"]["properties"][name] = {"type": "integer", "minimum": 1, "x-source": "counted"}
+        if unit:
+            content["observation"]["properties"][name]["x-unit"] = unit
+    rule = {"id": "fewer-modules", "rule": f"self.{names[0]} < self.{names[1]}", "message": "it needs more"}
+    content["rules"].append(rule)
+    measured = dict(zip(names, (131_232, 1 << 40), strict=True)) | {"rates_seen": 123_456_789}
+    return claim_result(
+        folder,
+        run="run-long",
+        contract=contract_in(folder, **{key: content[key] for key in ("profiles", "observation", "rules")}),
+        measurements=healthy(**measured),
+        mutants={name: {**differing, **measured} for name, differing in DEFECTIVE.items()},
+    )
 
 
 def write(
