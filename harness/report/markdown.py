@@ -108,14 +108,16 @@ def _row(bundle: Examined) -> str:
         standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
         why = markdown(shortened(bundle.problem))
         return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
-    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
+    fates = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
+    killed = dict(fates)[Fate.KILLED]
+    others = "".join(f", {count} {fate}" for fate, count in fates if count and fate is not Fate.KILLED)
     device = f"{record.device.get('name') or record.device.get('type')}"
     cells = (
         f"{_weighty(record.verdict)}{beside(record, bundle.verification.remarks)}",
         f"{code_span(record.id)} {markdown(shortened(record.title))}",
         record.profile,
         markdown(shortened(device)),
-        "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed",
+        "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed{others}",
         signed(bundle.verification),
         figures.duration(record.seconds),
     )

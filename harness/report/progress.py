@@ -200,9 +200,10 @@ def verdict_text(record: Record) -> str:
     ]
     if record.unjudged:
         parts.insert(2, f"{len(record.unjudged)} clauses not judged in it")
-    idle = sum(mutant.fate is Fate.NOT_RUN for mutant in record.mutants)
-    if idle and not record.mutants_skipped:
-        parts.append(f"{idle} not run")
+    if not record.mutants_skipped:
+        others = [fate for fate in Fate if fate is not Fate.KILLED]
+        counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in others]
+        parts += [f"{count} {fate}" for fate, count in counts if count]
     if record.verdict is Verdict.PASS and not record.proven:
         parts.append("UNPROVEN")
     if "--subject" in record.command.split():

@@ -16,12 +16,14 @@ from harness import events
 from harness.events import SUBJECT, Event
 from harness.judge import judge
 from harness.record import Record
+from harness.report import markdown
 from harness.report.progress import Lines, handler, verdict_text
 from harness.report.relay import Relay
 from harness.settle import MutantOutcome
 from harness.verdict import Fate
 from tests.contracts import contract_of, document, healthy, observe
-from tests.evidence.factory import claim_result
+from tests.evidence.factory import DEFECTIVE, claim_result
+from tests.report.bundles import examined
 from tests.report.texts import with_texts
 
 CONTRACT = contract_of(document())
@@ -152,6 +154,15 @@ def test_live_draws_what_runs(record: Record) -> None:
     take(events.RunFinished(1, (), 0.0, True))
     assert "interrupted: nothing was measured" in stream.getvalue()
     assert stream.getvalue().rfind("\x1b[?25h") > stream.getvalue().rfind("\x1b[?25l")
+
+
+def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
+    """What was killed, what came to nothing and what did not run add up to all, here and in the Markdown table."""
+    unsure = {**DEFECTIVE, "forgets-one": {"given": ...}}
+    told = "1 of 3 mutants killed, 1 inconclusive, 1 not run"
+    record = claim_result(tmp_path, mutants=unsure).record
+    assert told in verdict_text(record)
+    assert told.replace(" mutants", "") in markdown.render([examined(record)])
 
 
 def test_another_subject_is_said_beside_the_verdict(record: Record) -> None:
