@@ -250,7 +250,11 @@ def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, tex
             )
         )
 
-    assert Structure(page(f"a{text}a")).tags == Structure(page("plain")).tags
+    def elements(word: str) -> list[object]:
+        """But for the places where the page lets a name break, after its underscores."""
+        return [tag for tag in Structure(page(word)).tags if tag != ("wbr", ())]
+
+    assert elements(f"a{text}a") == elements("plain")
     assert all(character == "\n" or character.isprintable() for character in page(text))
 
 
