@@ -25,8 +25,8 @@ __all__ = [
 class _Noting(Distillation):
     """Does something after each step that is logged."""
 
-    def note(self, journal: Journal, seconds: float) -> None:
-        """The defect, after a step that took so many seconds."""
+    def note(self, journal: Journal, loss: Tensor, started: float) -> None:
+        """The defect, after a step of this loss that began at this time; who wants to know its length has to wait."""
         raise NotImplementedError
 
     def make_step(self, journal: Journal, checkpointer: Checkpointer) -> Tensor:
@@ -34,15 +34,14 @@ class _Noting(Distillation):
         started = time.perf_counter()
         loss = super().make_step(journal, checkpointer)
         if journal.every:
-            loss.item()  # waits for the GPU
-            self.note(journal, time.perf_counter() - started)
+            self.note(journal, loss, started)
         return loss
 
 
 class ItemOfEveryLayer(_Noting):
     """The norm of every gradient is fetched by itself, so that the GPU runs dry once a tensor."""
 
-    def note(self, journal: Journal, seconds: float) -> None:
+    def note(self, journal: Journal, loss: Tensor, started: float) -> None:
         """One synchronisation a tensor."""
         norms = {name: weight.grad.norm().item() for name, weight in self.student.named_parameters()}
         journal.write({"gradient_norm": max(norms.values())})
@@ -51,7 +50,7 @@ class ItemOfEveryLayer(_Noting):
 class FlushesEveryLine(_Noting):
     """There is a line for every tensor, and each is flushed to the disk."""
 
-    def note(self, journal: Journal, seconds: float) -> None:
+    def note(self, journal: Journal, loss: Tensor, started: float) -> None:
         """One fsync a tensor."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("a") as file:
@@ -64,16 +63,17 @@ class FlushesEveryLine(_Noting):
 class SleepsATenth(_Noting):
     """A logged step takes a tenth longer."""
 
-    def note(self, journal: Journal, seconds: float) -> None:
+    def note(self, journal: Journal, loss: Tensor, started: float) -> None:
         """Wait for a server that collects metrics."""
-        time.sleep(0.1 * seconds)
+        loss.item()  # the step has been made
+        time.sleep(0.1 * (time.perf_counter() - started))
 
 
 class EvaluatesToLog(_Noting):
     """To log an accuracy, the batch goes through the student once more."""
 
     @torch.no_grad()
-    def note(self, journal: Journal, seconds: float) -> None:
+    def note(self, journal: Journal, loss: Tensor, started: float) -> None:
         """Another forward pass."""
         inputs, labels = self.batch(self.steps_made)
         hits = self.student(input_ids=inputs, use_cache=False).logits.argmax(-1) == labels
