@@ -9,7 +9,11 @@ from harness.contract import Mutant
 from harness.judge import COMPLETES, Judgment
 from harness.verdict import Fate, Outcome, Verdict
 
-__all__ = ["MutantOutcome", "Settlement", "fate_of", "not_run", "settle"]
+__all__ = ["MutantOutcome", "Settlement", "fate_of", "not_begun", "not_run", "settle"]
+
+_INTERRUPTED = "the run was interrupted"
+"""Why a mutant was not run that could have been. A record has no other place to say so, and saying it gains nothing:
+with any other reason a mutant must be one that the device cannot run (`harness.evidence.rejudge`)."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,11 @@ class MutantOutcome:
     failed: tuple[str, ...] = ()
     """The clauses that it failed, those first that the contract names."""
 
+    @property
+    def was_kept_from_running(self) -> bool:
+        """Whether it could have run, but for an interruption: then nobody knows whether it lives."""
+        return self.fate is Fate.NOT_RUN and self.reason == _INTERRUPTED
+
 
 @dataclass(frozen=True)
 class Settlement:
@@ -30,7 +39,7 @@ class Settlement:
     verdict: Verdict
     reason: str
     proven: bool
-    """Whether the falsifier has been shown able to fail: every mutant that ran was killed, and one did run."""
+    """Whether the falsifier has been shown able to fail: every mutant that could run was killed, and one could."""
 
 
 def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
@@ -60,6 +69,11 @@ def not_run(mutant: Mutant, reason: str) -> MutantOutcome:
     return MutantOutcome(mutant.id, Fate.NOT_RUN, reason)
 
 
+def not_begun(mutant: Mutant) -> MutantOutcome:
+    """A mutant that waited for its turn when the run was interrupted."""
+    return not_run(mutant, _INTERRUPTED)
+
+
 def settle(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> Settlement:
     """The verdict.
 
@@ -69,7 +83,8 @@ def settle(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: boo
         skipped: the user asked for no mutants; a PASS then stands, unproven.
     """
     fates = {mutant.fate for mutant in mutants}
-    proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN}
+    kept = [mutant for mutant in mutants if mutant.was_kept_from_running]
+    proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN} and not kept
     if judgment.outcome is Outcome.FAIL:
         return Settlement(Verdict.FAIL, judgment.reason, proven)
     if judgment.outcome is Outcome.NOT_MEASURED:
@@ -80,6 +95,8 @@ def settle(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: boo
     unsure = [mutant for mutant in mutants if mutant.fate is Fate.INCONCLUSIVE]
     if unsure:
         return Settlement(Verdict.NOT_MEASURED, f"mutant {unsure[0].id} is inconclusive: {unsure[0].reason}", False)
+    if kept:
+        return Settlement(Verdict.NOT_MEASURED, f"mutant {kept[0].id} was not run: {kept[0].reason}", False)
     if skipped:
         return Settlement(Verdict.PASS, "unproven: the mutants were skipped", False)
     if not proven:

@@ -17,9 +17,8 @@ from harness.logs import Log
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.observation import Ending, EndingKind, Observation, Phase, Residency
 from harness.plan import Options, Plan
-from harness.settle import MutantOutcome, fate_of, not_run
+from harness.settle import MutantOutcome, fate_of, not_begun, not_run
 from harness.steps import Steps
-from harness.verdict import Fate
 
 __all__ = ["TrialRun", "Trials", "unmeasured"]
 
@@ -74,7 +73,7 @@ class TrialRun:
             if mutant.id not in mutants:
                 outcomes.append(not_run(mutant, obstacle))
             elif mutants[mutant.id].cancelled():
-                outcomes.append(MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "the run was interrupted before it began"))
+                outcomes.append(not_begun(mutant))
             else:
                 trials[mutant.id], outcome = mutants[mutant.id].result()
                 outcomes.append(outcome)

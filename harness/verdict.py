@@ -37,7 +37,7 @@ class Fate(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """Its trial measured too little to say."""
     NOT_RUN = "not run"
-    """This machine lacks what the mutant requires, or mutants were skipped."""
+    """This machine lacks what the mutant requires, mutants were skipped, or the run was interrupted before its turn."""
 
 
 class ExitStatus(IntEnum):

@@ -230,9 +230,29 @@ def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
     finished = whole.run(jobs=1)
     assert finished.interrupted
     record = only(finished)
-    assert (record.verdict, record.mutants[0].fate) == (Verdict.NOT_MEASURED, Fate.INCONCLUSIVE)
+    assert record.verdict is Verdict.NOT_MEASURED
+    assert {(mutant.fate, mutant.reason) for mutant in record.mutants} == {(Fate.NOT_RUN, "the run was interrupted")}
     assert len(whole.executor.started) == 1
     assert len(whole.sealed) == 1
+
+
+def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) -> None:
+    """All that ran came out well, and it is no PASS: a mutant that waited was not run, which a record tells."""
+    whole = bench(honest)
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        if request.subject.endswith(":Sorter"):
+            return HEALTHY
+        ctrl_c()
+        assert whole.executor.interrupted.wait(10)
+        return BROKEN
+
+    whole.executor.behave = behave
+    (mutant,) = whole.contract.mutants
+    record = only(whole.run(replace(whole.contract, mutants=(mutant, replace(mutant, id="waits"))), jobs=1))
+    assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED, Fate.NOT_RUN]
+    assert (record.verdict, record.proven) == (Verdict.NOT_MEASURED, False)
+    assert record.reason == "mutant waits was not run: the run was interrupted"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -10,7 +10,7 @@ from harness.contract import Mutant
 from harness.contract.clauses import ClauseResult
 from harness.judge import Judgment, judge
 from harness.observation import Ending, EndingKind, Phase
-from harness.settle import MutantOutcome, fate_of, settle
+from harness.settle import MutantOutcome, fate_of, not_begun, settle
 from harness.verdict import Fate, Outcome, Verdict
 from tests.contracts import contract_of, document, healthy, observe
 
@@ -38,6 +38,19 @@ def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
     assert settlement.verdict is expected
     assert settlement.proven is (Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN})
     assert bool(settlement.reason) is (expected is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(("outcome", "first"), list(product(Outcome, Fate)))
+def test_a_mutant_kept_from_running_by_an_interruption(outcome: Outcome, first: Fate) -> None:
+    """It was not run, and unlike one that the machine cannot run it leaves the falsifier unproven, and a PASS none."""
+    waited = not_begun(Mutant("waited", "a:B", ("clause",), "", {}, {}))
+    assert (waited.fate, waited.reason) == (Fate.NOT_RUN, "the run was interrupted")
+    settlement = settle(judged(clause=outcome), [MutantOutcome("a", first), waited])
+    lived = outcome is Outcome.PASS and first in (Fate.SURVIVED, Fate.MISATTRIBUTED)
+    expected = Verdict.VOID if lived else Verdict(outcome) if outcome is not Outcome.PASS else Verdict.NOT_MEASURED
+    assert (settlement.verdict, settlement.proven) == (expected, False)
+    if outcome is Outcome.PASS and first in (Fate.KILLED, Fate.NOT_RUN):
+        assert settlement.reason == "mutant waited was not run: the run was interrupted"
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))

@@ -47,7 +47,7 @@ class Status(StrEnum):
     NOT_ACCEPTED = "NOT_ACCEPTED"
     """The bundle is sound, and has a remark that whoever asked does not accept."""
     NOT_MEASURED = "NOT_MEASURED"
-    """The machine or the falsifier was in the way."""
+    """The machine or the falsifier was in the way, or an interruption."""
     NOT_RUN = "NOT_RUN"
     """A mutant that this machine cannot run, or that was not asked for; a clause on what the profile omits."""
 
@@ -109,7 +109,8 @@ def _unjudged(record: Record, clause: str) -> Case:
 def _mutant(record: Record, mutant: MutantRecord) -> Case:
     text = f"{mutant.fate}: {mutant.reason} ({mutant.defect})"
     name = printable(f"mutant {mutant.id}")
-    return Case(record.id, name, Kind.MUTANT, _FATES[mutant.fate], printable(text), mutant.seconds or 0.0)
+    status = Status.NOT_MEASURED if mutant.outcome().was_kept_from_running else _FATES[mutant.fate]
+    return Case(record.id, name, Kind.MUTANT, status, printable(text), mutant.seconds or 0.0)
 
 
 _FATES = {

@@ -107,6 +107,7 @@ def claim_result(
     overrides: Mapping[str, Any] | None = None,
     artifacts: Path | None = None,
     skipped: bool = False,
+    obstacle: str = "needs a CUDA GPU",
     rows: int = 3,
     output: str = "hello\n",
     run: str = "2026-11-20T201503Z-cpu-3f2a9c",
@@ -119,6 +120,7 @@ def claim_result(
         folder: where the contract's file is written.
         measurements: of the subject, instead of healthy ones.
         mutants: what each mutant that ran measured otherwise than a healthy subject; DEFECTIVE by default.
+        obstacle: why the others did not run.
         changes: fields of the record that are to be otherwise than they follow from the rest.
     """
     contract = contract or contract_in(folder)
@@ -131,7 +133,7 @@ def claim_result(
     for mutant in contract.mutants:
         differing = (DEFECTIVE if mutants is None else mutants).get(mutant.id)
         if skipped or differing is None:
-            outcomes.append(not_run(mutant, "mutants were skipped" if skipped else "needs a CUDA GPU"))
+            outcomes.append(not_run(mutant, "mutants were skipped" if skipped else obstacle))
             continue
         theirs = {**parameters, **mutant.parameters}
         observation = observe(

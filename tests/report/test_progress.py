@@ -165,6 +165,16 @@ def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
     assert told.replace(" mutants", "") in markdown.render([examined(record)])
 
 
+def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
+    """Not that it is inconclusive, as if a trial had left it undecided."""
+    record = claim_result(tmp_path, mutants={}, obstacle="the run was interrupted").record
+    lines = plain([events.ClaimFinished(record, Path("/evidence/run"))])
+    assert "  not run: forgets-one, stops-early, silent-fallback (the run was interrupted)" in lines
+    told = "0 of 3 mutants killed, 3 not run, 4.50 s: mutant forgets-one was not run: the run was interrupted"
+    assert any(told in line for line in lines)
+    assert "inconclusive" not in "".join(lines)
+
+
 def test_another_subject_is_said_beside_the_verdict(record: Record) -> None:
     """A PASS of --subject must not read like the claim's own."""
     text = verdict_text(replace(record, command="harness run --subject demo:Other F", subject="demo:Other"))
