@@ -148,6 +148,8 @@ def _completes(observation: Observation) -> ClauseResult:
     )
     outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
     reason = "" if outcome is Outcome.PASS else f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
+    if ending.kind is EndingKind.INTERRUPTED:  # from outside: whose code it met says nothing
+        reason = ending.reason or "the run was interrupted"
     return _result(COMPLETES, outcome, str(ending.kind), "completed", reason)
 
 

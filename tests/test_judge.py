@@ -209,6 +209,14 @@ def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
         assert before.reason in after.reason
 
 
+@pytest.mark.parametrize("phase", list(Phase))
+def test_an_interruption_is_in_nobodys_code(phase: Phase) -> None:
+    """Whoever was at work when it came, the reason is that the run was interrupted."""
+    ending = Ending(EndingKind.INTERRUPTED, phase, "the run was interrupted")
+    judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=ending))
+    assert judgment.reason == "subject.completes: the run was interrupted"
+
+
 @pytest.fixture(scope="module")
 def on_cuda() -> Contract:
     """The contract, its full profile made to need a GPU."""

@@ -235,7 +235,8 @@ def nothing_ran(record: Record) -> bool:
 
 def _obstacle(record: Record) -> str:
     """What was in the way: the reason of the first clause, after how and where the trial ended."""
-    return record.reason.partition(": ")[2].partition(": ")[2] or record.reason
+    told = record.reason.partition(": ")[2]
+    return told.partition(": ")[2] or told or record.reason
 
 
 def interrupted_text(event: RunFinished) -> str:

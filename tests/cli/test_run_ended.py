@@ -50,11 +50,13 @@ def _wait_for_trial(process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM end every process at once; the bundle holds the measurements; exit 130."""
-    process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
+    process = start(folder, "run", CLAIM, "-v", "-j", "1", "-P", "how=hangs")
     _wait_for_trial(process)
     os.killpg(process.pid, number)
     output, _ = process.communicate(timeout=10)
     assert process.returncode == ExitStatus.INTERRUPTED, output
+    assert "  not run: identity (the run was interrupted)\n" in output
+    assert record(folder)["reason"] == "subject.completes: the run was interrupted"
     (bundle,) = bundles(folder)
     observation = json.loads((bundle / "observation.json").read_text())
     assert observation["ending"]["kind"] == "interrupted"

@@ -20,7 +20,7 @@ from harness.report import markdown
 from harness.report.progress import Lines, handler, verdict_text
 from harness.report.relay import Relay
 from harness.settle import MutantOutcome
-from harness.verdict import Fate
+from harness.verdict import Fate, Verdict
 from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import examined
@@ -163,6 +163,20 @@ def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
     record = claim_result(tmp_path, mutants=unsure).record
     assert told in verdict_text(record)
     assert told.replace(" mutants", "") in markdown.render([examined(record)])
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("subject.completes: the run was interrupted", "the run was interrupted"),
+        ("subject.completes: not measured in the start's code: needs a GPU: none here", "needs a GPU: none here"),
+        ("the bundle could not be written", "the bundle could not be written"),
+    ],
+)
+def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: str, told: str) -> None:
+    """Without the clause, and without how the trial ended that never began."""
+    idle = replace(record, verdict=Verdict.NOT_MEASURED, reason=reason, clauses=(), trial_seconds=0.0)
+    assert verdict_text(idle) == f"NOT_MEASURED  {record.id}, nothing ran: {told}"
 
 
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
