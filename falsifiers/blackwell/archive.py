@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from falsifiers.blackwell.archived.check import check, not_reproduced
+from falsifiers.blackwell.archived.check import NOT_IN_INDEX, check, not_reproduced
 from falsifiers.blackwell.reference.kernel_archive import TARGETS, Archive, ArchiveError, build
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
@@ -66,7 +66,10 @@ def verify_command(folder: Path, models: Sequence[str], targets: Sequence[int], 
         wrong += [f"{cell}: compiles to other bytes" for cell in not_reproduced(archive, cells)]
     for line in wrong:
         click.echo(line)
-    click.echo(f"{folder}: {result.cells} images expected, {len(wrong)} faults")
+    faults = f"{len(wrong)} fault" + "s" * (len(wrong) != 1)
+    click.echo(f"{folder}: {result.cells} images expected, {faults}")
+    if any(line.endswith(NOT_IN_INDEX) for line in result.absent):
+        click.echo("an archive that was built for fewer is verified with the same --model and --sm", err=True)
     if wrong or not result.cells:
         raise SystemExit(1)
 

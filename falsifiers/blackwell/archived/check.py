@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel, compiler_version
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from harness.toolkit.device_code import Form, inspect
 
-__all__ = ["ArchiveCheck", "check", "not_reproduced"]
+__all__ = ["NOT_IN_INDEX", "ArchiveCheck", "check", "not_reproduced"]
+
+NOT_IN_INDEX: Final = "not in the index"
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,13 @@ def check(archive: Archive, kernels: Iterable[KernelSpec], targets: Iterable[int
 def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, str]]:
     entry = archive.entries.get((spec.key, sm))
     if entry is None:
-        yield "absent", "not in the index"
+        yield "absent", NOT_IN_INDEX
         return
     if entry.source != spec.digest:
         yield "stale", "compiled from another source or with other options"
     try:
-        data = (archive.folder / entry.file).read_bytes()
-        inspection = inspect(archive.folder / entry.file)
+        path = _regular_file(archive, entry)
+        data, inspection = path.read_bytes(), inspect(path)
     except OSError as error:
         yield "absent", f"{entry.file}: {error.strerror}"
         return
@@ -99,6 +104,16 @@ def not_reproduced(archive: Archive, cells: Iterable[tuple[KernelSpec, int]]) ->
 def _reproduces(archive: Archive, spec: KernelSpec, sm: int) -> bool:
     entry: ArchiveEntry | None = archive.entries.get((spec.key, sm))
     try:
-        return entry is not None and (archive.folder / entry.file).read_bytes() == compile_kernel(spec, sm).data
+        return entry is not None and _regular_file(archive, entry).read_bytes() == compile_kernel(spec, sm).data
     except OSError:
         return False
+
+
+def _regular_file(archive: Archive, entry: ArchiveEntry) -> Path:
+    """Where an image lies; FileNotFoundError for a pipe or a device, which never end, and outside of the archive."""
+    path = archive.folder / entry.file
+    if not path.resolve().is_relative_to(archive.folder.resolve()):
+        raise FileNotFoundError(errno.ENOENT, "is outside of the archive", str(path))
+    if path.exists() and not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, "is not a regular file", str(path))
+    return path

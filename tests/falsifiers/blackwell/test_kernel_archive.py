@@ -67,6 +67,16 @@ def truncated(archive: Archive) -> None:
     path_of(archive).write_bytes(path_of(archive).read_bytes()[:-1])
 
 
+def endless(archive: Archive) -> None:
+    path_of(archive).unlink()
+    os.mkfifo(path_of(archive))
+
+
+def outside(archive: Archive) -> None:
+    path_of(archive).unlink()
+    path_of(archive).symlink_to("/dev/zero")
+
+
 def from_another_source(archive: Archive) -> None:
     entries = [replace(one, source="0" * 64) if one.kernel == ADD.key else one for one in archive.entries.values()]
     write_index(archive.folder, archive.compiler, entries)
@@ -94,6 +104,14 @@ def test_damage_is_told_and_not_loaded(archive: Archive, damage: Callable[[Archi
         assert not_reproduced(opened, [(ADD, 121)]) == ["add for sm_121"]
     build(archive.folder, SPECS, SMS)
     assert check(Archive.open(archive.folder), SPECS, SMS).sound, told
+
+
+@pytest.mark.parametrize(("damage", "why"), [(endless, "not a regular file"), (outside, "outside of the archive")])
+def test_what_never_ends_is_not_read(archive: Archive, damage: Callable[[Archive], None], why: str) -> None:
+    damage(archive)
+    (told,) = check(archive, SPECS, [121]).absent
+    assert why in told
+    assert not_reproduced(archive, [(ADD, 121)]) == ["add for sm_121"]
 
 
 def test_a_kernel_or_target_that_is_not_there(archive: Archive) -> None:
@@ -145,6 +163,7 @@ def test_the_command(archive: Archive, tmp_path: Path) -> None:
     done = command("verify", archive.folder, "--model", "qwen2-tiny", "--sm", 90)
     assert done.returncode == 1
     assert "silu_gate for sm_90: not in the index" in done.stdout.splitlines()
+    assert "--model" in done.stderr
     done = command("verify", tmp_path / "none")
     assert done.returncode == 2
     assert "archive build" in done.stderr
