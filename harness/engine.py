@@ -23,7 +23,7 @@ from harness.judge import requested
 from harness.logs import Log
 from harness.machine import provenance
 from harness.machine.host import Gpu, Host
-from harness.machine.lease import CPU, LeaseUnavailable, lease
+from harness.machine.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.machine.requirements import shortfalls
 from harness.plan import Options, Plan, plan
 from harness.project import Project
@@ -57,18 +57,21 @@ class Engine:
 
     def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:
         """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured."""
-        started, records = time.monotonic(), list[Record]()
+        started, records, awaited = time.monotonic(), list[Record](), ""
         with Interruption() as interruption:
             self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
             for contract in contracts:
                 try:
                     records.append(self._claim(contract, options, interruption))
+                except WaitInterrupted as wait:
+                    awaited = wait.holders
+                    break
                 except KeyboardInterrupt:
-                    break  # it was still waiting for its device or its imports
+                    break  # it was still waiting for its imports
                 if interruption.requested:
                     break
             took = time.monotonic() - started
-            finished = events.RunFinished(len(contracts), tuple(records), took, interruption.requested)
+            finished = events.RunFinished(len(contracts), tuple(records), took, interruption.requested, awaited)
             self._emit(finished)
         return finished
 
@@ -178,10 +181,11 @@ class Engine:
         if course.obstacle:
             return unmeasured(contract, course, options, course.obstacle)
         try:
+            # The executor starts while the lease is taken, but imports the falsifier's code only under it.
             with interruption.immediate():
-                # The executor starts while the lease is taken, but imports the falsifier's code only under it.
                 executor: Executor = resources.enter_context(self._executor(contract, course.gpu))
-                resources.enter_context(self._lease(contract, course))
+            resources.enter_context(self._lease(contract, course, interruption))
+            with interruption.immediate():
                 sources = executor.imports().sources
         except LeaseUnavailable as error:
             return unmeasured(contract, course, options, str(error))
@@ -190,9 +194,9 @@ class Engine:
         run = TrialRun(self._emit, contract, course, options, executor, self._host.cpu_count)
         return run.run(runnable, sources, interruption)
 
-    def _lease(self, contract: Contract, course: Plan) -> AbstractContextManager[object]:
-        def waiting(holders: Sequence[object]) -> None:
-            self._emit(events.ClaimWaiting(contract.id, tuple(map(str, holders))))
+    def _lease(self, contract: Contract, course: Plan, interruption: Interruption) -> AbstractContextManager[object]:
+        def waiting(holders: tuple[Holder, ...]) -> None:
+            self._emit(events.ClaimWaiting(contract.id, named(holders)))
 
         return lease(
             course.gpu or CPU,
@@ -200,6 +204,7 @@ class Engine:
             holder=contract.id,
             wait_seconds=course.profile.lease_seconds,
             on_wait=waiting,
+            interrupted=lambda: interruption.requested,
         )
 
     def _environment(self) -> dict[str, Any]:

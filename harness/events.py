@@ -112,6 +112,8 @@ class RunFinished:
     records: tuple[Record, ...]
     seconds: float
     interrupted: bool
+    awaited: str = ""
+    """Who held the device, where the interruption ended the wait for it."""
 
 
 Event = (

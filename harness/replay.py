@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from harness.evidence.layout import CONTRACT, COUNTEREXAMPLE, MUTANTS, RECORD, m
 from harness.evidence.verify import find_bundles, verify
 from harness.executors import TrialRequest
 from harness.executors.local import LocalExecutor
+from harness.interruption import Interruption
 from harness.judge import COMPLETES, judge
 from harness.machine.host import Host
-from harness.machine.lease import CPU, LeaseUnavailable, lease
+from harness.machine.lease import CPU, Holder, LeaseUnavailable, lease
 from harness.machine.paths import cache_folder
 from harness.observation import Observation
 from harness.plan import Options, plan
@@ -93,11 +94,17 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
     )
 
 
-def replay(sealed: Sealed, project: Project, host: Host, options: Options) -> Replay:
+def replay(
+    sealed: Sealed, project: Project, host: Host, options: Options, on_wait: Callable[[tuple[Holder, ...]], None]
+) -> Replay:
     """Run the counterexample as the bundle's run did, with what `options` say otherwise, and judge it.
+
+    Args:
+        on_wait: told who holds the device, where it is waited for.
 
     Raises:
         ReplayRefused: the claim has changed so much that the counterexample no longer means anything.
+        KeyboardInterrupt: the user wants out; WaitInterrupted where the device was waited for.
     """
     record, case = sealed.record, sealed.counterexample
     contract = project.contract(record.id)
@@ -125,9 +132,22 @@ def replay(sealed: Sealed, project: Project, host: Host, options: Options) -> Re
         threads=max(1, host.cpu_count),
         case=case.case,
     )
-    held = lease(course.gpu or CPU, mode="shared", holder=contract.id, wait_seconds=course.profile.lease_seconds)
+    interruption = Interruption()
+    held = lease(
+        course.gpu or CPU,
+        mode="shared",
+        holder=contract.id,
+        wait_seconds=course.profile.lease_seconds,
+        on_wait=on_wait,
+        interrupted=lambda: interruption.requested,
+    )
     try:
-        with LocalExecutor(project, contract, course.gpu, cache_folder()) as executor, held:
+        with (
+            interruption,
+            LocalExecutor(project, contract, course.gpu, cache_folder()) as executor,
+            held,
+            interruption.immediate(),
+        ):
             executor.imports()
             observation = executor.run(request, lambda step, values, memory: None).observation
     except LeaseUnavailable as error:

@@ -22,7 +22,7 @@ from harness.executors import Imports, StepListener, TrialRequest, TrialResult
 from harness.interruption import Interruption
 from harness.logs import Log
 from harness.machine.host import Gpu, probe
-from harness.machine.lease import LeaseUnavailable
+from harness.machine.lease import CPU, LeaseUnavailable, lease
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.observation import Ending, EndingKind, Observation, Phase
 from harness.plan import Options
@@ -282,16 +282,25 @@ def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:
     assert whole.executor.closed
 
 
-def test_ctrl_c_while_waiting_for_the_device(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait of ten minutes ends with the key."""
-
-    def waiting(*arguments: Any, **named: Any) -> Any:
-        ctrl_c()
-        time.sleep(10)
-
-    monkeypatch.setattr("harness.engine.lease", waiting)
+def test_ctrl_c_while_waiting_for_the_device(bench: Callable[..., Bench]) -> None:
+    """A wait of ten minutes ends with the key, and who was waited for is told."""
     whole = bench(honest)
-    assert whole.run().interrupted
+
+    def listen(event: events.Event) -> None:
+        whole.heard.append(event)
+        if isinstance(event, events.ClaimWaiting):
+            ctrl_c()
+
+    whole.engine._emit = listen
+    began = time.monotonic()
+    with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
+        finished = whole.run()
+    assert time.monotonic() - began < 30
+    assert (finished.interrupted, finished.records, whole.sealed) == (True, (), [])
+    (waited,) = (event for event in whole.heard if isinstance(event, events.ClaimWaiting))
+    assert finished.awaited == waited.holders[0]
+    assert finished.awaited.startswith("F-OTHER-001 (pid ")
+    assert whole.executor.started == []
     assert whole.executor.closed
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from harness.machine.holders import Holder, list_holders
 from harness.machine.host import Gpu
-from harness.machine.lease import CPU, LeaseUnavailable, default_directory, lease
+from harness.machine.lease import CPU, LeaseUnavailable, WaitInterrupted, default_directory, lease
 from tests.recorded import replay
 
 H200 = Gpu(0, "GPU-00000000-0000-0000-0000-000000000200", "NVIDIA H200", "9.0", 1, "NVML", False)
@@ -145,6 +145,43 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
     assert told[0][0].text == "F-HOLDER-001"
     assert len(told) <= 2
     assert list_holders(folder / "GPU-a") == ()
+
+
+def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: Path) -> None:
+    """And leaves nothing behind that would keep the next one out; without a wait nobody is asked."""
+    process = holders.start("exclusive")
+    asked: list[None] = []
+
+    def enough() -> bool:
+        asked.append(None)
+        return len(asked) > 1
+
+    wanted = lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=60, directory=folder, interrupted=enough)
+    with (
+        pytest.raises(WaitInterrupted, match=rf"^interrupted while waiting for F-HOLDER-001 \(pid {process.pid}, "),
+        wanted,
+    ):
+        pass
+    assert len(asked) == 2
+    process.terminate()
+    process.wait()
+    with lease("GPU-a", mode="exclusive", holder="F-A", wait_seconds=5, directory=folder, interrupted=enough):
+        assert len(asked) == 2
+
+
+def test_a_wait_for_nobody_known_is_told_in_words(folder: Path) -> None:
+    """Whoever waits in front of us holds a lock too, and writes down no name."""
+    with lease("GPU-a", mode="shared", holder="F-A", wait_seconds=0, directory=folder):
+        for record in (folder / "GPU-a").glob("*.holder.json"):
+            record.unlink()
+        wanted = lease(
+            "GPU-a", mode="exclusive", holder="F-B", wait_seconds=60, directory=folder, interrupted=lambda: True
+        )
+        with (
+            pytest.raises(WaitInterrupted, match=r"^interrupted while waiting for a holder that left no name$"),
+            wanted,
+        ):
+            pass
 
 
 def test_threads_of_one_process_wait_for_each_other(folder: Path) -> None:

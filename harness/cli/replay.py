@@ -11,6 +11,7 @@ from harness.verdict import ExitStatus, Outcome
 
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
+    from harness.machine.lease import Holder
     from harness.replay import Replay, Sealed
 
 __all__ = ["command"]
@@ -29,14 +30,17 @@ def command(
     """Run the counterexample of a bundle again, exactly it and nothing else, against the present code.
 
     The exit status is 1 where it still refutes the claim, 0 where it no longer does, 2 where the bundle is unsound, has
-    no counterexample, or the claim has changed too much, and 3 where the case could not be run here.
+    no counterexample, or the claim has changed too much, 3 where the case could not be run here, and 130 where it was
+    interrupted.
     """
     from harness.cli.run import checked_device
     from harness.cli.subject import checked_subject
     from harness.machine.host import probe
+    from harness.machine.lease import WaitInterrupted
     from harness.plan import Options
     from harness.project import Project
     from harness.replay import ReplayRefused, open_bundle, replay
+    from harness.report.escaping import printable
 
     project = Project.find()
     options = Options(
@@ -44,7 +48,10 @@ def command(
     )
     try:
         sealed = open_bundle(bundle, mutant)
-        found = replay(sealed, project, probe(project.root), options)
+        found = replay(sealed, project, probe(project.root), options, _waiting)
+    except WaitInterrupted as interrupted:
+        click.echo(printable(f"harness: {interrupted}"), err=True)
+        return ExitStatus.INTERRUPTED
     except ReplayRefused as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -53,6 +60,13 @@ def command(
         _show(sealed, found)
     statuses = {Outcome.PASS: ExitStatus.PASS, Outcome.FAIL: ExitStatus.FAIL}
     return statuses.get(found.outcome, ExitStatus.NOT_MEASURED)
+
+
+def _waiting(holders: tuple[Holder, ...]) -> None:
+    from harness.machine.lease import named
+    from harness.report.escaping import printable
+
+    click.echo(printable(f"waiting for {', '.join(named(holders))}"), err=True)
 
 
 def _show(sealed: Sealed, found: Replay) -> None:

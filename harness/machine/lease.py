@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from harness.machine.host import Gpu
 
-__all__ = ["CPU", "Holder", "Lease", "LeaseUnavailable", "default_directory", "lease"]
+__all__ = ["CPU", "Holder", "Lease", "LeaseUnavailable", "WaitInterrupted", "default_directory", "lease", "named"]
 
 CPU = "cpu"
 """The key under which claims that need no GPU take turns where they measure time."""
@@ -47,6 +47,14 @@ class LeaseUnavailable(TimeoutError):
 
     def __init__(self, text: str, holders: tuple[Holder, ...] = ()) -> None:
         super().__init__(text)
+        self.holders = holders
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """Who waited was asked to end; `holders` says, in words, for whom."""
+
+    def __init__(self, holders: str) -> None:
+        super().__init__(f"interrupted while waiting for {holders}")
         self.holders = holders
 
 
@@ -77,6 +85,7 @@ def lease(
     wait_seconds: float,
     directory: Path | None = None,
     on_wait: Callable[[tuple[Holder, ...]], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Lease]:
     """Hold a device for the length of a `with` block.
 
@@ -90,14 +99,17 @@ def lease(
         wait_seconds: how long to wait; 0 asks once.
         directory: where leases are kept; all who are to see each other must use the same.
         on_wait: called when there is a wait, and again whenever the holders change.
+        interrupted: asked during the wait, twice a second, whether to give up. Whoever handles signals should remember
+            them for it: an exception that a signal raises within SQLite's or filelock's code leaves that half done.
 
     Raises:
         LeaseUnavailable: the wait ran out, or the directory cannot hold leases.
+        WaitInterrupted: it was given up.
     """
     key = device if isinstance(device, str) else device.uuid or f"gpu-{device.index}"
     gpu = None if isinstance(device, str) else device
     folder = _folder(directory or default_directory(), key)
-    wait = _Wait(key, folder, wait_seconds, on_wait)
+    wait = _Wait(key, folder, wait_seconds, on_wait, interrupted)
     with contextlib.ExitStack() as held, contextlib.ExitStack() as passing:
         gate, door = _lock(folder, "gate"), _lock(folder, "lock")
         held.callback(gate.close)
@@ -117,12 +129,18 @@ class _Wait:
     """One wait for one device, over several locks, with one deadline."""
 
     def __init__(
-        self, key: str, folder: Path, seconds: float, on_wait: Callable[[tuple[Holder, ...]], None] | None
+        self,
+        key: str,
+        folder: Path,
+        seconds: float,
+        on_wait: Callable[[tuple[Holder, ...]], None] | None,
+        interrupted: Callable[[], bool],
     ) -> None:
         self._key = key
         self._folder = folder
         self._seconds = seconds
         self._on_wait = on_wait
+        self._interrupted = interrupted
         self._start = time.monotonic()
         self._told: tuple[Holder, ...] | None = None
 
@@ -157,12 +175,19 @@ class _Wait:
         """Tell about the wait, and return how long to wait before looking again."""
         left = self._seconds - self.waited
         if left <= 0:
-            who = "; ".join(map(str, holders)) or "a holder that left no name"
+            who = "; ".join(named(holders))
             raise LeaseUnavailable(f"{self._key} was not free within {self._seconds:g} s; held by {who}", holders)
+        if self._interrupted():
+            raise WaitInterrupted("; ".join(named(holders)))
         if self._on_wait is not None and holders != self._told:
             self._told = holders
             self._on_wait(holders)
         return min(_SLICE_SECONDS, left)
+
+
+def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
+    """The holders in words; one that waits itself, or could not write down its name, holds a lock without one."""
+    return tuple(map(str, holders)) or ("a holder that left no name",)
 
 
 def _strangers(gpu: Gpu) -> tuple[Holder, ...]:

@@ -241,7 +241,9 @@ def _obstacle(record: Record) -> str:
 
 def interrupted_text(event: RunFinished) -> str:
     """What an interrupted run leaves."""
-    return f"interrupted: {'what was measured is in the evidence above' if event.records else 'nothing was measured'}"
+    wait = f" while waiting for {event.awaited}" if event.awaited else ""
+    left = "what was measured is in the evidence above" if event.records else "nothing was measured"
+    return f"interrupted{wait}: {left}"
 
 
 def bundle_text(event: ClaimFinished) -> str:

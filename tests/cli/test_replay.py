@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.machine.lease import CPU, lease
 from harness.verdict import ExitStatus
 from tests.cli.folders import contents
-from tests.cli.harness_command import harness
+from tests.cli.harness_command import harness, start
 from tests.evidence.factory import reseal
 from tests.searching import CLAIM, CONTRACT, write_searching_project
 
@@ -76,6 +79,14 @@ def test_a_counterexample_is_run_again(folder: Path) -> None:
     assert still.returncode == ExitStatus.FAIL, still.stdout + still.stderr
     assert "errors[].maximum failed" in still.stdout
     assert still.stdout.splitlines()[-1] == "  it still refutes the claim"
+    with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0, directory=folder / "leases"):
+        waiting = start(folder, "replay", str(bundle))
+        assert waiting.stdout is not None
+        told = waiting.stdout.readline()
+        os.killpg(waiting.pid, signal.SIGINT)
+        output, _ = waiting.communicate(timeout=30)
+    assert told.startswith("waiting for F-OTHER-001 (pid ")
+    assert (waiting.returncode, output) == (ExitStatus.INTERRUPTED, f"harness: interrupted while {told}")
     repaired = harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired")
     assert repaired.returncode == ExitStatus.PASS, repaired.stdout + repaired.stderr
     assert "toy.adding:Repaired, reduced profile on cpu" in repaired.stdout

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.machine.lease import CPU, lease
 from harness.verdict import ExitStatus
 from tests.cli.harness_command import COMMAND, environment, harness, start
 from tests.cli.toy_claim import CLAIM, bundles, record
@@ -92,6 +93,26 @@ def test_a_scheduler_that_ends_every_process_of_a_job(folder: Path) -> None:
     assert record(folder)["verdict"] == "NOT_MEASURED", output
     (bundle,) = bundles(folder)
     assert json.loads((bundle / "observation.json").read_text())["measurements"] == {"inversions": 0}
+    assert processes_in(folder) == set()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3])
+def test_ctrl_c_while_the_device_is_waited_for(folder: Path, delay: float) -> None:
+    """The run ends, says in its last line for whom it waited, and nothing of how: no traceback, no trial, no bundle."""
+    with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0, directory=folder / "leases"):
+        process = start(folder, "run", CLAIM)
+        assert process.stdout is not None
+        assert any("waiting for F-OTHER-001" in line for line in process.stdout)
+        time.sleep(delay)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=15)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    lines = output.splitlines()
+    assert lines[0] == "1 claim declared, 0 evaluated: 0 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID"
+    assert lines[1].startswith("interrupted while waiting for F-OTHER-001 (pid ")
+    assert lines[1].endswith("): nothing was measured")
+    assert lines[2:] == []
+    assert bundles(folder) == []
     assert processes_in(folder) == set()
 
 

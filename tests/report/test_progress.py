@@ -153,6 +153,8 @@ def test_live_draws_what_runs(record: Record) -> None:
     assert "step 50/50" in stream.getvalue()
     take(events.RunFinished(1, (), 0.0, True))
     assert "interrupted: nothing was measured" in stream.getvalue()
+    take(events.RunFinished(1, (), 0.0, True, "F-OTHER-001 (pid 7, me, exclusive)"))
+    assert "interrupted while waiting for F-OTHER-001 (pid 7, me, exclusive): nothing was" in stream.getvalue()
     assert stream.getvalue().rfind("\x1b[?25h") > stream.getvalue().rfind("\x1b[?25l")
 
 
