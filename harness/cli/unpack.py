@@ -26,24 +26,31 @@ def command(archive: Path, into: Path) -> ExitStatus:
     """Unpack the bundles of FILE.zip to DIR/<issue>/<claim>/<run>, and verify them.
 
     All of them arrive, or nothing is written: where the file is no plain archive of bundles (it may come from anybody),
-    where one of them is unsound, or where a bundle's place is taken. The verdicts do not change the exit status.
+    where one of them is unsound, or where something else lies at a bundle's place. A bundle that is there already, byte
+    for byte, is left as it is. The verdicts do not change the exit status.
 
-    Exit status: 0 unpacked, 2 refused.
+    Exit status: 0 every bundle is there, 2 refused.
     """
     from harness.evidence.archive import ArchiveError
     from harness.evidence.unpack import unpack
     from harness.report.escaping import printable
 
     try:
-        verified = unpack(archive, into)
+        bundles = unpack(archive, into)
     except ArchiveError as error:
         raise click.ClickException(printable(f"nothing was unpacked: {archive}: {error}")) from error
     except OSError as error:
         where = error.filename or into
         raise click.ClickException(printable(f"nothing was unpacked: {where}: {error.strerror or error}")) from error
-    for one in verified:
+    for unpacked in bundles:
+        one = unpacked.bundle
         proven = "proven" if one.proven else "UNPROVEN"
-        click.echo(printable(f"{one.verdict}  {one.id}  {one.profile} profile  {one.device}  {proven}  {one.path}"))
-    count = len(verified)
-    click.echo(f"{count} bundle{'' if count == 1 else 's'} unpacked, {'all' if count > 1 else 'it is'} sound")
+        before = "" if unpacked.is_new else "  already there, identical"
+        click.echo(
+            printable(f"{one.verdict}  {one.id}  {one.profile} profile  {one.device}  {proven}  {one.path}{before}")
+        )
+    new = sum(unpacked.is_new for unpacked in bundles)
+    there = f", {len(bundles) - new} already there and identical" if new < len(bundles) else ""
+    sound = "all" if len(bundles) > 1 else "it is"
+    click.echo(f"{new} bundle{'' if new == 1 else 's'} unpacked{there}, {sound} sound")
     return ExitStatus.PASS

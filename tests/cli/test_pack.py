@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -40,6 +41,14 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
         "2 bundles unpacked, all sound",
     ]
     assert contents(tmp_path / "received") == contents(tmp_path / "evidence")
+    again = harness(tmp_path, "unpack", "bundles.zip", "-C", "evidence")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout.splitlines() == [
+        f"PASS  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  evidence/{PLACE}/a-pass  already there, identical",
+        f"FAIL  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  evidence/{PLACE}/b-fail  already there, identical",
+        "0 bundles unpacked, 2 already there and identical, all sound",
+    ]
+    assert contents(tmp_path / "evidence") == contents(tmp_path / "received")
 
 
 def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
@@ -48,12 +57,14 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
     assert harness(tmp_path, "pack", "evidence", "-o", "a.zip").returncode == 0
     write_zip(tmp_path / "bad.zip", [Entry(b"../../x\x1b[2J", b"x")])
     (tmp_path / "text.zip").write_text("hello" * 100)
+    shutil.copytree(tmp_path / "evidence", tmp_path / "mine")
+    (tmp_path / "mine" / PLACE / bundle.name / "summary.md").write_text("mine")
     before = contents(tmp_path)
     for arguments, says in [
         (("pack", "evidence", "-o", "a.zip"), "nothing was packed: a.zip: exists already; remove it or name another"),
         (("pack", "missing", "-o", "b.zip"), "missing is no folder; name a bundle or a folder of bundles"),
         (("pack", "evidence", "-o", "no/such/b.zip"), "nothing was packed: no/such/b.zip: No such file"),
-        (("unpack", "a.zip", "-C", "evidence"), f"evidence/{PLACE}/{bundle.name}: is there already, and is not repl"),
+        (("unpack", "a.zip", "-C", "mine"), f"mine/{PLACE}/{bundle.name}: is there already and differs (summary.md h"),
         (("unpack", "bad.zip"), r"nothing was unpacked: bad.zip: '../../x\x1b[2J' has a backslash, a control"),
         (("unpack", "text.zip"), "does not end as a zip file"),
         (("unpack", "a.zip", "-C", "text.zip"), "text.zip"),

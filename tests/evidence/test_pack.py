@@ -9,7 +9,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from harness.evidence import pack as packing
 from harness.evidence import unpack as unpacking
 from harness.evidence.archive import ArchiveError
-from harness.evidence.findings import Code
+from harness.evidence.findings import Code, Verification
 from harness.evidence.pack import NothingToPack, pack
 from harness.evidence.unpack import unpack
 from harness.evidence.verify import find_bundles, verify
@@ -51,12 +51,19 @@ def refused(source: Path, into: Path) -> str:
     return str(error.value)
 
 
+def unpacked(source: Path, into: Path) -> Verification:
+    """The only bundle of an archive, which was not there before."""
+    (one,) = unpack(source, into)
+    assert one.is_new
+    return one.bundle
+
+
 # Packing
 
 
 def test_a_bundle_comes_back_as_it_was(pristine: Path, archive: Path, tmp_path: Path) -> None:
     """At its place, verified, whole."""
-    (one,) = unpack(archive, tmp_path / "evidence")
+    one = unpacked(archive, tmp_path / "evidence")
     assert one.path == tmp_path.joinpath("evidence", *pristine.parts[-3:])
     assert (one.sound, one.id, one.verdict) == (True, "F-DEMO-SORT-001", "PASS")
     assert contents(one.path) == contents(pristine)
@@ -111,7 +118,7 @@ def test_a_selection_is_packed_once_each_in_the_order_of_places(tmp_path: Path) 
     packed = pack([late, early, late.parent / "a-pass"], tmp_path / "two.zip")
     assert [(one.run, str(one.verdict)) for one in packed.bundles] == [("a-pass", "PASS"), ("b-fail", "FAIL")]
     assert packed.files == len(ZipFile(tmp_path / "two.zip").namelist())
-    assert [one.run for one in unpack(tmp_path / "two.zip", tmp_path / "out")] == ["a-pass", "b-fail"]
+    assert [one.bundle.run for one in unpack(tmp_path / "two.zip", tmp_path / "out")] == ["a-pass", "b-fail"]
     assert find_bundles([tmp_path / "out"]) == sorted((tmp_path / "out").glob("*/*/*"))
 
 
@@ -225,20 +232,73 @@ def test_an_archive_of_other_programs_is_unpacked(pristine: Path, tmp_path: Path
         root = pristine.parents[2]
         for path in sorted(root.rglob("*")):
             archive.write(path, path.relative_to(root))
-    (one,) = unpack(source, tmp_path / "out")
+    one = unpacked(source, tmp_path / "out")
     assert contents(one.path) == contents(pristine)
 
 
 def test_what_is_there_already_is_not_replaced(archive: Path, tmp_path: Path) -> None:
-    """Neither a bundle nor a file nor a link."""
-    (one,) = unpack(archive, tmp_path / "out")
-    assert "is there already" in refused(archive, tmp_path / "out")
-    shutil.rmtree(one.path)
-    one.path.write_text("mine")
-    assert "is there already" in refused(archive, tmp_path / "out")
+    """Neither a file nor a folder nor a link, were it to the very bundle."""
+    one = unpacked(archive, tmp_path / "out")
+    one.path.rename(tmp_path / "moved")
+    one.path.symlink_to(tmp_path / "moved")
+    assert "is there already and differs (it is no folder); it is not replaced" in refused(archive, tmp_path / "out")
     one.path.unlink()
-    one.path.symlink_to(tmp_path)
-    assert "is there already" in refused(archive, tmp_path / "out")
+    one.path.write_text("mine")
+    assert "is there already and differs (it is no folder); it is not replaced" in refused(archive, tmp_path / "out")
+    one.path.unlink()
+    one.path.mkdir()
+    assert "MANIFEST.sha256 is only in the archive" in refused(archive, tmp_path / "out")
+
+
+DIFFERENCES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda place: (place / "summary.md").unlink(), "summary.md is only in the archive"),
+    (lambda place: (place / "notes.txt").write_text("mine"), "notes.txt is only there"),
+    (lambda place: (place / "attestation.intoto.jsonl").write_text("mine"), "attestation.intoto.jsonl is only there"),
+    (lambda place: (place / "mutants" / "mine").mkdir(), "mutants/mine is only there"),
+    (lambda place: (place / "mutants" / "mine").symlink_to("/"), "mutants/mine is a symbolic link"),
+    (lambda place: (place / "summary.md").write_text("mine"), "summary.md has other content"),
+    (
+        lambda place: (place / "stdout.log").write_bytes((place / "stdout.log").read_bytes().swapcase()),
+        "stdout.log has other content",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), DIFFERENCES, ids=[says for _, says in DIFFERENCES])
+def test_a_bundle_that_is_there_and_differs_is_not_replaced(
+    archive: Path, tmp_path: Path, change: Callable[[Path], object], says: str
+) -> None:
+    """In one file, one byte or one empty folder: it stays as it is, and the first difference is named."""
+    change(unpacked(archive, tmp_path / "out").path)
+    assert f"is there already and differs ({says}); it is not replaced" in refused(archive, tmp_path / "out")
+
+
+def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
+    """And what is not yet there comes beside it; one that differs keeps all from coming."""
+    first, second = sealed(tmp_path / "made", run="a"), sealed(tmp_path / "made", run="b")
+    pack([first], tmp_path / "one.zip")
+    pack([first, second], tmp_path / "two.zip")
+    into = tmp_path / "out"
+    there = unpacked(tmp_path / "one.zip", into).path
+    before = (there.stat().st_ino, there.stat().st_mtime_ns, contents(into))
+    [again] = unpack(tmp_path / "one.zip", into)
+    assert (again.is_new, again.bundle.path, again.bundle.sound) == (False, there, True)
+    assert (there.stat().st_ino, there.stat().st_mtime_ns, contents(into)) == before
+    assert [one.is_new for one in unpack(tmp_path / "two.zip", into)] == [False, True]
+    assert contents(into) == contents(tmp_path / "made" / "evidence")
+    shutil.rmtree(into.joinpath(*second.parts[-3:]))
+    (there / "summary.md").write_text("mine")
+    refused(tmp_path / "two.zip", into)
+
+
+def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(bundle: Path, tmp_path: Path) -> None:
+    """Its copy in the archive is as unsound as it is."""
+    (bundle / "observation.json").write_text("{}")
+    reseal(bundle)
+    root = bundle.parents[2]
+    files = [path for path in bundle.rglob("*") if path.is_file()]
+    entries = [Entry(path.relative_to(root).as_posix().encode(), path.read_bytes()) for path in files]
+    assert "is unsound: " in refused(write_zip(tmp_path / "a.zip", entries), root)
 
 
 def test_a_bundle_that_comes_meanwhile_is_not_replaced(
@@ -366,7 +426,7 @@ def test_a_changed_archive_gives_the_same_bundle_or_nothing(archive: Path, tmp_p
     changed.write_bytes(content[:start] + inserted + content[start + length :])
     into = tmp_path / "out"
     try:
-        (one,) = unpack(changed, into)
+        one = unpacked(changed, into)
     except ArchiveError:
         assert not into.exists()
         return
