@@ -27,6 +27,9 @@ _DIFFERENT = "different"
 _KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "layout")
 _NAMES_SHOWN = 3
 _FILES_LOOKED_AT = 1000
+_PROGRAMS = (b"\x7fELF", b"!<arch>\n", b"MZ", b"\xcf\xfa\xed\xfe")
+"""How executables and libraries begin: ELF, static libraries, Windows' and macOS's."""
+_LISTS = (".json", ".txt", ".md")
 
 
 @click.command("inspect")
@@ -50,8 +53,8 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
     SHA-256, the metadata, and findings: no weights, NaN or infinities, all zero, constant, duplicate or empty tensors,
     departures from the format.
 
-    Findings are no verdict: the exit status is 0 where the file could be read to its end, 2 where it is refused, and 1
-    only for a KIND that --fail-on names.
+    Findings are no verdict: the exit status is 0 where the file could be read to its end, 2 where it is refused or cut
+    short, and 1 only for a KIND that --fail-on names.
     """
     if _DIFFERENT in fail_on and against is None:
         raise click.UsageError(f"--fail-on {_DIFFERENT} needs --against FILE")
@@ -59,8 +62,11 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         if place is not None and place.is_dir():
             raise click.ClickException(_folder(place))
     try:
-        from harness.toolkit.checkpoint import Refused, Unrecognized, compare, inspect
+        from harness.toolkit.checkpoint import Packed, Refused, Unrecognized, compare, inspect
     except ImportError as error:
+        # What is no checkpoint needs none of these packages.
+        if against is None and not fail_on and (told := _told_device_code(file, as_json)) is not None:
+            return told
         raise click.ClickException(str(error)) from error
     comparison = None
     try:
@@ -71,10 +77,13 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             inspection = comparison.this
     except Refused as refused:
         neither = ""
-        if isinstance(refused, Unrecognized) and against is None and not fail_on:
-            if _told_device_code(file, as_json):
-                return ExitStatus.PASS
-            neither = "; it is no program or library either, and holds no code for NVIDIA GPUs"
+        if isinstance(refused, Unrecognized) and not isinstance(refused, Packed):
+            if against is not None or fail_on:
+                neither = "; --against and --fail-on are for checkpoints"
+            elif (told := _told_device_code(file, as_json)) is not None:
+                return told
+            else:
+                neither = "; it is no program or library either, and holds no code for NVIDIA GPUs"
         if as_json:
             _print_json(_refusal(refused))
         click.echo(f"harness: {printable(str(refused))}{neither}", err=True)
@@ -91,6 +100,8 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
 def _folder(folder: Path) -> str:
     """Why a folder is refused, and which of its files one may have meant: the largest of the first few."""
     files = [path for path in itertools.islice(folder.rglob("*"), _FILES_LOOKED_AT) if path.is_file()]
+    # A list of what is in the folder may be longer than each of the files that it names.
+    files = [path for path in files if path.suffix not in _LISTS] or files
     sizes = {path: path.stat().st_size for path in files}
     such_as = f", such as {printable(str(max(sizes, key=lambda path: sizes[path])))}" if sizes else "; it has none"
     return (
@@ -98,25 +109,30 @@ def _folder(folder: Path) -> str:
     )
 
 
-def _told_device_code(file: Path, as_json: bool) -> bool:
-    """Print the device code of a file; False where it holds none, and is no executable or library to say that of."""
+def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
+    """Print the device code of a file; None where it holds none, and is no executable or library to say that of."""
     from harness.report.device_code import page
     from harness.toolkit.device_code import inspect
 
     try:
+        if not file.is_file():
+            return None
         inspection = inspect(file)
         with file.open("rb") as opened:
-            program = opened.read(4) == b"\x7fELF"
+            program = opened.read(8).startswith(_PROGRAMS)
     except OSError:
-        return False  # the refusal of the checkpoint's reader says more
+        return None  # the refusal of the checkpoint's reader says more
     if not (inspection.codes or inspection.notes or inspection.at_run_time or program):
-        return False
+        return None
     if as_json:
         _print_json(inspection.to_json())
     else:
         for line in page(inspection):
             click.echo(line)
-    return True
+    if inspection.cut_short is None:
+        return ExitStatus.PASS
+    click.echo(f"harness: {printable(str(file))}: {inspection.cut_short}", err=True)
+    return ExitStatus.REFUSED
 
 
 def _status(inspection: Inspection, comparison: Comparison | None, fail_on: Sequence[str]) -> ExitStatus:

@@ -19,6 +19,8 @@ def page(inspection: Inspection) -> Iterator[str]:
     """The images, then every kernel with the targets that it runs on as it is, or after the driver compiled it."""
     images = Counter(code.form.value for code in inspection.codes)
     found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
+    if not images and inspection.notes:
+        found += " that could be read"
     yield f"{printable(str(inspection.path))}: {inspection.file_bytes:,} bytes"
     count = len(inspection.codes)
     yield f"{count:,} image{'' if count == 1 else 's'}: {found}" if count else found

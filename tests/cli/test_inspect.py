@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
@@ -201,12 +202,56 @@ def test_a_program_without_device_code_is_no_mistake_of_the_user(tmp_path: Path)
     assert done.stdout.splitlines()[1] == "no code for NVIDIA GPUs"
 
 
+def test_a_program_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    """What is there is told all the same; that there is no code in it, nobody can say."""
+    (tmp_path / "cut").write_bytes((RECORDED / "sm_121.cubin").read_bytes()[:300])
+    done = harness(tmp_path, "inspect", "cut")
+    assert done.returncode == ExitStatus.REFUSED
+    assert done.stdout.splitlines()[1] == "no code for NVIDIA GPUs that could be read"
+    assert done.stderr == "harness: cut: cut short: 300 of 7,728 bytes\n"
+    as_json = harness(tmp_path, "inspect", "cut", "--json")
+    assert (as_json.returncode, json.loads(as_json.stdout)["cut_short"]) == (ExitStatus.REFUSED, done.stderr[14:-1])
+
+
+def test_a_static_library_without_device_code_is_a_library(tmp_path: Path) -> None:
+    (tmp_path / "libengine.a").write_bytes(b"!<arch>\nengine.o/       0           0     0     644     0         `\n")
+    done = harness(tmp_path, "inspect", "libengine.a")
+    assert (done.returncode, done.stdout.splitlines()[1]) == (ExitStatus.PASS, "no code for NVIDIA GPUs")
+
+
+def test_a_compressed_file_is_to_be_unpacked_and_not_said_to_hold_no_code(tmp_path: Path) -> None:
+    (tmp_path / "kernels.tgz").write_bytes(gzip.compress((RECORDED / "sm_121.cubin").read_bytes()))
+    done = harness(tmp_path, "inspect", "kernels.tgz")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "is compressed (gzip); unpack it" in done.stderr
+    assert "no code" not in done.stderr
+
+
+def test_device_code_needs_no_extra_of_checkpoints(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "sys.modules['gguf'] = sys.modules['numpy'] = None\n"
+        "from harness.cli import main\n"
+        f"sys.argv = ['harness', 'inspect', {str(RECORDED / 'sm_121.cubin')!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
+    assert "1 image: 1 of machine code" in done.stdout
+
+
+def test_what_is_asked_of_checkpoints_only_says_so(tmp_path: Path) -> None:
+    done = harness(tmp_path, "inspect", str(RECORDED / "sm_121.cubin"), "--fail-on", "zero")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "--fail-on are for checkpoints" in done.stderr
+
+
 def test_a_program_compares_with_nothing(tmp_path: Path, model: Path) -> None:
     assert harness(tmp_path, "inspect", "/bin/true", "--against", model.name).returncode == ExitStatus.REFUSED
 
 
 def test_a_folder_is_refused_with_a_file_that_may_be_meant(tmp_path: Path, model: Path) -> None:
-    (tmp_path / "index.json").write_text("{}")
+    (tmp_path / "index.json").write_text("{}" + 10_000 * " ")
     done = harness(tmp_path, "inspect", str(tmp_path))
     assert done.returncode == ExitStatus.REFUSED
     assert f"{tmp_path} is a folder" in done.stderr

@@ -25,7 +25,7 @@ except ImportError as error:
 
 from harness.toolkit.checkpoint.comparison import Change, Comparison, compare
 from harness.toolkit.checkpoint.inspection import Finding, Inspection, Kind, Tensor, inspect
-from harness.toolkit.checkpoint.source import Refused, Unrecognized
+from harness.toolkit.checkpoint.source import Packed, Refused, Unrecognized
 
 __all__ = [
     "Change",
@@ -33,6 +33,7 @@ __all__ = [
     "Finding",
     "Inspection",
     "Kind",
+    "Packed",
     "Refused",
     "Tensor",
     "Unrecognized",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHUNK", "Cursor", "Refused", "Source", "Unrecognized", "opened"]
+__all__ = ["CHUNK", "Cursor", "Packed", "Refused", "Source", "Unrecognized", "opened"]
 
 CHUNK = 1 << 22
 """Bytes that are read at once while tensors are looked at."""
@@ -35,6 +35,10 @@ class Refused(Exception):
 
 class Unrecognized(Refused):
     """A file that begins like no checkpoint."""
+
+
+class Packed(Unrecognized):
+    """A file whose content is compressed: what is in it cannot be seen before it is unpacked."""
 
 
 class Source:

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from harness.toolkit.device_code import at_run_time, elf, fatbin, ptx
+from harness.toolkit.device_code import at_run_time, elf, ending, fatbin, ptx
 from harness.toolkit.device_code.elf import Malformed
 
 __all__ = ["DeviceCode", "Form", "Inspection", "inspect", "scan"]
@@ -62,6 +62,7 @@ class Inspection:
     Attributes:
         notes: what looked like device code and could not be read.
         at_run_time: signs that a program makes more of it when it runs.
+        cut_short: how much of the file is there, where it ends before its own headers say; None where it is whole.
     """
 
     path: Path
@@ -69,6 +70,7 @@ class Inspection:
     codes: tuple[DeviceCode, ...]
     notes: tuple[str, ...]
     at_run_time: tuple[str, ...] = ()
+    cut_short: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For `harness inspect --json`."""
@@ -79,6 +81,7 @@ class Inspection:
             "device_code": codes,
             "notes": list(self.notes),
             "at_run_time": list(self.at_run_time),
+            "cut_short": self.cut_short,
         }
 
 
@@ -90,7 +93,10 @@ def inspect(path: Path) -> Inspection:
             return Inspection(path, 0, (), ())
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
             codes, notes, signs = scan(view)
-    return Inspection(path, size, codes, notes, signs)
+            missing = ending.cut_short(view)
+    if missing is not None:
+        notes = (f"the file is {missing}", *notes)
+    return Inspection(path, size, codes, notes, signs, missing)
 
 
 def scan(data: bytes | memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:

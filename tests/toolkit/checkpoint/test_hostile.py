@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -19,7 +20,7 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from harness.toolkit.checkpoint import Inspection, Refused, inspect
+from harness.toolkit.checkpoint import Inspection, Packed, Refused, inspect
 from tests.toolkit.checkpoint.files import FORMATS, apr, safetensors_bytes, with_apr_header
 
 FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -289,6 +290,23 @@ def test_archives_that_pytorch_does_not_write(tmp_path: Path) -> None:
     with zipfile.ZipFile(empty, "w") as archive:
         archive.writestr("readme.txt", "no weights here")
     assert "holds no data.pkl" in str(looked_at(path, empty.getvalue()))
+
+
+@pytest.mark.parametrize("name", ["gzip", "bz2", "lzma"])
+def test_a_compressed_file_is_to_be_unpacked_first(name: str, tmp_path: Path) -> None:
+    packed = looked_at(tmp_path / "file", importlib.import_module(name).compress(zipped(b"", {})))
+    assert isinstance(packed, Packed)
+    assert "unpack it" in packed.reason
+
+
+def test_a_zip_archive_of_something_else_is_to_be_unpacked_first(tmp_path: Path) -> None:
+    """A wheel, say: that PyTorch compresses no member is no help to who named one."""
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("engine/libengine.so", bytes(100))
+    packed = looked_at(tmp_path / "file", wheel.getvalue())
+    assert isinstance(packed, Packed)
+    assert "unpack it" in packed.reason
 
 
 def test_a_file_without_checksums_is_read_and_said(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.toolkit.device_code import DeviceCode, Form, fatbin, inspect, scan
+from harness.toolkit.device_code.ending import cut_short
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "device_code"
 KERNELS = {"_Z5helloPi", "_Z5worldPf"}
@@ -111,6 +112,62 @@ def test_an_image_cut_short_is_told(name: str) -> None:
     codes, notes, _ = scan(FILES[name][:-1])
     assert notes
     assert all(code.container is None and code.size < len(FILES[name]) for code in codes)
+
+
+def a_program(path: Path, code: bytes) -> Path:
+    """A small executable with device code in a section of its own."""
+    compiler = shutil.which("gcc") or pytest.skip("needs gcc and objcopy")
+    (path / "code").write_bytes(code)
+    subprocess.run([compiler, "-x", "c", "-", "-o", path / "program"], input=b"int main(){return 0;}", check=True)
+    section = f".nv_fatbin={path / 'code'}"
+    subprocess.run(["objcopy", "--add-section", section, path / "program"], check=True)
+    return path / "program"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_cut_short_says_so_itself(name: str, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.write_bytes(FILES[name])
+    assert inspect(whole).cut_short is None
+    for size in (len(FILES[name]) - 1, len(FILES[name]) // 2, 20):
+        cut.write_bytes(FILES[name][:size])
+        seen = inspect(cut)
+        assert (
+            seen.cut_short
+            == f"cut short: {size:,} of {64 if size < 64 and name[0] == 's' else len(FILES[name]):,} bytes"
+        )
+        assert seen.notes[0] == f"the file is {seen.cut_short}"
+
+
+def test_a_program_whose_device_code_is_missing_is_not_taken_for_one_without(tmp_path: Path) -> None:
+    program = a_program(tmp_path, FILES["sm_121.cubin"])
+    seen = inspect(program)
+    assert (len(seen.codes), seen.cut_short) == (1, None)
+    whole = program.read_bytes()
+    program.write_bytes(whole[: seen.codes[0].offset])
+    assert inspect(program).cut_short == f"cut short: {seen.codes[0].offset:,} of {len(whole):,} bytes"
+
+
+def test_a_program_without_a_section_table_ends_with_its_segments(tmp_path: Path) -> None:
+    """As sstrip and some packers leave it."""
+    program = a_program(tmp_path, b"")
+    data = bytearray(program.read_bytes())
+    segments_at, segments = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    places = [struct.unpack_from("<Q16xQ", data, segments_at + 56 * at + 8) for at in range(segments)]
+    end = max(offset + size for offset, size in places)
+    struct.pack_into("<Q", data, 40, 0)
+    struct.pack_into("<HHH", data, 58, 0, 0, 0)
+    program.write_bytes(data[:end])
+    assert inspect(program).cut_short is None
+    program.write_bytes(data[: end - 1])
+    assert inspect(program).cut_short == f"cut short: {end - 1:,} of {end:,} bytes"
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_behind_the_beginning_of_an_elf_file_are_looked_at(rest: bytes) -> None:
+    """Offsets and counts may be anything: no answer is past the end, and none takes long."""
+    with memoryview(b"\x7fELF\x02\x01\x01" + rest) as view:
+        assert (cut_short(view) or "cut short").startswith("cut short")
 
 
 def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from math import prod
 from harness.toolkit.checkpoint.contents import Contents, Entry
 from harness.toolkit.checkpoint.formats import weights_pickle
 from harness.toolkit.checkpoint.formats.weights_pickle import TensorView
-from harness.toolkit.checkpoint.source import Refused, Source
+from harness.toolkit.checkpoint.source import Packed, Refused, Source, Unrecognized
 
 __all__ = ["MAGIC", "read"]
 
@@ -41,11 +41,9 @@ class _Member:
 def read(source: Source) -> Contents:
     """Every tensor in the pickled object, named by its path in it; numbers and texts at other paths are metadata."""
     members = _members(source)
-    folders = [
-        name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl") and name.count("/") == 1
-    ]
+    folders = [name.removesuffix("/data.pkl") for name in members if _is_pickle(name)]
     if len(folders) != 1:
-        raise Refused("is a zip archive, but holds no data.pkl in one folder, as PyTorch writes it", 0)
+        raise Refused("is a zip archive that holds more than one data.pkl, and PyTorch writes one", 0)
     (folder,) = folders
     order = members.get(f"{folder}/byteorder")
     if order is not None and source.read(order.offset, min(order.size, 16), "the byte order") != b"little":
@@ -69,6 +67,10 @@ def _members(source: Source) -> dict[str, _Member]:
         raise Refused(f"its zip directory cannot be read: {error}", source.size) from error
     if any(one.filename.endswith("/constants.pkl") for one in listed):
         raise Refused("is a TorchScript archive, which holds code; save its state_dict() instead", 0)
+    if not any(_is_pickle(one.filename) for one in listed):
+        if any(one.compress_type != zipfile.ZIP_STORED for one in listed):
+            raise Packed("is a zip archive, and no checkpoint; unpack it, and name one of its files", 0)
+        raise Unrecognized("is a zip archive, but holds no data.pkl in one folder, as PyTorch writes it", 0)
     members: dict[str, _Member] = {}
     for one in listed:
         if one.filename in members:
@@ -88,6 +90,11 @@ def _members(source: Source) -> dict[str, _Member]:
         if member.offset + member.size > after.offset:
             raise Refused(f"the members {before!r:.80} and {name!r:.80} overlap", after.offset)
     return members
+
+
+def _is_pickle(name: str) -> bool:
+    """Whether a member is what PyTorch calls the pickle with the tensors' shapes."""
+    return name.endswith("/data.pkl") and name.count("/") == 1
 
 
 def _verify(source: Source, name: str, member: _Member) -> None:
