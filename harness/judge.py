@@ -13,13 +13,17 @@ from typing import Any
 from harness.contract import Contract
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract.rules import Scope
-from harness.observation import EndingKind, Observation, Phase
+from harness.observation import Ending, EndingKind, Observation, Phase
 from harness.verdict import Outcome
 
 __all__ = ["COMPLETES", "Judgment", "builtin_clauses", "judge", "requested"]
 
 COMPLETES = "subject.completes"
-"""The built-in clause on how the trial ended; NOT_MEASURED where something else than the subject cut it short."""
+"""The built-in clause on how the trial ended.
+
+NOT_MEASURED where something else than the subject cut it short, and where a subject that is seen from outside did not
+show all that was looked for, however it ended itself: of a run that is over nobody saw the end, and the log of one that
+was cut short tells of no fault."""
 RESOLVED = ("device", "dtype", "backend", "steps")
 
 
@@ -147,10 +151,23 @@ def _completes(observation: Observation) -> ClauseResult:
         ending.kind in (EndingKind.TIMED_OUT, EndingKind.DIED) and ending.phase is Phase.SUBJECT
     )
     outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
-    reason = "" if outcome is Outcome.PASS else f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
-    if ending.kind is EndingKind.INTERRUPTED:  # from outside: whose code it met says nothing
-        reason = ending.reason or "the run was interrupted"
-    return _result(COMPLETES, outcome, str(ending.kind), "completed", reason)
+    return _result(COMPLETES, outcome, str(ending.kind), "completed", _how_it_ended(ending))
+
+
+def _how_it_ended(ending: Ending) -> str:
+    match ending.kind:
+        case EndingKind.COMPLETED:
+            return ""
+        case EndingKind.INTERRUPTED:  # from outside: whose code it met says nothing
+            return ending.reason or "the run was interrupted"
+        case (
+            EndingKind.NOT_MEASURED
+        ):  # in nobody's code: the machine was in the way, or the subject is seen from outside
+            return f"{ending.kind}: {ending.reason}"
+        case _ if ending.phase is Phase.START:
+            return f"{ending.kind} at its start: {ending.reason}"
+        case _:
+            return f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
 
 
 def _provisional(result: ClauseResult) -> ClauseResult:

@@ -217,6 +217,22 @@ def test_an_interruption_is_in_nobodys_code(phase: Phase) -> None:
     assert judgment.reason == "subject.completes: the run was interrupted"
 
 
+@pytest.mark.parametrize(
+    ("kind", "phase", "reason"),
+    [
+        (EndingKind.NOT_MEASURED, Phase.FALSIFIER, "not measured: so it was"),
+        (EndingKind.NOT_MEASURED, Phase.START, "not measured: so it was"),
+        (EndingKind.FALSIFIER_FAULT, Phase.START, "falsifier fault at its start: so it was"),
+        (EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, "falsifier fault in the falsifier's code: so it was"),
+        (EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "subject fault in the subject's code: so it was"),
+    ],
+)
+def test_only_a_fault_is_in_somebodys_code(kind: EndingKind, phase: Phase, reason: str) -> None:
+    """What the machine kept from being measured, or a subject from being seen, nobody did wrong."""
+    judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=Ending(kind, phase, "so it was")))
+    assert judgment.clauses[0].reason == reason
+
+
 @pytest.fixture(scope="module")
 def on_cuda() -> Contract:
     """The contract, its full profile made to need a GPU."""

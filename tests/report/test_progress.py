@@ -171,6 +171,7 @@ def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
     ("reason", "told"),
     [
         ("subject.completes: the run was interrupted", "the run was interrupted"),
+        ("subject.completes: not measured: needs a GPU: none here", "needs a GPU: none here"),
         ("subject.completes: not measured in the start's code: needs a GPU: none here", "needs a GPU: none here"),
         ("the bundle could not be written", "the bundle could not be written"),
     ],
