@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ MOST_STEPS = 1_000_000
 """Steps that are told apart; whoever prints more floods us."""
 
 _LONGEST_LINE = 500
+_LONGEST_VALUE = 60
 
 StepListener = Callable[[int, Mapping[str, float]], None]
 """Takes a step's number and the values that its line told."""
@@ -52,6 +54,8 @@ class Telling:
     """The first line that says so."""
     kernels: KernelTelling = field(default_factory=KernelTelling)
     """What was said of kernels, and of putting weights on the device."""
+    unread: str = ""
+    """The first step, count or loss that is no number, as it was told; empty where each is one."""
     disorder: str = ""
     """Why the steps that were told are not all that were made; empty where they are 1, 2, 3 and so on."""
     _pending: tuple[int, dict[str, float]] | None = None
@@ -61,10 +65,7 @@ class Telling:
         if event.kind is EventKind.STEP:
             self._step(event)
         elif event.kind is EventKind.SUMMARY:
-            self.told_steps = event.whole("steps") if "steps" in event.values else self.told_steps
-            for name in ("initial_loss", "final_loss"):
-                if (value := event.number(name)) is not None:
-                    setattr(self, name, value)
+            self._summary(event)
         elif event.kind is EventKind.CHECKPOINT:
             if len(self.checkpoints) < MOST_STEPS:
                 self.checkpoints.append(event.values.get("path") or event.values.get("step", ""))
@@ -78,12 +79,11 @@ class Telling:
             self.kernels.hear(event)
 
     def end(self) -> None:
-        """The output is over: hand on the last step."""
-        if self._pending is not None:
-            (step, values), self._pending = self._pending, None
-            if "loss" in values:
-                self.losses.append(values["loss"])
-            self.on_step(step, values)
+        """The output is over: hand on the last step, and take a loss that is not finite over what its steps said."""
+        self._hand_on()
+        for position, loss in ((0, self.initial_loss), (-1, self.final_loss)):
+            if self.losses and loss is not None and not math.isfinite(loss):
+                self.losses[position] = loss
 
     @property
     def made(self) -> int | None:
@@ -93,6 +93,8 @@ class Telling:
     @property
     def unseen(self) -> str:
         """Why not every step that was made was seen; empty where each was."""
+        if self.unread:
+            return f"the output tells of {self.unread}, which is no number; see the trainer's pattern"
         if self.disorder:
             return self.disorder
         if self.steps == 0:
@@ -101,19 +103,44 @@ class Telling:
             return f"the output tells of {self.steps} steps one by one, and of {self.told_steps} in all"
         return ""
 
+    def _summary(self, event: Event) -> None:
+        if "steps" in event.values:
+            self.told_steps = event.whole("steps")
+            self._expect("steps", event, self.told_steps)
+        for name in ("initial_loss", "final_loss"):
+            if name in event.values:
+                value = event.number(name)
+                self._expect(name, event, value)
+                setattr(self, name, value)
+
     def _step(self, event: Event) -> None:
         step = event.whole("step")
+        self._expect("step", event, step)
         if step is None:
             return
         step += 1 - self.first
+        if "loss" in event.values:
+            self._expect("loss", event, event.number("loss"))
         values = {name: value for name in event.values if name != "step" and (value := event.number(name)) is not None}
         if self._pending is not None and self._pending[0] == step:
             self._pending[1].update(values)
             return
-        self.end()
+        self._hand_on()
         if step != self.newest + 1 and not self.disorder:
             self.disorder = f"after step {self.newest} the output tells of step {step}"
         self.steps, self.newest = self.steps + 1, step
         if self.steps > MOST_STEPS:
             raise TooManySteps(f"the output tells of more than {MOST_STEPS} steps")
         self._pending = (step, values)
+
+    def _hand_on(self) -> None:
+        if self._pending is not None:
+            (step, values), self._pending = self._pending, None
+            if "loss" in values:
+                self.losses.append(values["loss"])
+            self.on_step(step, values)
+
+    def _expect(self, name: str, event: Event, value: float | None) -> None:
+        """Note a value that cannot be read: left out without a word, it would be what nobody sees fail."""
+        if value is None and not self.unread:
+            self.unread = f"{name} {event.values.get(name, '')[:_LONGEST_VALUE]!r}"

@@ -54,6 +54,12 @@ def values(*chunks: bytes) -> list[tuple[str, dict[str, str]]]:
         (b"Error: CUDA_ERROR_OUT_OF_MEMORY at Block 0 upload", [("out_of_memory", {})]),
         (b"\x1b[1;32mStep 50/50000\x1b[0m  loss=\x1b[33m9.1395\x1b[0m", [("step", {"step": "50", "loss": "9.1395"})]),
         (b"\x1b]0;training\x07step: 1,000 loss: nan", [("step", {"step": "1,000", "loss": "nan"})]),
+        (b"step 7 loss -nan", [("step", {"step": "7", "loss": "-nan"})]),  # as C's printf prints it
+        (b"step 7 loss = -1.5e-3, lr 2", [("step", {"step": "7", "loss": "-1.5e-3"})]),
+        (b"final_loss = -NaN", [("summary", {"final_loss": "-NaN"})]),
+        (b"initial_loss = inf", [("summary", {"initial_loss": "inf"})]),
+        (b"step 7: loss explodes", []),
+        (b"step 7: the loss nano-batch", []),
     ],
 )
 def test_lines_of_apr_distill(line: bytes, expected: list[tuple[str, dict[str, str]]]) -> None:
@@ -200,6 +206,45 @@ def test_steps_that_were_not_all_told(lines: list[bytes], made: int | None, why:
     telling, _ = told(*lines)
     assert telling.made == made
     assert why in telling.unseen
+
+
+@pytest.mark.parametrize(
+    ("line", "losses"),
+    [
+        (b"final_loss = NaN", [9.0, math.nan]),
+        (b"initial_loss = -inf", [-math.inf, 8.0]),
+        (b"final_loss = 7", [9.0, 8.0]),
+    ],
+)
+def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list[float]) -> None:
+    """Is believed, wherever in the output it stands: a NaN is not hidden by what the steps' lines said before."""
+    steps = [b"step 1 loss 9", b"step 2 loss 8"]
+    for lines in ([line, *steps], [*steps, line]):
+        telling, _ = told(*lines)
+        assert [repr(loss) for loss in telling.losses] == [repr(loss) for loss in losses]
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "why"),
+    [
+        (LineRule.of_pattern(EventKind.STEP, r"at (?P<step>\S+) (?P<loss>\S+)"), b"at 1 -", "tells of loss '-', which"),
+        (LineRule.of_pattern(EventKind.STEP, r"at (?P<step>\S+) (?P<loss>\S+)"), b"at 1.5 3", "tells of step '1.5'"),
+        (
+            LineRule.of_pattern(EventKind.SUMMARY, r"end (?P<final_loss>\S+)"),
+            b"end 7.2.",
+            "final_loss '7.2.', which is",
+        ),
+        (LineRule.of_pattern(EventKind.SUMMARY, r"made (?P<steps>\S+)"), b"made " + b"9" * 90, "steps '9999"),
+    ],
+)
+def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str) -> None:
+    """Left out without a word, a loss that the trainer's pattern cuts would be a loss that nobody sees."""
+    telling = Telling(lambda step, numbers: None)
+    for event in events(b"step 1 loss 9\n" + line, rules=[*RULES, rule]):
+        telling.hear(event)
+    telling.end()
+    assert why in telling.unseen
+    assert len(telling.unseen) < 200
 
 
 def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
