@@ -12,6 +12,7 @@ from harness.cases import COUNTEREXAMPLE as KILLER
 from harness.cases import Counterexample, judge_case
 from harness.contract import Contract, Mutant, parse
 from harness.contract.clauses import ClauseResult
+from harness.contract.entry_point import EntryPointError, locate
 from harness.evidence.layout import CONTRACT, COUNTEREXAMPLE, MUTANTS, RECORD, mutant_file
 from harness.evidence.verify import find_bundles, verify
 from harness.executors import TrialRequest
@@ -117,7 +118,7 @@ def replay(
         seed=record.seed,
     )
     course = plan(contract, host, asked)
-    subject = options.subject or (mutant.subject if mutant else contract.subject)
+    subject = options.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
     unmeasured = Replay(subject, course.profile.name, str(course.device["type"]), ())
     if course.obstacle:
         return replace(unmeasured, clauses=_unmeasured(case, course.obstacle))
@@ -174,6 +175,25 @@ def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
         if mutant.id == sealed.mutant:
             return mutant
     raise ReplayRefused(f"{record.id} has no mutant {sealed.mutant} any more; name a subject with --subject")
+
+
+def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
+    """The subject that the case refuted: the contract's, as it is now, unless the run had been given another one."""
+    record = sealed.record
+    if record.subject_parameters:
+        raise ReplayRefused(
+            f"the case refuted {record.subject_parameters.get('trainer', record.subject)}, and a replay runs no "
+            "trainer: run the claim anew, or name a subject with --subject"
+        )
+    if record.subject == sealed.contract.subject:
+        return contract.subject
+    try:
+        locate(record.subject, project.search)
+    except EntryPointError as error:
+        raise ReplayRefused(
+            f"the case refuted {record.subject}, which is not here: {error}; name a subject with --subject"
+        ) from error
+    return record.subject
 
 
 def _judged(contract: Contract, case: Counterexample, observation: Observation) -> tuple[ClauseResult, ...]:

@@ -20,7 +20,7 @@ __all__ = ["command"]
 @click.command("replay")
 @click.argument("bundle", metavar="BUNDLE", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--mutant", metavar="ID", help="The counterexample that killed this mutant, against that mutant.")
-@click.option("--subject", metavar="MODULE:NAME", help="Another subject, from this project.")
+@click.option("--subject", metavar="MODULE:NAME", help="Against this subject of the project instead.")
 @click.option("--profile", type=click.Choice(["full", "reduced"]), help="Another profile than the bundle's.")
 @click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
@@ -28,6 +28,9 @@ def command(
     bundle: Path, mutant: str | None, subject: str | None, profile: str | None, device: str, as_json: bool
 ) -> ExitStatus:
     """Run the counterexample of a bundle again, exactly it and nothing else, against the present code.
+
+    That is the code of the subject that it refuted: the claim's own, the mutant, or what the run was given by
+    --subject.
 
     The exit status is 1 where it still refutes the claim, 0 where it no longer does, 2 where the bundle is unsound, has
     no counterexample, or the claim has changed too much, 3 where the case could not be run here, and 130 where it was

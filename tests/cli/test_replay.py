@@ -120,6 +120,22 @@ def test_a_mutants_counterexample(folder: Path) -> None:
     assert harness(folder, "replay", str(bundle), "--mutant", "no-such").returncode == ExitStatus.REFUSED
 
 
+def test_a_counterexample_of_another_subject(folder: Path) -> None:
+    """Is run against that one, which nobody repaired; where it is gone, another must be named."""
+    status, bundle = run(folder, "--subject", "toy.adding:StillWrong", "--no-mutants")
+    assert status == ExitStatus.FAIL
+    still = harness(folder, "replay", str(bundle))
+    assert still.returncode == ExitStatus.FAIL, still.stdout + still.stderr
+    assert "now  toy.adding:StillWrong" in still.stdout
+    assert harness(folder, "replay", str(bundle), "--subject", CONTRACT["subject"]).returncode == ExitStatus.PASS
+    module = folder / "toy" / "adding.py"
+    module.write_text(module.read_text().replace("class StillWrong", "class Renamed"))
+    gone = harness(folder, "replay", str(bundle))
+    assert gone.returncode == ExitStatus.REFUSED
+    assert "the case refuted toy.adding:StillWrong, which is not here: " in gone.stderr
+    assert gone.stderr.endswith("does not define StillWrong; name a subject with --subject\n")
+
+
 @pytest.mark.parametrize(
     ("how", "error"),
     [("raises", "ArithmeticError: token=[masked] too large"), ("dies", ""), ("hangs", ""), ("nan", "")],
