@@ -96,6 +96,8 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
         wants_gpu = profile.requires["device"] == "cuda" or options.device.startswith("cuda")
         if not lacks and wants_gpu and not gpus:
             lacks = [f"--device {options.device} leaves it no GPU that it could use"]
+        if not lacks and gpus:
+            lacks = shortfalls({**profile.requires, "device": "cuda"}, host)
         if not lacks:
             return _plan(contract, profile, passed_over, gpus[0] if gpus else None, host, options)
         passed_over[name] = tuple(lacks)

@@ -144,9 +144,13 @@ def test_control_group_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         (
             {"device": "any", "modules": ["json.nothing", "nothing.json", "json.decoder.deeper"]},
             [
-                f"needs the Python module {name}; it is not installed"
-                for name in ("json.nothing", "nothing.json", "json.decoder.deeper")
+                "needs the Python modules json.nothing, nothing.json and json.decoder.deeper, "
+                "which are not installed for this Python"
             ],
+        ),
+        (
+            {"device": "any", "modules": ["json", "nothing"]},
+            ["needs the Python module nothing, which is not installed for this Python"],
         ),
         ({"device": "any", "vulkan": "metal"}, ["needs the Vulkan adapter 'metal', which is neither 'any' nor 'gpu'"]),
         ({"device": "tpu"}, ["needs the device 'tpu', which is neither 'cuda' nor 'any'"]),
@@ -323,3 +327,28 @@ def test_a_vulkan_adapter_is_looked_for_when_one_is_required(
         assert shortfalls({"device": "any", "vulkan": wanted}, a_host()) == reasons
     finally:
         requirements._vulkan_adapters.cache_clear()
+
+
+def test_a_gpu_without_vulkan_comes_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA sees it, and Vulkan does not, where its driver was installed for computing only."""
+    adapters = (Tool("vulkan", details={"adapter": "llvmpipe", "type": "CPU"}),)
+    monkeypatch.setattr(requirements, "_vulkan_adapters", lambda: adapters)
+    gpu = Gpu(0, "GPU-0", "NVIDIA GB10", "12.1", 120 * GIB, "system memory", True)
+    (reason,) = shortfalls({"device": "cuda", "vulkan": "gpu"}, a_host(gpu))
+    assert "there is only software: llvmpipe; install the GPU driver's Vulkan (libnvidia-gl" in reason
+
+
+@pytest.mark.parametrize(("cuda", "refused"), [(None, True), ("13.0", False)])
+def test_a_torch_for_the_cpu_is_none_for_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, refused: bool
+) -> None:
+    """It would raise in the subject's code, and the claim would be refuted by how torch was installed."""
+    monkeypatch.setattr(requirements, "_exists", lambda name: True)
+    tool = Tool("torch", "2.13.0", "/site-packages/torch", {"cuda": cuda, "hip": None})
+    monkeypatch.setattr(toolchain, "torch", lambda: tool)
+    reasons = shortfalls({"device": "cuda", "modules": ["torch"]}, a_host(a_gpu()))
+    said = "needs a torch that was built for CUDA; 2.13.0 was not (pytorch.org has both)"
+    assert reasons == ([said] if refused else [])
+    assert shortfalls({"device": "any", "modules": ["torch"]}, a_host(a_gpu())) == []
+    assert shortfalls({"device": "cuda", "modules": ["numpy"]}, a_host(a_gpu())) == []
+    assert len(shortfalls({"device": "cuda", "modules": ["torch"]}, a_host())) == 1  # it lacks the GPU, and that is all

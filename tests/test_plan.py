@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from harness.contract import Contract, Profile
+from harness.machine import requirements, toolchain
+from harness.machine.toolchain import Tool
 from harness.plan import MOST_PARALLEL, Options, plan
 from tests.contracts import contract_of, document
 from tests.test_host import a_gpu, a_host
@@ -103,3 +105,16 @@ def test_arguments_ask_for_the_same_again() -> None:
         *("-P", "model=qwen2-tiny", "-P", "steps=3", "-P", 'revision="7"', "-P", "corpus=null"),
         *("--no-mutants", "--seed", "5"),
     ]
+
+
+def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a profile that would as well run on the CPU."""
+    tool = Tool("torch", "2.13.0+cpu", "/site-packages/torch", {"cuda": None, "hip": None})
+    monkeypatch.setattr(toolchain, "torch", lambda: tool)
+    monkeypatch.setattr(requirements, "_exists", lambda name: True)
+    needing = contract({**CUDA, "modules": ["torch"]}, {**ANY, "modules": ["torch"]})
+    course = plan(needing, a_host(a_gpu()), Options())
+    assert (course.profile.name, course.device["type"]) == ("reduced", "cpu")
+    assert "not full: needs a torch that was built for CUDA" in course.reason
+    asked = plan(needing, a_host(a_gpu()), Options(profile="reduced", device="cuda:0"))
+    assert "needs a torch that was built for CUDA" in asked.obstacle

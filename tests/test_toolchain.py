@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import subprocess
 import sys
 import time
@@ -134,6 +135,34 @@ def test_vulkan_through_wgpu(folder: Path) -> None:
     put(folder / "wgpu" / "__init__.py", WGPU)
     (adapter,) = survey().vulkan
     assert adapter.details == {"adapter": "NVIDIA H200", "driver": "580", "type": "DiscreteGPU"}
+
+
+@pytest.mark.parametrize(
+    ("line", "cuda"),
+    [
+        ("cuda: Optional[str] = None", None),
+        ("cuda = '13.0'", "13.0"),
+        ("cuda = os.environ['CUDA']", "of an unknown version"),
+        ("", "of an unknown version"),
+    ],
+)
+def test_only_a_torch_that_says_so_is_without_cuda(folder: Path, line: str, cuda: str | None) -> None:
+    put(folder / "torch" / "__init__.py", "raise SystemExit('imported')")
+    put(folder / "torch" / "version.py", f"__version__ = '2.13.0'\n{line}\n")
+    assert survey().torch.details["cuda"] == cuda
+
+
+@pytest.mark.parametrize(
+    ("loader", "remedy"), [(None, "libvulkan1"), ("libvulkan.so.1", "libnvidia-gl), or Mesa's in software")]
+)
+def test_no_vulkan_adapter_comes_with_the_remedy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, loader: str | None, remedy: str
+) -> None:
+    put(folder / "wgpu" / "__init__.py", "class gpu:\n    enumerate_adapters_sync = staticmethod(lambda: [])\n")
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: loader)
+    (tool,) = survey().vulkan
+    assert str(tool.reason).startswith("wgpu lists no Vulkan adapter; ")
+    assert remedy in str(tool.reason)
 
 
 def test_vulkan_through_vulkaninfo(folder: Path) -> None:

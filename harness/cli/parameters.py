@@ -43,10 +43,13 @@ def allowed(contract: Contract, name: str) -> str:
     """What a contract declares of a parameter, in words; empty where it declares nothing."""
     if contract.parameters is None:
         return ""
-    said = [
-        wording.bound_of(clause.keyword, clause.argument, clause.unit) for clause in contract.parameters.bounds(name)
-    ]
-    return ", ".join(said) + (", or null" if name in contract.parameters.optional else "")
+    itself: list[str] = []
+    items: list[str] = []
+    for clause in contract.parameters.bounds(name):
+        words = wording.bound_of(clause.keyword, clause.argument, clause.unit)
+        (itself if clause.path == (name,) else items).append(words)
+    said = ", ".join(itself) + (f"; each item: {', '.join(items)}" if items else "")
+    return said + (", or null" if name in contract.parameters.optional else "")
 
 
 def _check(contract: Contract, name: str, given: Any) -> None:
@@ -58,7 +61,10 @@ def _check(contract: Contract, name: str, given: Any) -> None:
     if contract.parameters is not None:
         said = given if isinstance(given, str) else strictjson.dumps(given)
         if any(clause.path[0] == name for clause in contract.parameters.violations({name: given})):
-            raise _refused(f"{name} cannot be {said}; {contract.id} allows: {allowed(contract, name)}")
+            chosen = [profile.parameters[name] for profile in contract.profiles.values()]
+            lists = [value for value in chosen if isinstance(value, list) and not isinstance(given, list)]
+            example = f"; as in -P '{name}={strictjson.dumps(lists[0])}'" if lists else ""
+            raise _refused(f"{name} cannot be {said}; {contract.id} allows: {allowed(contract, name)}{example}")
         if given is None:
             return
     for profile in contract.profiles.values():

@@ -24,6 +24,7 @@ from harness.machine.requirements import shortfalls
 from harness.plan import Options, plan
 from harness.project import Project
 from harness.report import figures, wording
+from harness.verdict import Verdict
 
 __all__ = ["command"]
 
@@ -94,15 +95,19 @@ def _outside(kinds: list[Kind], project: Project) -> str:
 
 
 def _last(contract: Contract, project: Project) -> dict[str, str]:
-    """By profile, how long the newest evidence says that a trial of the subject took, and on what."""
+    """By profile, how long the newest evidence says that a trial of the subject and the whole run took, and on what.
+
+    Runs with other parameters and those that were cut short say nothing of how long it will take.
+    """
     from harness.evidence.index import read  # SQLite, which no other part of the page needs
 
     told: dict[str, str] = {}
     for entry in sorted(read(project.evidence, contract.id).entries, key=lambda entry: entry.started):
-        if entry.subject == contract.subject and entry.trial_seconds > 0:
-            told[entry.profile] = (
-                f"{figures.duration(entry.trial_seconds)} on {entry.device_class}, {entry.started[:10]}"
-            )
+        measured = entry.trial_seconds > 0 and entry.verdict is not Verdict.NOT_MEASURED
+        if entry.subject == contract.subject and measured and not entry.overrides:
+            whole = "" if entry.mutants_skipped else f", all of them {figures.duration(entry.seconds)},"
+            took = f"the subject's took {figures.duration(entry.trial_seconds)}{whole}"
+            told[entry.profile] = f"{took} on {entry.device_class}, {entry.started[:10]}"
     return told
 
 
@@ -116,8 +121,8 @@ def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Ite
     lacks = shortfalls(profile.requires, host)
     here = f"not here: {'; '.join(lacks)}" if lacks else "this machine has that"
     yield from _paragraph(f"{profile.name} needs {_requirements(profile.requires)}; {here}", indent=2)
-    took = f"; the subject's took {last}" if last else ""
-    yield from _paragraph(f"at most {figures.duration(profile.seconds)} a trial{took}", indent=4)
+    most = f"at most {figures.duration(profile.seconds)} a trial"
+    yield from _paragraph(f"{most}; {last}" if last else most, indent=4)
     yield from _paragraph(
         ", ".join(f"{name} {figures.value(value)}" for name, value in profile.parameters.items()), indent=4
     )
@@ -131,7 +136,8 @@ def _rules(contract: Contract) -> Iterator[str]:
         yield from _paragraph(f"unless {rule.bound}", indent=6)
         if rule.source:
             yield from _paragraph(f"[{rule.source}]", indent=6)
-    yield from _paragraph(f"and, as of every claim: {', '.join(builtin_clauses(contract))}", indent=2)
+    builtin = ", ".join(builtin_clauses(contract))
+    yield from _paragraph(f"whatever breaks a bound below, and, as of every claim: {builtin}", indent=2)
 
 
 def _bounds(contract: Contract) -> Iterator[str]:
@@ -181,6 +187,11 @@ def _requirements(requires: Mapping[str, Any]) -> str:
     return ", ".join(write(requires[name]) for name, write in _NEEDS.items() if name in requires)
 
 
+def _modules(names: list[str]) -> str:
+    *others, last = names
+    return f"the Python modules {', '.join(others)} and {last}" if others else f"the Python module {last}"
+
+
 _NEEDS: Mapping[str, Callable[[Any], str]] = {
     "device": lambda device: "a CUDA GPU" if device == "cuda" else "no GPU",
     "gpus": lambda count: f"{count} of them",
@@ -188,7 +199,7 @@ _NEEDS: Mapping[str, Callable[[Any], str]] = {
     "memory_gib": lambda size: f"{size:g} GiB of memory",
     "disk_gib": lambda size: f"{size:g} GiB of free disk space",
     "vulkan": lambda kind: "the Vulkan adapter of a GPU" if kind == "gpu" else "a Vulkan adapter",
-    "modules": lambda names: "the modules " + " ".join(names),
+    "modules": _modules,
 }
 
 

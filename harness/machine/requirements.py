@@ -123,7 +123,24 @@ def _count(requires: Mapping[str, Any], host: Host) -> list[str]:
 
 
 def _modules(requires: Mapping[str, Any], host: Host) -> list[str]:
-    return [f"needs the Python module {name}; it is not installed" for name in requires["modules"] if not _exists(name)]
+    missing = [name for name in requires["modules"] if not _exists(name)]
+    if not missing:
+        on_gpu = requires.get("device") == "cuda" and bool(host.gpus) and "torch" in requires["modules"]
+        return _torch_without_cuda() if on_gpu else []
+    *others, last = missing
+    if not others:
+        return [f"needs the Python module {last}, which is not installed for this Python"]
+    return [f"needs the Python modules {', '.join(others)} and {last}, which are not installed for this Python"]
+
+
+def _torch_without_cuda() -> list[str]:
+    """A torch that was built for the CPU finds no GPU: its error would look like one of the subject."""
+    from harness.machine import toolchain
+
+    torch = toolchain.torch()
+    if torch.reason is not None or torch.details["cuda"] is not None:
+        return []
+    return [f"needs a torch that was built for CUDA; {torch.version} was not (pytorch.org has both)"]
 
 
 def _exists(dotted: str) -> bool:
@@ -167,7 +184,10 @@ def _vulkan(requires: Mapping[str, Any], host: Host) -> list[str]:
         return [f"needs a Vulkan adapter; {adapters[0].reason}"]
     if wanted == "any" or any(one.reason is None and one.details.get("type") != "CPU" for one in adapters):
         return []
-    return [f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(found)}"]
+    only = f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(found)}"
+    # A GPU that CUDA sees and Vulkan does not: its driver was installed, or mounted into a container, without it.
+    remedy = "; install the GPU driver's Vulkan (libnvidia-gl; of a container NVIDIA_DRIVER_CAPABILITIES=all)"
+    return [only + remedy if host.gpus else only]
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ Every question has a time limit, and every "no" has a reason.
 
 from __future__ import annotations
 
+import ctypes.util
 import importlib.util
 import json
 import os
@@ -22,7 +23,7 @@ from typing import Any, TypeVar, final
 
 from harness.machine import timebox
 
-__all__ = ["Tool", "Toolchain", "survey", "vulkan"]
+__all__ = ["Tool", "Toolchain", "survey", "torch", "vulkan"]
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ def survey(seconds: float = 10.0) -> Toolchain:
         adapters = pool.submit(vulkan, seconds)
         slurm = pool.submit(_slurm, seconds)
         return Toolchain(
-            torch=_torch(),
+            torch=torch(),
             triton=_triton(),
             ptxas=_never_fails("ptxas", ptxas.result),
             vulkan=_never_fails("vulkan", adapters.result),
@@ -106,13 +107,17 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _torch() -> Tool:
+def torch() -> Tool:
+    """The torch of this Python, read from its files."""
     folder = _folder_of("torch")
     if folder is None:
         return Tool("torch", reason="not installed for this Python")
     source = _read(folder / "version.py")
     version = _assigned(source, "__version__")
-    details = {"cuda": _assigned(source, "cuda"), "hip": _assigned(source, "hip")}
+    cuda = _assigned(source, "cuda")
+    if cuda is None and not re.search(r"^cuda\s*(?::[^=\n]*)?=\s*None\b", source, re.MULTILINE):
+        cuda = "of an unknown version"  # somebody's own build, which writes another file
+    details = {"cuda": cuda, "hip": _assigned(source, "hip")}
     return Tool("torch", version, str(folder), details, None if version else f"no version in {folder / 'version.py'}")
 
 
@@ -177,7 +182,8 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
         answer = timebox.run([sys.executable, "-c", _WGPU], seconds)
         if answer.value is not None:
             adapters = [one for one in json.loads(answer.value) if one.get("backend_type") == "Vulkan"]
-            return tuple(map(_wgpu_adapter, adapters)) or (Tool("vulkan", reason="wgpu lists no Vulkan adapter"),)
+            none = Tool("vulkan", reason=f"wgpu lists no Vulkan adapter; {_vulkan_remedy()}")
+            return tuple(map(_wgpu_adapter, adapters)) or (none,)
         reasons.append(f"wgpu: {answer.reason}")
     else:
         reasons.append("the package wgpu is not installed")
@@ -189,6 +195,13 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
             return tuple(_summary_adapters(answer.value)) or (Tool("vulkan", reason="vulkaninfo lists no adapter"),)
         reasons.append(str(answer.reason))
     return (Tool("vulkan", reason="; ".join(reasons)),)
+
+
+def _vulkan_remedy() -> str:
+    """What is to be installed, as Debian and Ubuntu call it."""
+    if ctypes.util.find_library("vulkan") is None:
+        return "there is no Vulkan loader (libvulkan1)"
+    return "the loader finds no driver: that of the GPU (libnvidia-gl), or Mesa's in software (mesa-vulkan-drivers)"
 
 
 def _wgpu_adapter(info: Mapping[str, str]) -> Tool:

@@ -18,6 +18,7 @@ DECLARED = {
         "items": {"type": "integer", "minimum": 1, "maximum": 50, "x-unit": "numbers"},
         "how": {"enum": ["well", "not at all", "slowly"]},
         "order": {"type": "string", "pattern": "^(up|down)$"},
+        "sizes": {"type": "array", "minItems": 1, "items": {"type": "integer", "maximum": 9}},
     },
 }
 
@@ -28,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     write_project(tmp_path)
     path = tmp_path / "contracts" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
-    contract["profiles"]["reduced"]["parameters"]["order"] = None
+    contract["profiles"]["reduced"]["parameters"].update(order=None, sizes=[2, 3])
     path.write_text(json.dumps({**contract, "parameters": DECLARED}))
     return tmp_path
 
@@ -41,7 +42,9 @@ def folder(tmp_path: Path) -> Path:
         ("items=2.0", "items is of type int in the contract, not float"),
         ("how=badly", "allows: well, not at all or slowly"),
         ("itemz=3", "no parameter 'itemz'; did you mean items?"),
-        ("colour=red", "no parameter 'colour'; it has items, how, order"),
+        ("colour=red", "no parameter 'colour'; it has items, how, order, sizes"),
+        ("sizes=4", "an array, at least 1 item; each item: an integer, at most 9; as in -P 'sizes=[2, 3]'"),
+        ("sizes=[4, 10]", "sizes cannot be [4, 10]; F-TOY-SORT-001 allows: an array, at least 1 item; each item: an"),
         ("order=sideways", "allows: a string, of the form ^(up|down)$, or null"),
         ("items=null", "items cannot be null"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,13 +55,22 @@ def test_all_that_a_reader_asks(project: Path) -> None:
 
 
 def test_how_long_it_took_the_last_time(tmp_path: Path) -> None:
-    """The evidence says so, of the subject's own trial."""
+    """The evidence says so, of the subject's own trial and of the whole run with its mutants."""
     projects.write_project(tmp_path)
     assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
     assert harness(tmp_path, "run", CLAIM).returncode == ExitStatus.PASS
     text = " ".join(harness(tmp_path, "show", CLAIM).stdout.split())
-    assert " a trial; the subject's took " in text
-    assert " on CPU " in text.partition("the subject's took")[2][:40]
+    assert re.search(r" a trial; the subject's took [\d.]+ s, all of them [\d.]+ s, on CPU ", text)
+
+
+def test_what_a_smaller_run_took_says_nothing_of_the_claim(tmp_path: Path) -> None:
+    """Nor does one that was told to leave the mutants out say how long they take."""
+    projects.write_project(tmp_path)
+    harness(tmp_path, "run", CLAIM, "--no-mutants", "-P", "items=2")
+    assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
+    harness(tmp_path, "run", CLAIM, "--no-mutants")
+    text = " ".join(harness(tmp_path, "show", CLAIM).stdout.split())
+    assert re.search(r" a trial; the subject's took [\d.]+ s on CPU ", text)
 
 
 def test_what_a_measurement_means(tmp_path: Path) -> None:
@@ -80,6 +90,19 @@ def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
     done = harness(tmp_path, "show", IDENTIFIER)
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     assert "      measured (reduced): 37.2 times the threshold of ordered" in done.stdout.splitlines()
+
+
+def test_a_claim_without_rules_is_refuted_by_its_bounds(tmp_path: Path) -> None:
+    """The section is never empty, nor does it begin with an "and"."""
+    contract = document()
+    contract["rules"] = []
+    contract["mutants"][0]["violates"] = ["returned.minimum"]
+    contract["observation"]["properties"]["returned"]["minimum"] = 1
+    write_project(tmp_path, contract)
+    lines = harness(tmp_path, "show", IDENTIFIER).stdout.splitlines()
+    assert lines[lines.index("What would refute it") + 1].startswith(
+        "  whatever breaks a bound below, and, as of every"
+    )
 
 
 def test_json_is_the_contract(project: Path) -> None:
