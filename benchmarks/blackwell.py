@@ -13,7 +13,8 @@ neighbours are the same for all (harness.toolkit.timing). Printed are
 - seconds to load all kernels of a block in a new process: machine code from an archive, PTX that the driver compiles
   with an empty cache, the same with the cache that this left, and the source compiled by NVRTC.
 
-A backend that does not answer is named with its reason. On a CPU, Triton is interpreted, and tiny sizes are taken.
+A backend that does not answer is named with its reason. On a CPU, Triton is interpreted, tiny sizes are taken, nothing
+is loaded, and the times say that all of it runs and no more.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def main() -> int:
     on_gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(SHAPES), default="qwen2-0.5b" if on_gpu else "qwen2-tiny")
-    parser.add_argument("--tokens", type=int, default=1024 if on_gpu else 32)
-    parser.add_argument("--layers", type=int, default=24 if on_gpu else 2)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--tokens", type=at_least(1), default=1024 if on_gpu else 32)
+    parser.add_argument("--layers", type=at_least(1), default=24 if on_gpu else 2)
+    parser.add_argument("--rounds", type=at_least(2), default=10)
     parser.add_argument("--load-kernels", nargs=2, metavar=("archive|ptx|source", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     shape = SHAPES[arguments.model]
@@ -61,6 +62,8 @@ def main() -> int:
     device = torch.device("cuda" if on_gpu else "cpu")
     name = torch.cuda.get_device_name() if on_gpu else "CPU"
     print(f"{arguments.model}, {arguments.tokens} tokens, {arguments.layers} layers, float32, {name}")
+    if not on_gpu:
+        torch.set_num_threads(1)  # threads of torch and of Mesa's adapter would wait for each other
     backends = answering(device)
     baseline = "cublas tf32" if on_gpu else "torch"
     for layers in (1, arguments.layers):
@@ -68,7 +71,7 @@ def main() -> int:
         timing = timed(blocks, baseline, arguments.rounds)
         tokens = pd.Series({arm: arguments.tokens / statistics.median(timing.seconds[arm]) for arm in blocks})
         table = compared(timing, blocks, baseline).assign(**{"tokens/s": tokens})
-        print(f"\nBackward of {layers} block{'s' if layers > 1 else ''}\n{table.round(3).to_string()}")
+        print(f"\nBackward of {layers} block{'s' if layers > 1 else ''}\n{shown(table)}")
     products = {arm: projections(shape, backend, arguments.tokens, device) for arm, backend in backends.items()}
     if on_gpu:
         products |= {BARE + "ieee": bare_products(shape, "ieee", arguments.tokens)}
@@ -76,19 +79,35 @@ def main() -> int:
     timing = timed(products, baseline, arguments.rounds)
     operations = 4 * arguments.tokens * sum(math.prod(shape.projection(one)) for one in PROJECTIONS)
     table = compared(timing, products, baseline)
-    table["TFLOP/s"] = [operations / statistics.median(timing.seconds[arm]) / 1e12 for arm in table.index]
+    rate, scale = ("TFLOP/s", 1e12) if on_gpu else ("GFLOP/s", 1e9)
+    table[rate] = [operations / statistics.median(timing.seconds[arm]) / scale for arm in table.index]
     if on_gpu:
         square = {precision: square_rate(precision, device) for precision in ("ieee", "tf32")}
-        table["of the square"] = [rate / square[precision_of(arm)] for arm, rate in table["TFLOP/s"].items()]
+        table["of the square"] = [reached / square[precision_of(arm)] for arm, reached in table[rate].items()]
         bare = {arm: statistics.median(timing.seconds[arm]) for arm in table.index if arm.startswith(BARE)}
         table["of bare products"] = [
             bare[BARE + precision_of(arm)] / statistics.median(timing.seconds[arm]) for arm in table.index
         ]
         print(f"\nA square product: {square['ieee']:.1f} TFLOP/s in float32, {square['tf32']:.1f} in TF32")
-    print(f"\nBackward of the seven projections\n{table.round(3).to_string()}")
-    if on_gpu:
-        print(f"\nLoading the kernels of a block\n{loading(arguments.model).round(3).to_string()}")
+    print(f"\nBackward of the seven projections\n{shown(table)}")
+    print(f"\nLoading the kernels of a block\n{shown(loading(arguments.model)) if on_gpu else 'needs a CUDA GPU'}")
     return 0
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A number from the command line that is not below `least`."""
+
+    def whole(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        return int(text)
+
+    return whole
+
+
+def shown(table: pd.DataFrame) -> str:
+    """A table in text; what an arm does not have stays empty."""
+    return table.round(3).to_string(na_rep="")
 
 
 def answering(device: torch.device) -> dict[str, Backend]:
@@ -105,11 +124,14 @@ def answering(device: torch.device) -> dict[str, Backend]:
             backward(SHAPES["qwen2-tiny"], backends[arm], 16, 1, device)()
         except Exception as error:  # every library has errors of its own for a device that is not there
             backends.pop(arm, None)
-            print(f"{arm} does not answer: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+            said = str(error)[:200] if type(error) is RuntimeError else f"{type(error).__name__}: {str(error)[:200]}"
+            print(f"{arm} does not answer: {said}", file=sys.stderr)
     return backends
 
 
 def _ptx() -> Backend:
+    if not torch.cuda.is_available():
+        raise RuntimeError("needs a CUDA GPU")
     from falsifiers.blackwell.reference.cuda_device import CudaDevice
     from falsifiers.blackwell.reference.kernel_cache import CompilerSource, KernelCache
     from falsifiers.blackwell.reference.kernels.nvrtc import Form
