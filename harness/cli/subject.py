@@ -97,7 +97,8 @@ def _file(kind: Kind, file: str, project: Project) -> Path:
             there = ", ".join(f"{_FOLDER}/{one.name}" for one in found) or f"nothing in {project.root / _FOLDER}"
             raise _refused(f"name the trainer's file: --subject {kind}:TRAINER.toml; there is {there}")
         path = found[0]
-    if not path.is_relative_to(project.root) or not path.resolve().is_relative_to(project.root):
+    inside = path.is_relative_to(project.root) and path.resolve().is_relative_to(project.root)
+    if path.exists() and not inside:
         raise _refused(f"{path} is outside the project {project.root}, where no evidence could name it; copy it there")
     return path
 
@@ -186,9 +187,10 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
         if external.is_over:
             continue
         given = dict.fromkeys(GIVEN, "given")
-        for name in sorted(trainer.needed()):
-            if trainer.value(name, {**known, **given}) is None:
-                raise _refused(f"{trainer.name} needs a value for {name}: -P {name}=…", "-P")
+        missing = [name for name in sorted(trainer.needed()) if trainer.value(name, {**known, **given}) is None]
+        if missing:
+            options = " ".join(f"-P {name}=…" for name in missing)
+            raise _refused(f"{trainer.name} needs a value for {' and '.join(missing)}: {options}", "-P")
 
 
 def _takes(contract: Contract, external: External, project: Project) -> bool:

@@ -68,6 +68,8 @@ class Comparison:
             return side
         if ratio >= 2:
             return f"{float(f'{ratio:.3g}'):,g} times the bound" if ratio < 1e6 else f"{ratio:.2g} times the bound"
+        if 0 < ratio < 0.05:
+            return f"{100 * ratio:.2g} % of the bound"  # "100 % below" would be said of all that is far below
         percent = 100 * abs(ratio - 1)
         return f"{percent:.0f} % {side}" if percent >= 10 else f"{percent:.2g} % {side}"
 

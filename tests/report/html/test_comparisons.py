@@ -77,6 +77,7 @@ def test_the_sides_of_a_bound(clause: str, measured: dict[str, Any], expected: l
         (3.0, "==", 3.0, "equal"), (3.0, "<", 3.0, "on the bound"), (0.5, "<", 1.0, "50 % below"),
         (1.062, "<", 1.0, "6.2 % above"), (4280.0, "<", 1.0, "4,280 times the bound"), (5.0, ">", 0.0, "above"),
         (-1.0, ">", 2.0, "below"), (1e30, "<", 1.0, "1e+30 times the bound"), (1e308, "<", 1e-300, "above"),
+        (7.45e-8, "<", 1e-4, "0.074 % of the bound"), (0.0, "<", 1.0, "100 % below"),
     ],
 )  # fmt: skip
 def test_margins_in_words(value: float, operator: str, bound: float, margin: str) -> None:
