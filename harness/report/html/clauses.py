@@ -23,10 +23,10 @@ __all__ = ["Clauses", "Kind", "Quantity", "Row", "quantity"]
 _ORDER: Final = (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS)
 _SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
 _SIZES: Final = {
-    "minItems": "≥ {} items",
-    "maxItems": "≤ {} items",
-    "minLength": "≥ {} letters",
-    "maxLength": "≤ {} letters",
+    "minItems": ("≥", "item"),
+    "maxItems": ("≤", "item"),
+    "minLength": ("≥", "letter"),
+    "maxLength": ("≤", "letter"),
 }
 _LONGEST: Final = 600
 _MOST_QUANTITIES: Final = 12
@@ -133,7 +133,7 @@ class Clauses:
     def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
         value = result.value
         if result.id.endswith((".minItems", ".maxItems")) and isinstance(value, list):
-            return (Quantity(f"{len(value)} items"),)
+            return (Quantity(_counted(len(value), "item")),)
         if not isinstance(value, Mapping):
             return (quantity(value, result.unit),)
         properties = self.contract.observation["properties"] if self.contract else {}
@@ -189,8 +189,13 @@ def _bound(clause: SchemaClause | None, result: ClauseResult) -> str:
     if clause is not None and clause.keyword in _SIGNS:
         return f"{_SIGNS[clause.keyword]} {figures.value(clause.argument, clause.unit)}"
     if clause is not None and clause.keyword in _SIZES:
-        return _SIZES[clause.keyword].format(clause.argument)
+        sign, thing = _SIZES[clause.keyword]
+        return f"{sign} {_counted(clause.argument, thing)}"
     return _cut(result.bound)
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _cut(text: str) -> str:

@@ -100,3 +100,15 @@ def test_parse_is_what_the_page_uses(tmp_path: Any) -> None:
     contract = parse(content, tmp_path / "contract.json", b"{}")
     result = next(one for one in judge(contract, observe(healthy())).clauses if one.id == "given.const")
     assert Clauses.of(contract).row(result, None).source == "the falsifier gives three items"
+
+
+@pytest.mark.parametrize(
+    ("clause", "measured", "written"),
+    [("values.minItems", [1.0], "1 item"), ("values.minItems", [1.0, 2.0], "2 items")],
+)
+def test_one_item_is_one(clause: str, measured: list[float], written: str) -> None:
+    contract = contract_of(document())
+    observation = observe(healthy(values=measured))
+    (result,) = (one for one in judge(contract, observation).clauses if one.id == clause)
+    row = Clauses.of(contract).row(result, observation)
+    assert (row.bound, [one.number for one in row.quantities]) == ("≥ 1 item", [written])
