@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -37,9 +38,11 @@ _COMMANDS = {
     "init": "make the harness at home in another repository",
 }
 """What each is for, which `--help` of it tells in full; short enough for a line of 80 columns."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
-    "3 nothing failed but something was NOT_MEASURED or nothing ran, 4 VOID, 130 interrupted."
+    "3 nothing failed but something was NOT_MEASURED or nothing ran, 4 VOID, 130 interrupted, "
+    "141 nobody reads the output any more."
 )
 
 
@@ -107,14 +110,26 @@ def main() -> None:
         click.echo("harness: interrupted", err=True)
         status = ExitStatus.INTERRUPTED
     except (_ReaderLeftError, BrokenPipeError):
-        with open(os.devnull, "wb") as nowhere:  # Python would write the rest at its end, and say that it cannot
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        _drop_output()
         status = ExitStatus.UNREAD
     except SystemExit:
         raise
-    except BaseException:
+    except BaseException as error:
         # Python's own status for a crash is 1, which would say that a claim FAILed.
-        traceback.print_exc()
-        click.echo("harness: that is a defect of the harness itself; nothing counts as measured", err=True)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            if error.filename is None:
+                _drop_output()
+            place = error.filename or "what there is to say"
+            why = f"{place} cannot be written: {error.strerror}; free some space and run it again"
+        else:
+            traceback.print_exc()
+            why = "that is a defect of the harness itself; nothing counts as measured"
+        click.echo(f"harness: {why}", err=True)
         status = ExitStatus.NOT_MEASURED
     sys.exit(int(status or 0))
+
+
+def _drop_output() -> None:
+    """Send what is left of stdout nowhere: Python would write it at its end, and say that it cannot."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

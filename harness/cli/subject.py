@@ -81,6 +81,10 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
 def checked_subject(text: str | None, project: Project) -> str | None:
     """An entry point; BadParameter where the project defines no such name."""
     if text is not None:
+        if text.partition(":")[0] in set(Kind):
+            raise _refused(f"only `harness run` takes {text}; name a subject of this project, as module:Name")
+        if text.endswith(".toml"):
+            raise _refused(f"command:{text} runs that trainer, recorded:{text} judges a run of it that is over; which?")
         try:
             locate(text, project.search)
         except EntryPointError as error:

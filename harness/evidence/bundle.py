@@ -84,6 +84,8 @@ class Sealer:
         Raises:
             SealError: the folder cannot take files.
         """
+        if self._root.exists() and not self._root.is_dir():
+            raise SealError(f"{self._root} cannot take evidence: it is a file; name a folder with --evidence")
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._root) as probe:

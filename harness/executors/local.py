@@ -211,7 +211,7 @@ class _Watch:
         elif self.interrupted.is_set():
             self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), leash)
         elif now - self.started > self.limit:
-            reason = f"no end after {self.limit:g} s (limits.seconds); stderr ends with the stack"
+            reason = f"no end after {self.limit:g} s, which is all that it may take; stderr ends with the stack"
             self._stop(Ending(EndingKind.TIMED_OUT, self.phase, reason), leash)
         return True
 

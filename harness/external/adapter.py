@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from harness.external import command, directory
 from harness.external.run import Telling
 from harness.external.trainer import Trainer, load
-from harness.trial import NotShown, Setting
+from harness.trial import NotMeasured, NotShown, Setting
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]
 
@@ -129,11 +129,14 @@ class RecordedRun(Outside):
 
         Raises:
             CommandFailed: they say that the run failed.
-            NotMeasured: one cannot be read.
+            NotMeasured: one cannot be read, or the directory has nothing of a run of this trainer.
         """
         telling = self._begin(on_step)
         files = self.logs()
         export = Path(self.filled(self.trainer.files.export))
+        if not (files or export.exists() or directory.checkpoints(self.trainer, self.values)):
+            sought = ", ".join((*self.trainer.logs, export.name))
+            raise NotMeasured(f"{self.directory} holds nothing of a run: no checkpoint, and none of {sought}")
         for path in (*files, *([export] if export.is_file() else [])):
             print("judging", path, "sha256", directory.digest(path))
         directory.read_logs(self.trainer, files, telling)

@@ -8,7 +8,6 @@ be ended with what it started when nobody wants to hear more.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import selectors
 import shlex
@@ -17,10 +16,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from harness.external import directory
 from harness.external.log import LogReader
 from harness.external.memory import LargestProcess
 from harness.external.run import Telling
@@ -36,6 +36,9 @@ _AFTERMATH_SECONDS = 1.0
 _NOT_ITS_OWN = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
 """What the kernel, a scheduler or a user sends; a process that dies of it was not at fault."""
 _LARGEST_DIGESTED = 1 << 30
+_LARGEST_WORD_DIGESTED = 1 << 24
+"""Bytes: scripts and configurations are smaller, and of weights nobody waits for a digest."""
+_LONGEST_WORDS = 200
 _ROOM = 1 << 20
 """Free bytes below which a disk counts as full: less than a write of any checkpoint."""
 
@@ -79,7 +82,7 @@ def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> int | 
         raise NotMeasured(f"{trainer.name} cannot be started: {words[0]}: {why}") from error
     memory = LargestProcess(process.pid)
     try:
-        complete = _listen(process, trainer, telling, memory)
+        readers = _listen(process, trainer, telling, memory)
         status = process.wait()
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -89,13 +92,13 @@ def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> int | 
             if pipe is not None:
                 pipe.close()
     if status == 0:
-        for reader in complete:
+        for reader in readers:
             for event in reader.end():
                 telling.hear(event)
     telling.end()
     if status != 0 and _is_full(Path(values["output"])):
         raise NotMeasured(f"the disk of {values['output']} is full; {trainer.name} ended with status {status}")
-    _judge(trainer, status, telling)
+    _judge(trainer, status, telling, _last_words(readers))
     return memory.bytes()
 
 
@@ -105,25 +108,32 @@ def _is_full(output: Path) -> bool:
     return shutil.disk_usage(place).free < _ROOM
 
 
-def _judge(trainer: Trainer, status: int, telling: Telling) -> None:
+def _last_words(readers: Sequence[LogReader]) -> str:
+    """What a trainer said last on stderr, else on stdout: more often than not, why it failed."""
+    said = next((reader.last_words for reader in reversed(readers) if reader.last_words), "")
+    return said if len(said) <= _LONGEST_WORDS else f"{said[:_LONGEST_WORDS]}…"
+
+
+def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> None:
     """Say whose fault an ending was."""
     meaning = trainer.meaning(status)
     if meaning is Exit.COMPLETED:
         return
     after = f"after step {telling.newest}" if telling.newest else "before its first step"
+    saying = f", saying {last_words!r}" if last_words else ""
     if status < 0:
         name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
         if -status in _NOT_ITS_OWN:
             raise NotMeasured(f"{trainer.name} was ended by {name} {after}")
-        raise CommandFailed(f"{trainer.name} died of {name} {after}")
+        raise CommandFailed(f"{trainer.name} died of {name} {after}{saying}")
     said = f"{trainer.name} exited with status {status} {after}"
     if meaning is Exit.MACHINE:
-        raise NotMeasured(f"{said}: the machine was in the way")
+        raise NotMeasured(f"{said}{saying}: the machine was in the way")
     if meaning is Exit.USAGE:
-        raise RequestRefused(f"{said}: it refused its command line; see {trainer.path}")
+        raise RequestRefused(f"{said}{saying}: it refused its command line; see {trainer.path}")
     if meaning is Exit.OUT_OF_MEMORY or telling.out_of_memory:
         raise OutOfMemory(f"{said}, out of GPU memory: {telling.out_of_memory or 'it says no more'}")
-    raise CommandFailed(said)
+    raise CommandFailed(f"{said}{saying}")
 
 
 def _listen(
@@ -166,14 +176,21 @@ def _pass_on(ours: IO[str], chunk: bytes) -> None:
 
 
 def _announce(words: list[str], variables: Mapping[str, str]) -> None:
-    """Tell the trial's log what is run, and of the program its digest: the evidence is of this one."""
+    """Tell the trial's log what is run, and the digests of the program and of small files that the line names.
+
+    The evidence is of these: where the program is an interpreter, the trainer is the script.
+    """
     assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     print("+", *assigned, shlex.join(words))
     program = shutil.which(words[0], path=variables.get("PATH"))
     if program is not None:
-        with contextlib.suppress(OSError):
-            place = Path(program).resolve()
-            if place.stat().st_size <= _LARGEST_DIGESTED:
-                with place.open("rb") as file:
-                    print("+ sha256", hashlib.file_digest(file, "sha256").hexdigest(), place)
+        _tell_digest(Path(program).resolve(), _LARGEST_DIGESTED)
+    for word in dict.fromkeys(words[1:]):
+        _tell_digest(Path(word), _LARGEST_WORD_DIGESTED)
     sys.stdout.flush()
+
+
+def _tell_digest(place: Path, largest: int) -> None:
+    with contextlib.suppress(OSError, ValueError, NotMeasured):
+        if place.is_file() and place.stat().st_size <= largest:
+            print("+ sha256", directory.digest(place), place)

@@ -113,6 +113,8 @@ class LogReader:
         self._rules = rules
         self._wants_json = any(rule.keys is not None for rule in rules)
         self._line = bytearray()
+        self.newest = ""
+        """The last line that ended and says anything."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events of the lines that end in this chunk."""
@@ -128,6 +130,11 @@ class LogReader:
         yield from self._read()
 
     @property
+    def last_words(self) -> str:
+        """What the stream said last, whether or not that line ended; empty where it said nothing."""
+        return self.unfinished or self.newest
+
+    @property
     def unfinished(self) -> str:
         """The beginning of a line whose end was not seen."""
         return _plain(bytes(self._line))
@@ -141,6 +148,7 @@ class LogReader:
         self._line.clear()
         if not line:
             return
+        self.newest = line
         document = _json(line) if self._wants_json else None
         for rule in self._rules:
             event = rule.read(line, document)

@@ -296,7 +296,8 @@ def unknown(trainer: Trainer, known: set[str]) -> str:
     for name, place in trainer.placeholders().items():
         if name not in known and name not in GIVEN and name not in trainer.parameters:
             near = difflib.get_close_matches(name, [*known, *GIVEN, *trainer.parameters], n=1)
-            hint = f"did you mean {{{near[0]}}}?" if near else f"it has {', '.join(sorted(known))}"
+            remedy = f'give it a default under [parameters] ({name} = "" is none), or name one of the claim\'s'
+            hint = f"did you mean {{{near[0]}}}?" if near else f"{remedy}: {', '.join(sorted(known))}"
             return f"{trainer.path}: {place}: the claim has no parameter {name!r}; {hint}"
     return ""
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from harness.cli import _COMMANDS
-from tests.cli.harness_command import harness
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import COMMAND, environment, harness
 
 
 def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
@@ -17,3 +21,20 @@ def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
     for name, summary in _COMMANDS.items():
         assert f"  {name:<8} {summary}" in lines
         assert importlib.import_module(f"harness.cli.{name}").command.name == name
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str) -> None:
+    """A full disk is no defect of the harness: one line, and neither PASS nor FAIL."""
+    with open("/dev/full", "wb") as full:
+        for arguments in (["--help"], ["list", "--help"], ["--version"]):
+            done = subprocess.run(
+                [*COMMAND, *arguments],
+                env={**environment(tmp_path), "PYTHONUNBUFFERED": unbuffered},
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert done.returncode == ExitStatus.NOT_MEASURED
+            said = "harness: what there is to say cannot be written: No space left on device; "
+            assert done.stderr == said + "free some space and run it again\n"

@@ -204,7 +204,7 @@ def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path
     (folder / "evidence").write_text("a file is in the way")
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.REFUSED
-    assert "cannot take evidence" in done.stderr
+    assert "evidence cannot take evidence: it is a file; name a folder with --evidence" in done.stderr
     assert "subject" not in done.stdout
 
 

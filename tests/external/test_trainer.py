@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.external.trainer import Exit, TrainerError, load
+from harness.external.trainer import Exit, TrainerError, load, unknown
 from tests.external.trainers import APR, BIGRAMS, BIGRAMS_FILE
 
 GIVEN = {"output": "/out", "seed": 3, "device": "cpu", "here": "/here", "python": "python3"}
@@ -22,6 +22,17 @@ def test_a_command_line() -> None:
     assert "--every" not in words
     assert "--fail" not in words
     assert BIGRAMS.words({**values, "checkpoint_every": 5})[-2:] == ["--every", "5"]
+
+
+def test_a_placeholder_that_nobody_fills() -> None:
+    """Is refused with what to do; a typing mistake with what was meant."""
+    said = unknown(BIGRAMS, {"steps", "batch", "learning_rate"})
+    assert (
+        "the claim has no parameter 'checkpoint_every'; give it a default under [parameters] (checkpoint_every = "
+        in said
+    )
+    assert said.endswith("or name one of the claim's: batch, learning_rate, steps")
+    assert unknown(BIGRAMS, {"step", "batch", "learning_rate"}).endswith("'steps'; did you mean {step}?")
 
 
 def test_apr_distill() -> None:

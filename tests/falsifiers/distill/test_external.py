@@ -191,6 +191,19 @@ def test_a_recorded_run_that_ran_out_of_memory(tmp_path: Path) -> None:
     assert recorded(place, SMOKE, tmp_path).ending.startswith("SubjectFault: OutOfMemory")
 
 
+def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+    """A path mistyped to another folder refutes nothing; one with a log of a run whose export is missing does."""
+    place = tmp_path / "run"
+    (place / "sub").mkdir(parents=True)
+    (place / "README.md").write_text("nothing of a run")
+    seen = recorded(place, EXPORT, tmp_path)
+    sought = "no checkpoint, and none of launch.log, *.log, *.txt, model.safetensors"
+    assert seen.ending == f"NotMeasured: {place} holds nothing of a run: {sought}"
+    assert "readable" not in seen.measurements
+    (place / "launch.log").write_bytes(b"62 steps, 122.7s\n")
+    assert recorded(place, EXPORT, tmp_path).measurements["readable"] is False
+
+
 def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     """What would take another run is not measured, and nothing of the run is removed."""
     place = historical_run(tmp_path)
@@ -245,7 +258,11 @@ def test_an_export_of_another_format_is_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("fail", "ending"),
     [
-        ("crash", "SubjectFault: CommandFailed: train_bigrams.py exited with status 1 after step 2"),
+        (
+            "crash",
+            "SubjectFault: CommandFailed: train_bigrams.py exited with status 1 after step 2, "
+            "saying 'RuntimeError: something broke'",
+        ),
         ("out-of-memory", "SubjectFault: OutOfMemory: train_bigrams.py exited with status 1 after step 2, out of GPU"),
         ("killed", "NotMeasured: train_bigrams.py was ended by SIGKILL after step 2"),
     ],
@@ -328,6 +345,7 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
     ("options", "said"),
     [
         (["--subject", "Command:x.toml"], "did you mean command:x.toml?"),
+        (["--subject", "trainers/apr-distill.toml"], "command:trainers/apr-distill.toml runs that trainer, recorded:"),
         (["--subject", "command:nowhere.toml"], "name the trainer's TOML file"),
         (["--subject", "command:/etc/hostname"], "outside the project"),
         (["--subject", "command:/nowhere/x.toml"], "name the trainer's TOML file"),

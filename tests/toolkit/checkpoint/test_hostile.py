@@ -282,6 +282,8 @@ def test_archives_that_pytorch_does_not_write(tmp_path: Path) -> None:
     assert "compressed" in str(compressed)
     assert "little-endian" in str(looked_at(path, zipped(good, {"0": bytes(16)}, byteorder="big")))
     whole = zipped(good, {"0": b"0123456789abcdef"})
+    for size in (40, len(whole) // 2, len(whole) - 30):
+        assert "no zip directory at its end: it is cut short" in str(looked_at(path, whole[:size]))
     assert "corrupt" in str(looked_at(path, whole.replace(b"0123456789abcdef", b"0123456789abcdeg")))
     scripted = io.BytesIO()
     torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), scripted)

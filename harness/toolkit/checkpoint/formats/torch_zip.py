@@ -21,6 +21,9 @@ from harness.toolkit.checkpoint.source import Packed, Refused, Source, Unrecogni
 __all__ = ["MAGIC", "read"]
 
 MAGIC = b"PK\x03\x04"
+_END = b"PK\x05\x06"
+_LONGEST_END = 22 + 0xFFFF
+"""Bytes: the record at an archive's end, with the longest comment behind it."""
 _LOCAL_HEADER = "<4s5H3I2H"
 _LOCAL_HEADER_SIZE = 30
 _ENCRYPTED = 1
@@ -63,7 +66,12 @@ def _members(source: Source) -> dict[str, _Member]:
     try:
         with open(source.path, "rb") as file, zipfile.ZipFile(file) as archive:
             listed = archive.infolist()
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+    except zipfile.BadZipFile as error:
+        tail = min(source.size, _LONGEST_END)
+        if _END not in source.read(source.size - tail, tail, "the end of the file"):
+            raise Refused("has no zip directory at its end: it is cut short", source.size) from error
+        raise Refused(f"its zip directory cannot be read: {error}", source.size) from error
+    except (OSError, ValueError, NotImplementedError) as error:
         raise Refused(f"its zip directory cannot be read: {error}", source.size) from error
     if any(one.filename.endswith("/constants.pkl") for one in listed):
         raise Refused("is a TorchScript archive, which holds code; save its state_dict() instead", 0)

@@ -1,0 +1,76 @@
+"""Running a command that is somebody else's trainer: what its log says of it, and what is said of how it failed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.external import command
+from harness.external.run import Telling
+from harness.external.trainer import load
+from harness.trial import NotMeasured
+
+TRAINER = """
+name = "mine"
+[command]
+line = {line}
+exit = {{usage = [2], machine = [3]}}
+[[log.line]]
+event = "step"
+pattern = 'step (?P<step>[0-9]+) loss=(?P<loss>[0-9.]+)'
+[files]
+export = "{{output}}/model"
+"""
+
+
+def run(folder: Path, code: str) -> None:
+    """Run a script as a trainer."""
+    script, trainer = folder / "train.py", folder / "mine.toml"
+    script.write_text(code)
+    trainer.write_text(TRAINER.format(line=json.dumps([sys.executable, "-I", str(script), "--seed", "0"])))
+    command.run(load(trainer), {"output": str(folder)}, Telling(lambda step, values: None))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (
+            "print('step 1 loss=2', flush=True); raise ValueError('no data')",
+            "after step 1, saying 'ValueError: no data'",
+        ),
+        ("print('step 1 loss=2'); print('no data'); exit(1)", "with status 1 after step 1, saying 'no data'"),
+        ("print('no', end=' '); print('data', end=''); exit(1)", "before its first step, saying 'no data'"),
+        ("import sys; sys.exit('\\x1b[31m' + 'x' * 5000)", f"saying '{'x' * 200}…'"),
+        ("exit(1)", "mine exited with status 1 before its first step"),
+        (
+            "import os, sys; print('oh', flush=True); os.abort()",
+            "mine died of SIGABRT before its first step, saying 'oh'",
+        ),
+    ],
+)
+def test_a_failure_is_told_with_the_last_words(tmp_path: Path, code: str, said: str) -> None:
+    """Those on stderr, else those on stdout, without colours, and no more than a line of them."""
+    with pytest.raises(command.CommandFailed) as caught:
+        run(tmp_path, code)
+    assert str(caught.value).endswith(said)
+
+
+@pytest.mark.parametrize(("status", "said"), [(2, ": it refused its command line; see "), (3, ": the machine was in")])
+def test_what_the_trainer_is_not_blamed_for_is_told_with_them_too(tmp_path: Path, status: int, said: str) -> None:
+    """An interpreter, for one, has the status of a wrong command line where its script is missing."""
+    with pytest.raises(NotMeasured) as caught:
+        run(tmp_path, f"print('no such file: x'); exit({status})")
+    assert f"with status {status} before its first step, saying 'no such file: x'{said}" in str(caught.value)
+
+
+def test_the_log_has_the_digest_of_the_script(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The interpreter's alone would be the same for every trainer."""
+    run(tmp_path, "print('step 1 loss=2')")
+    digest = hashlib.sha256((tmp_path / "train.py").read_bytes()).hexdigest()
+    told = capfd.readouterr().out
+    assert f"+ sha256 {digest} {tmp_path / 'train.py'}\n" in told
+    assert told.count("+ sha256") == 2
