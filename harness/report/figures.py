@@ -17,13 +17,9 @@ def value(measured: Any, unit: str = "") -> str:
     if isinstance(measured, (int, float)):
         if unit == "B":
             return binary(measured)
-        text = (
-            f"{measured:.6g}"
-            if isinstance(measured, float)
-            else f"{measured:,}"
-            if abs(measured) < 1e15
-            else f"{measured:.6g}"
-        )
+        # A whole number that passed through a float, such as a count of bytes, keeps its digits.
+        counted = isinstance(measured, int) or (measured.is_integer() and abs(measured) >= 1e6)
+        text = f"{int(measured):,}" if counted and abs(measured) < 1e15 else f"{measured:.6g}"
         return f"{text} {unit}" if unit else text
     if isinstance(measured, Mapping):
         return ", ".join(f"{name} {value(item)}" for name, item in measured.items()) or "nothing"
