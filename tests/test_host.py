@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 from typing import Any
@@ -352,3 +354,26 @@ def test_a_torch_for_the_cpu_is_none_for_a_gpu(
     assert shortfalls({"device": "any", "modules": ["torch"]}, a_host(a_gpu())) == []
     assert shortfalls({"device": "cuda", "modules": ["numpy"]}, a_host(a_gpu())) == []
     assert len(shortfalls({"device": "cuda", "modules": ["torch"]}, a_host())) == 1  # it lacks the GPU, and that is all
+
+
+@pytest.fixture
+def with_triton(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a claim requires whose kernels Triton launches on the GPU; all of it is installed."""
+    monkeypatch.setattr(requirements, "_exists", lambda name: True)
+    monkeypatch.setenv("CC", "/usr/bin/cc")
+    return {"device": "cuda", "modules": ["triton"]}
+
+
+def test_triton_needs_a_compiler_for_its_launcher(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_triton: dict[str, Any]
+) -> None:
+    """Without one its error would be the subject's; on a CPU it interprets, and compiles no launcher."""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    assert "needs a C compiler" in shortfalls(with_triton, a_host(a_gpu()))[0]
+    assert shortfalls({**with_triton, "device": "any"}, a_host(a_gpu())) == []
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    (reason,) = shortfalls(with_triton, a_host(a_gpu()))
+    assert f"there is no {tmp_path / 'Python.h'} (Debian: python3." in reason
+    (tmp_path / "Python.h").touch()
+    assert shortfalls(with_triton, a_host(a_gpu())) == []

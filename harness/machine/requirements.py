@@ -6,9 +6,12 @@ import importlib.machinery
 import importlib.util
 import math
 import re
+import shutil
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -125,8 +128,11 @@ def _count(requires: Mapping[str, Any], host: Host) -> list[str]:
 def _modules(requires: Mapping[str, Any], host: Host) -> list[str]:
     missing = [name for name in requires["modules"] if not _exists(name)]
     if not missing:
-        on_gpu = requires.get("device") == "cuda" and bool(host.gpus) and "torch" in requires["modules"]
-        return _torch_without_cuda() if on_gpu else []
+        on_gpu = requires.get("device") == "cuda" and bool(host.gpus)
+        checks = {"torch": _torch_without_cuda, "triton": _triton_without_compiler}
+        return [
+            reason for name, check in checks.items() if on_gpu and name in requires["modules"] for reason in check()
+        ]
     *others, last = missing
     if not others:
         return [f"needs the Python module {last}, which is not installed for this Python"]
@@ -141,6 +147,22 @@ def _torch_without_cuda() -> list[str]:
     if torch.reason is not None or torch.details["cuda"] is not None:
         return []
     return [f"needs a torch that was built for CUDA; {torch.version} was not (pytorch.org has both)"]
+
+
+def _triton_without_compiler() -> list[str]:
+    """Triton compiles its launcher with a C compiler and Python's headers, by the rule of its runtime/build.py.
+
+    It would also ask CC, which trials are not given.
+    """
+    if not (shutil.which("gcc") or shutil.which("clang")):
+        return ["needs a C compiler, with which Triton builds its launcher (Debian: apt install gcc)"]
+    scheme = sysconfig.get_default_scheme()
+    folder = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)["include"]
+    header = Path(folder, "Python.h")
+    if header.is_file():
+        return []
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+    return [f"needs Python's headers, with which Triton builds its launcher; there is no {header} (Debian: {package})"]
 
 
 def _exists(dotted: str) -> bool:
