@@ -71,6 +71,8 @@ def measured(arguments: argparse.Namespace, folder: Path) -> int:
 
         def sample(arm: str) -> None:
             """So many steps, the first of which is saved."""
+            for old in checkpointer.saved[:-1]:  # a disk that fills up would make saves fail, and fail fast
+                old.unlink(missing_ok=True)
             for number in range(arguments.steps_a_save):
                 subject.make_step(silent, checkpointer)
                 if number == 0 and arm != PLAIN:
@@ -82,6 +84,8 @@ def measured(arguments: argparse.Namespace, folder: Path) -> int:
         first = [seconds_of(step, settle) for step in (lambda: sample(BACKGROUND), lambda: sample(BACKGROUND))]
         arms = {arm: (lambda arm=arm: sample(arm)) for arm in (PLAIN, BACKGROUND, WAITING)}
         timing = interleave(arms, rounds=arguments.rounds, warmup=1, seed=0, synchronize=settle)
+    if checkpointer.failures:
+        sys.exit(f"{checkpointer.failures} saves failed, which says nothing of what one costs; give room in {folder}")
     size = checkpointer.saved[-1].stat().st_size
     return printed(timing, arguments.steps_a_save, size, first[0] - first[1])
 
