@@ -340,19 +340,28 @@ def test_a_gpu_without_vulkan_comes_with_the_remedy(monkeypatch: pytest.MonkeyPa
     assert "there is only software: llvmpipe; install the GPU driver's Vulkan (libnvidia-gl" in reason
 
 
-@pytest.mark.parametrize(("cuda", "refused"), [(None, True), ("13.0", False)])
-def test_a_torch_for_the_cpu_is_none_for_a_gpu(
-    monkeypatch: pytest.MonkeyPatch, cuda: str | None, refused: bool
+BUILT_FOR_CPU = "needs a torch that was built for CUDA; 2.13.0 was not (pytorch.org has both)"
+NEWER_THAN_DRIVER = "needs a driver for CUDA 13.0, for which torch 2.13.0 was built; this one is for 12.8"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "reasons"),
+    [
+        (None, "13.0", [BUILT_FOR_CPU]), ("13.0", "13.0", []), ("13.2", "13.0", []), ("12.8", "13.0", []),
+        ("13.0", "12.8", [NEWER_THAN_DRIVER]), ("13.0", None, []), ("of an unknown version", "12.8", []),
+    ],
+)  # fmt: skip
+def test_a_torch_that_finds_no_gpu_is_none_for_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, driver: str | None, reasons: list[str]
 ) -> None:
     """It would raise in the subject's code, and the claim would be refuted by how torch was installed."""
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     tool = Tool("torch", "2.13.0", "/site-packages/torch", {"cuda": cuda, "hip": None})
     monkeypatch.setattr(toolchain, "torch", lambda: tool)
-    reasons = shortfalls({"device": "cuda", "modules": ["torch"]}, a_host(a_gpu()))
-    said = "needs a torch that was built for CUDA; 2.13.0 was not (pytorch.org has both)"
-    assert reasons == ([said] if refused else [])
-    assert shortfalls({"device": "any", "modules": ["torch"]}, a_host(a_gpu())) == []
-    assert shortfalls({"device": "cuda", "modules": ["numpy"]}, a_host(a_gpu())) == []
+    host = a_host(a_gpu(), cuda_driver_version=driver)
+    assert shortfalls({"device": "cuda", "modules": ["torch"]}, host) == reasons
+    assert shortfalls({"device": "any", "modules": ["torch"]}, host) == []
+    assert shortfalls({"device": "cuda", "modules": ["numpy"]}, host) == []
     assert len(shortfalls({"device": "cuda", "modules": ["torch"]}, a_host())) == 1  # it lacks the GPU, and that is all
 
 

@@ -6,13 +6,12 @@ import importlib.machinery
 import importlib.util
 import math
 import re
-import shutil
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from harness.machine import gpu_modules
 
 if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
@@ -129,40 +128,11 @@ def _modules(requires: Mapping[str, Any], host: Host) -> list[str]:
     missing = [name for name in requires["modules"] if not _exists(name)]
     if not missing:
         on_gpu = requires.get("device") == "cuda" and bool(host.gpus)
-        checks = {"torch": _torch_without_cuda, "triton": _triton_without_compiler}
-        return [
-            reason for name, check in checks.items() if on_gpu and name in requires["modules"] for reason in check()
-        ]
+        return gpu_modules.shortfalls(requires["modules"], host) if on_gpu else []
     *others, last = missing
     if not others:
         return [f"needs the Python module {last}, which is not installed for this Python"]
     return [f"needs the Python modules {', '.join(others)} and {last}, which are not installed for this Python"]
-
-
-def _torch_without_cuda() -> list[str]:
-    """A torch that was built for the CPU finds no GPU: its error would look like one of the subject."""
-    from harness.machine import toolchain
-
-    torch = toolchain.torch()
-    if torch.reason is not None or torch.details["cuda"] is not None:
-        return []
-    return [f"needs a torch that was built for CUDA; {torch.version} was not (pytorch.org has both)"]
-
-
-def _triton_without_compiler() -> list[str]:
-    """Triton compiles its launcher with a C compiler and Python's headers, by the rule of its runtime/build.py.
-
-    It would also ask CC, which trials are not given.
-    """
-    if not (shutil.which("gcc") or shutil.which("clang")):
-        return ["needs a C compiler, with which Triton builds its launcher (Debian: apt install gcc)"]
-    scheme = sysconfig.get_default_scheme()
-    folder = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)["include"]
-    header = Path(folder, "Python.h")
-    if header.is_file():
-        return []
-    package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
-    return [f"needs Python's headers, with which Triton builds its launcher; there is no {header} (Debian: {package})"]
 
 
 def _exists(dotted: str) -> bool:

@@ -1,0 +1,64 @@
+"""What Python modules need besides being installed, before they work on a GPU.
+
+Where that is missing they raise in the middle of a subject, and a claim would be refuted by how they were installed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.machine.host import Host
+
+__all__ = ["shortfalls"]
+
+
+def shortfalls(modules: Iterable[str], host: Host) -> list[str]:
+    """Why modules that are installed would not work on the GPUs of this host; none of them is imported."""
+    checks = {"torch": _torch, "triton": _triton}
+    return [reason for name in modules if name in checks for reason in checks[name](host)]
+
+
+def _torch(host: Host) -> list[str]:
+    """A torch that was built for the CPU, or for a newer driver, finds no GPU.
+
+    A driver runs what was built for any minor version of its CUDA (CUDA Compatibility, "Minor Version Compatibility").
+    """
+    from harness.machine import toolchain
+
+    torch = toolchain.torch()
+    if torch.reason is not None:
+        return []
+    built, driver = torch.details["cuda"], host.cuda_driver_version
+    if built is None:
+        return [f"needs a torch that was built for CUDA; {torch.version} was not (pytorch.org has both)"]
+    if driver is not None and _major(built) > _major(driver):
+        return [f"needs a driver for CUDA {built}, for which torch {torch.version} was built; this one is for {driver}"]
+    return []
+
+
+def _major(version: str) -> int:
+    """13 of "13.0"; 0 of what is no version."""
+    return int(found[0]) if (found := re.match(r"\d+", version)) else 0
+
+
+def _triton(host: Host) -> list[str]:
+    """Triton compiles its launcher with a C compiler and Python's headers, by the rule of its runtime/build.py.
+
+    It would also ask CC, which trials are not given.
+    """
+    if not (shutil.which("gcc") or shutil.which("clang")):
+        return ["needs a C compiler, with which Triton builds its launcher (Debian: apt install gcc)"]
+    scheme = sysconfig.get_default_scheme()
+    folder = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)["include"]
+    header = Path(folder, "Python.h")
+    if header.is_file():
+        return []
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+    return [f"needs Python's headers, with which Triton builds its launcher; there is no {header} (Debian: {package})"]
