@@ -7,15 +7,23 @@ from torch import Tensor
 from falsifiers.distill.inspection import snapshot
 from falsifiers.distill.subject import Distillation
 from falsifiers.distill.watch import StepWatch, read_back
-from harness import NotMeasured, Trial
+from harness import NotMeasured, NotShown, Trial
 
 __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Distillation]) -> None:
     """After each step look at the embedding, and at the gradient that the step left behind on it and on the rest."""
+    if trial.is_elsewhere:
+        raise NotShown("the gradients that a step leaves on the weights are not seen from outside")
     with trial.subject_fault():
-        before = _embedding(trial)
+        weights = trial.subject.student_weights()
+    if _name(trial) not in weights:
+        raise NotMeasured(
+            f"the student has no parameter {_name(trial)}; say what its embedding is called with -P embedding=NAME, "
+            f"such as one of {', '.join(sorted(weights)[:3])}"
+        )
+    before = snapshot({_name(trial): weights[_name(trial)]})[_name(trial)]
     rows = before.any(dim=-1)
     watch = StepWatch(trial)
     moved: list[float] = []
@@ -52,10 +60,6 @@ def falsify(trial: Trial[Distillation]) -> None:
 def _name(trial: Trial[Distillation]) -> str:
     """The parameter of the student that the profile calls the embedding."""
     return str(trial.parameters["embedding"])
-
-
-def _embedding(trial: Trial[Distillation]) -> Tensor:
-    return snapshot({"embedding": trial.subject.student_weights()[_name(trial)]})["embedding"]
 
 
 def _norm(gradients: list[Tensor | None]) -> float:

@@ -110,9 +110,11 @@ def inspect_export(
     seen = Inspection()
     with contextlib.suppress(OSError):
         seen.file_bytes = path.stat().st_size
-    with contextlib.suppress(OSError, SafetensorError, Unreadable):
+    try:
         seen.found, seen.metadata = (read or _read)(path)
         seen.readable = True
+    except (OSError, SafetensorError, Unreadable) as error:
+        print(f"{path} cannot be read: {error}")
     seen.not_finite = sorted(name for name, found in seen.found.items() if not torch.isfinite(found).all())
     seen.missing = sorted(live.keys() - seen.found.keys())
     seen.unexpected = sorted(seen.found.keys() - live.keys())

@@ -45,20 +45,20 @@ class StepWatch:
             self._hidden = reason
         self._seen = self._first
         self._changes = 0
+        self._looks = 0
         self.steps = 0
 
     @property
     def changes(self) -> int:
         """At how many of the looks the weights differed from the look before; NotShown where a look was denied."""
-        if self._hidden is not None and self.steps:
-            raise self._hidden
+        if self.steps:
+            self._see_that_we_looked()
         return self._changes
 
     @property
     def unmoved(self) -> list[str]:
         """Names of the tensors that at the last look were as at the first; NotShown where a look was denied."""
-        if self._hidden is not None:
-            raise self._hidden
+        self._see_that_we_looked()
         return [name for name, first in self._first.items() if name in self._seen and _same(first, self._seen[name])]
 
     def __call__(self, step: int, **values: float) -> None:
@@ -73,6 +73,13 @@ class StepWatch:
         if self.steps >= self._most:
             raise Overrun
 
+    def _see_that_we_looked(self) -> None:
+        """NotShown where a look was denied, or a subject that works elsewhere told of no step at which to look."""
+        if self._hidden is not None:
+            raise self._hidden
+        if self._trial.is_elsewhere and not self._looks:
+            raise NotShown(f"its output tells of no step after which to look at its weights (of {self.steps} told)")
+
     def _look(self) -> None:
         try:
             weights = self._subject.student_weights()
@@ -81,6 +88,7 @@ class StepWatch:
         else:
             with self._trial.falsifier_fault():
                 now = _glimpse(weights)
+                self._looks += 1
                 self._changes += now.keys() != self._seen.keys() or not all(
                     _same(now[name], self._seen[name]) for name in now
                 )

@@ -312,11 +312,24 @@ def test_checkpoints_are_looked_at(folder: Path) -> None:
     [
         (SMOKE, "NotShown: train_bigrams.py shows no logits of its teacher from outside"),
         ("F-DISTILL-BATCH-001", "NotShown: train_bigrams.py shows nothing of its gradients from outside"),
+        ("F-DISTILL-EMBED-001", "NotShown: the gradients that a step leaves on the weights are not seen from outside"),
     ],
 )
 def test_what_cannot_be_seen_is_said(folder: Path, claim: str, ending: str) -> None:
     """And is no defect of the trainer."""
     assert outside(folder, claim).ending == ending
+
+
+def test_steps_that_are_not_told_move_nothing_that_was_looked_at(folder: Path) -> None:
+    """A pattern that fits no line of a healthy trainer is no reason to say that its weights stood still."""
+    file = folder / "deaf.toml"
+    here = str(BIGRAMS_FILE.parent)
+    file.write_text(BIGRAMS_FILE.read_text().replace("'it (?P", "'never (?P").replace("{here}", here))
+    seen = outside(folder, SMOKE, trainer=str(file))
+    assert not {"unmoved", "weight_changes"} & seen.measurements.keys()
+    shutil.rmtree(folder / "workspace")
+    told = outside(folder, SMOKE, watch_every=2, checkpoint_every=2)
+    assert (told.measurements["unmoved"], told.measurements["weight_changes"]) == ([], 25)
 
 
 def test_a_flood_of_output_is_bounded(folder: Path) -> None:

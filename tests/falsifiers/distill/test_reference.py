@@ -16,6 +16,7 @@ from falsifiers.distill.mutants.training import SilentCpuFallback
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.config import ARCHITECTURES, Recipe, new_model
 from falsifiers.distill.reference.export import checkpoint_path
+from harness import NotMeasured
 from tests.falsifiers.distill.trials import CONTRACTS, QUICK, a_setting, a_trial
 
 _KEYS = {"teacher_model", "temperature", "alpha", "epoch", "step", "final_loss"}
@@ -104,6 +105,13 @@ def test_a_falsifier_measures_what_its_contract_declares(tmp_path: Path, claim: 
     assert recorded.measurements.keys() == declared(claim)
     assert recorded.resolved == {"device": "cpu", "dtype": "float32", "steps": 3}
     assert recorded.steps == [1, 2, 3]
+
+
+def test_an_embedding_of_another_name_is_asked_for(tmp_path: Path) -> None:
+    """It is no fault of the trainer's what its parameters are called."""
+    trial, _ = a_trial(a_setting(tmp_path, embedding="wte"), Distillation, declared("F-DISTILL-EMBED-001"))
+    with pytest.raises(NotMeasured, match=r"no parameter wte; .*-P embedding=NAME, such as one of model\."):
+        embedding.falsify(trial)
 
 
 @pytest.mark.cuda
