@@ -43,7 +43,7 @@ def main() -> None:
 @_MODELS
 @_TARGETS
 def build_command(folder: Path, models: Sequence[str], targets: Sequence[int]) -> None:
-    """Compile every kernel for every target; what is there and still right is kept."""
+    """Make DIR the archive of exactly these kernels and targets: images that are still right are kept, others go."""
     specs = _kernels(models)
     with click.progressbar(length=len(specs) * len(set(targets)), label="compiling") as bar:
         archive = build(folder, specs, targets, on_image=lambda entry: bar.update(1))
