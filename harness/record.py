@@ -12,7 +12,7 @@ from harness.machine.device_class import DeviceClass
 from harness.settle import MutantOutcome
 from harness.verdict import Fate, Outcome, Verdict
 
-__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError", "clause_result"]
+__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError", "clause_result", "judged"]
 
 FORMAT = 1
 
@@ -90,6 +90,11 @@ class Record:
     """The contract's clauses that have no outcome, because this profile omits what they look at."""
 
     @property
+    def judged(self) -> str:
+        """The subject as `--subject` takes it."""
+        return judged(self.subject, self.subject_parameters)
+
+    @property
     def left_out(self) -> str:
         """What a reader is told of `unjudged`: the names, and how many mere types there are."""
         telling = [clause for clause in self.unjudged if not clause.endswith((".type", ".closed"))]
@@ -124,6 +129,12 @@ class Record:
         mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
         plain |= {"verdict": Verdict(plain["verdict"]), "unjudged": tuple(plain.get("unjudged", ()))}
         return cls(**plain, clauses=clauses, mutants=mutants)
+
+
+def judged(subject: str, subject_parameters: Mapping[str, Any]) -> str:
+    """What a run judged, as `--subject` takes it: an entry point, or how somebody else's trainer was looked at."""
+    trainer = subject_parameters.get("trainer")
+    return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject
 
 
 def clause_result(document: dict[str, Any]) -> ClauseResult:

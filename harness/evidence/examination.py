@@ -308,7 +308,7 @@ class _Examination:
             reason=again.settlement.reason,
             proven=again.settlement.proven,
             overrides=record.overrides or None,
-            subject=record.subject if record.subject != contract.subject else None,
+            subject=record.judged if record.subject != contract.subject else None,
             mutants={mutant: str(fate) for mutant, fate in again.mutants.items()},
         )
 

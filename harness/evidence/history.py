@@ -4,8 +4,9 @@
     table[table["measurement"] == "final_loss"].plot("started", "value")
 
 Runs are compared where they are of one class of device, one profile, one subject and the same overridden parameters:
-these four make a *series*. What was measured before a run, in its series, is the noise that it is judged against; runs
-that were NOT_MEASURED are no part of that. Where nothing ran at all, there is no row.
+these four make a *series*. Somebody else's trainer is one subject, and another one with other parameters of its own.
+What was measured before a run, in its series, is the noise that it is judged against; runs that were NOT_MEASURED are
+no part of that. Where nothing ran at all, there is no row.
 """
 
 from __future__ import annotations
@@ -42,10 +43,15 @@ def ran(entry: Entry) -> bool:
 def series(entry: Entry) -> str:
     """The name of a run's series, for people: what it ran on, in which profile, and what was otherwise than usual."""
     parts = [str(entry.device_class), f"{entry.profile} profile"]
-    parts += [
-        f"{name}={json.dumps(strictjson.tag_nonfinite(value))}" for name, value in sorted(entry.overrides.items())
-    ]
-    return ", ".join([*parts, f"subject {entry.subject}"])
+    changed = {**_own(entry), **entry.overrides}
+    parts += [f"{name}={json.dumps(strictjson.tag_nonfinite(value))}" for name, value in sorted(changed.items())]
+    return ", ".join([*parts, f"subject {entry.judged}"])
+
+
+def _own(entry: Entry) -> dict[str, Any]:
+    """The parameters of somebody else's trainer; not the directory, which is another one for each run that is over."""
+    own = entry.subject_parameters.items()
+    return {name: value for name, value in own if name not in ("trainer", "dir") and value != ""}
 
 
 def measured(entries: Iterable[Entry], values: Mapping[Path, Mapping[str, Measurement]]) -> pd.DataFrame:

@@ -28,15 +28,15 @@ from harness.evidence import reader
 from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.machine.device_class import DeviceClass
-from harness.record import Record, RecordError
+from harness.record import Record, RecordError, judged
 from harness.verdict import Fate, Verdict
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
 
 _FIELDS = (
     "id", "issue", "spec", "title", "run", "reason", "proven", "profile", "overrides", "mutants_skipped", "falsifier",
-    "subject", "target", "device", "seed", "started", "seconds", "trial_seconds", "contract_digest", "harness",
-    "commit", "command",
+    "subject", "subject_parameters", "target", "device", "seed", "started", "seconds", "trial_seconds",
+    "contract_digest", "harness", "commit", "command",
 )  # fmt: skip
 """What an entry takes from the record as it is."""
 
@@ -61,6 +61,7 @@ class Entry:
     mutants_skipped: bool
     falsifier: str
     subject: str
+    subject_parameters: Mapping[str, Any]
     target: Mapping[str, Any]
     device: Mapping[str, Any]
     seed: int
@@ -76,6 +77,11 @@ class Entry:
     command: str
     killed: tuple[str, ...]
     """The mutants that were."""
+
+    @property
+    def judged(self) -> str:
+        """The subject as `--subject` takes it."""
+        return judged(self.subject, self.subject_parameters)
 
     @property
     def device_class(self) -> DeviceClass:

@@ -178,7 +178,7 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
         changed = _some([f"{name}={value}" for name, value in record.overrides.items()])
         yield _remark(Code.OVERRIDDEN, f"this run has other parameters than the contract's: {changed}", "overrides")
     if record.subject != contract_subject:
-        yield _remark(Code.OTHER_SUBJECT, f"measured was {record.subject}, not {contract_subject}", "subject")
+        yield _remark(Code.OTHER_SUBJECT, f"measured was {record.judged}, not {contract_subject}", "subject")
 
 
 def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ...]:

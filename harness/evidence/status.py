@@ -227,7 +227,7 @@ def _why_not(contract: Contract, entry: Entry) -> str:
     if entry.overrides:
         return f"only run with other parameters: {', '.join(entry.overrides)}"
     if not speaks_for(contract, entry):
-        return f"only run with another subject: {entry.subject}"
+        return f"only run with another subject: {entry.judged}"
     return entry.reason if entry.verdict is Verdict.PASS else f"{entry.verdict}: {entry.reason}"
 
 

@@ -34,6 +34,9 @@ _ESCAPES = re.compile(
 _ENDS = re.compile(rb"[\r\n]")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?\Z")
 _GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:[,_][0-9]{3})+(?:\.[0-9]*)?\Z")
+_ABSENT = object()
+_LOSSES = ("loss", "initial_loss", "final_loss")
+"""A null among these may be what the writer made of NaN, as JavaScript's and Rust's do: told, it is no number."""
 _NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf")}
 
 
@@ -97,8 +100,9 @@ class LineRule:
         """The event that a line tells by this rule, or None. `document` is the line as JSON, where it is that."""
         if self.keys is not None:
             found = {name: _at(document, path) for name, path in self.keys.items()}
-            values = {name: _text(value) for name, value in found.items() if value is not None}
-            return Event(self.kind, values, line) if len(values) == len(self.keys) else None
+            if any(value is _ABSENT or (value is None and name not in _LOSSES) for name, value in found.items()):
+                return None
+            return Event(self.kind, {name: _text(value) for name, value in found.items()}, line)
         match = self.pattern.search(line)
         if match is None:
             return None
@@ -181,10 +185,10 @@ def _json(line: str) -> Any:
 
 
 def _at(document: Any, path: str) -> Any:
-    """What lies at a dotted path of a JSON object."""
+    """What lies at a dotted path of a JSON object; `_ABSENT` where there is none."""
     for key in path.split("."):
         if not isinstance(document, dict) or key not in document:
-            return None
+            return _ABSENT
         document = document[key]
     return document
 

@@ -207,7 +207,7 @@ def verdict_text(record: Record) -> str:
     if record.verdict is Verdict.PASS and not record.proven:
         parts.append("UNPROVEN")
     if "--subject" in record.command.split():
-        parts.append(f"another subject than the contract's: {record.subject}")
+        parts.append(f"another subject than the contract's: {record.judged}")
     if record.overrides:
         parts.append(
             "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())

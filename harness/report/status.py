@@ -177,7 +177,7 @@ def _set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
     """The FAILs that do not count, each with its bundle, the newest first; where they are many, how many more."""
     for entry in cell.set_aside[:_MOST_ASIDE]:
         parameters = ", ".join(f"{name}={figures.value(value)}" for name, value in entry.overrides.items())
-        of = f"with other parameters: {parameters}" if parameters else f"of another subject: {entry.subject}"
+        of = f"with other parameters: {parameters}" if parameters else f"of another subject: {entry.judged}"
         yield f"a FAIL {of}", entry.path
     if (more := len(cell.set_aside) - _MOST_ASIDE) > 0:
         yield f"{more} more", None

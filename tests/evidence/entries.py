@@ -50,6 +50,7 @@ def entry(second: int = 0, **changes: Any) -> Entry:
         "mutants_skipped": False,
         "falsifier": "falsifiers.demo.sorting:falsify",
         "subject": "falsifiers.demo.sorting:Sorter",
+        "subject_parameters": {},
         "target": {},
         "device": TARGET,
         "seed": 0,

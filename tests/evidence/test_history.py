@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.evidence.history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series
+from harness.evidence.history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series, series
 from harness.evidence.index import Entry, Measurement
 from harness.verdict import Verdict
 from tests.evidence.entries import CPU, GPU, entry
@@ -58,6 +58,19 @@ def test_only_comparable_runs_are_noise() -> None:
     assert (noise["loss"].count, noise["loss"].middle) == (6, 1.0)
     assert noise[TRIAL_SECONDS].count == 6
     assert earlier_noise(steady[0], runs, values) == {}
+
+
+def test_a_trainer_is_a_subject_of_its_own() -> None:
+    """With each choice of its own parameters; the directories of its runs are what there is to compare."""
+
+    def of(number: int, **parameters: str) -> Entry:
+        own = {"trainer": "trainers/mine.toml", "dir": f"/runs/{number}", "teacher": "1.5b", "notes": "", **parameters}
+        return entry(number, subject="demo.external:Recorded", subject_parameters=own)
+
+    names = [series(one) for one in (of(0), of(1), of(2, teacher="7b"), of(3, trainer="trainers/theirs.toml"))]
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+    assert names[2].endswith('teacher="7b", subject recorded:trainers/mine.toml')
 
 
 def test_the_newest_of_each_series() -> None:

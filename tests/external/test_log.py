@@ -139,6 +139,19 @@ def test_json_lines() -> None:
     assert [(event.whole("step"), event.number("loss")) for event in found] == [(3, 2.5)]
 
 
+def test_a_loss_of_null_is_told() -> None:
+    """As NaN is written by what writes only what JSON has; a step of null is none."""
+    keys = {"step": "step", "loss": "loss"}
+    rules = [LineRule(EventKind.STEP, keys=keys), LineRule(EventKind.SUMMARY, keys={"final_loss": "end"})]
+    for line in (b'{"step": 2, "loss": null}', b'{"step": 2, "loss": 8, "end": null}'):
+        telling = Telling(lambda step, numbers: None)
+        for event in events(b'{"step": 1, "loss": 9}\n{"step": null, "loss": 3}\n' + line, rules=rules):
+            telling.hear(event)
+        telling.end()
+        assert telling.steps == 2
+        assert "loss 'null', which is no number" in telling.unseen
+
+
 @pytest.mark.parametrize("expression", [r"(a)\1", r"(?=a)b", r"(?<!a)b", "(", "(((a{1000}){1000}){1000})"])
 def test_expressions_that_could_run_away_are_refused(expression: str) -> None:
     """Backreferences, look-around, and sizes without measure."""

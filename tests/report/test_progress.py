@@ -197,6 +197,9 @@ def test_another_subject_is_said_beside_the_verdict(record: Record) -> None:
     text = verdict_text(replace(record, command="harness run --subject demo:Other F", subject="demo:Other"))
     assert "another subject than the contract's: demo:Other" in text
     assert "another subject" not in verdict_text(record)
+    theirs = {"subject": "demo.external:Command", "subject_parameters": {"trainer": "trainers/theirs.toml", "lr": 1}}
+    text = verdict_text(replace(record, command="harness run --subject command:trainers/theirs.toml F", **theirs))
+    assert "another subject than the contract's: command:trainers/theirs.toml" in text
 
 
 def steps(count: int) -> list[Event]:

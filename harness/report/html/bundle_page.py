@@ -191,7 +191,7 @@ def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> 
     """Subject and parameters, where they are not the contract's; empty where they are."""
     parts = []
     if Code.OTHER_SUBJECT in remarked:
-        parts.append(f"of the subject {record.subject}")
+        parts.append(f"of the subject {record.judged}")
     if record.overrides:
         parts.append(f"with {changed(record)}")
     return f"{', '.join(parts)} (not the contract's)" if parts else ""
