@@ -291,8 +291,9 @@ def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
     refused(tmp_path / "two.zip", into)
 
 
-def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(bundle: Path, tmp_path: Path) -> None:
+def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(pristine: Path, tmp_path: Path) -> None:
     """Its copy in the archive is as unsound as it is."""
+    bundle = copy_of(pristine, tmp_path / "evidence")
     (bundle / "observation.json").write_text("{}")
     reseal(bundle)
     root = bundle.parents[2]

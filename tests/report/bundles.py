@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from harness.evidence.findings import Code, Finding, Verification
@@ -37,4 +38,6 @@ def examined(record: Record) -> Examined:
 def unsound(text: str) -> Examined:
     """A bundle of whose record nothing is believed; what is wrong with it was made up by somebody."""
     finding = Finding(Code.TAMPERED, text, text)
-    return Examined(Verification(Path("evidence") / (text.replace("/", "").replace("\0", "") or "x"), (finding,)), None)
+    name = text.replace("/", "").replace("\0", "") or "x"
+    on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # a file's name is bytes, whatever they say
+    return Examined(Verification(Path("evidence") / on_disk, (finding,)), None)
