@@ -91,7 +91,8 @@ class _Trainer(Outside):
         try:
             weights, _ = read_weights(path, prefix)
         except Unreadable as error:
-            raise NotShown(f"the weights of step {self.step} cannot be read: {error}") from error
+            when = " before the run starts" if self.step == 0 else ""
+            raise NotShown(f"{path}, the weights of step {self.step}, cannot be read{when}: {error}") from error
         if not weights:
             raise NotShown(f"{path} holds no tensor{f' named {prefix}…' if prefix else ''}")
         return weights

@@ -110,7 +110,7 @@ class Trainer:
     device_code: DeviceCodeFiles = DeviceCodeFiles()
 
     def words(self, values: Mapping[str, Any]) -> list[str]:
-        """The command line for these values of the placeholders; null and absent ones leave their words out.
+        """The command line for these values of the placeholders; null and empty ones leave their words out.
 
         Raises:
             TrainerError: a word that cannot be left out names one without a value.
