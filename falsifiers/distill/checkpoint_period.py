@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from falsifiers.distill.another import another
-from falsifiers.distill.inspection import inspect_export, snapshot
+from falsifiers.distill.inspection import UNFINISHED, inspect_export, snapshot
 from falsifiers.distill.subject import Checkpointing, Run
 from falsifiers.distill.watch import StepWatch, read_back
 from harness import NotShown, Trial
@@ -59,7 +59,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         return
     trial.measure(missing=seen.missing, unexpected=seen.unexpected, unreadable=seen.unreadable)
     for name in ("different", "matched", "incomplete", "misreported"):
-        with trial.where_shown():
+        with trial.where_shown(name):
             if name in seen.hidden:
                 raise NotShown(seen.hidden[name])
             trial.measure(**{name: getattr(seen, name)})
@@ -89,36 +89,53 @@ class _Keeper(StepWatch):
 def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, seen: _Findings) -> None:
     """Let the subject train, examine its directory, and remove that."""
     with trial.subject_fault():
+        _called(trial, subject)  # who shows no checkpoints says so before a run that would be for nothing
         watch = _Keeper(trial, subject, every)
         run = subject.distill(on_step=watch)
         directory = Path(subject.directory)
     if subject is trial.subject:
         read_back(trial, watch)
-    entries = {path.name: path for path in directory.iterdir() if "ckpt" in path.name} if directory.is_dir() else {}
     label = f"N={every}"
     if trial.is_elsewhere:
         elsewhere = "the weights in memory after a step are in another process"
         seen.hidden.update(different=elsewhere, matched=elsewhere)
     made = run.told().steps if run.unseen else watch.steps
-    expected: dict[str, Path] = {}
+    called = _called(trial, subject)
+    expected: list[Path] = []
     for step in range(every, made + 1, every) if every else ():
-        path = next((path for path in entries.values() if path.stem == f"ckpt-step-{step:06}"), None)
+        wanted = _name_of(trial, step)
+        path = next((path for path, name in called.items() if name == wanted), None)
         if path is None:
-            seen.missing.append(f"{label}: ckpt-step-{step:06}")
+            seen.missing.append(f"{label}: {wanted}")
             continue
-        expected[path.name] = path
+        expected.append(path)
         if trial.is_elsewhere:
             _look(f"{label}: {path.name}", path, subject, watch.initial, seen)
         else:
             _compare(f"{label}: {path.name}", path, watch.kept[step], watch.initial, seen)
-    seen.unexpected += [f"{label}: {name}" for name in sorted(entries.keys() - expected.keys())]
+    seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     if trial.is_elsewhere and not subject.tells_of_checkpoints:  # type: ignore[attr-defined]
         seen.hidden.setdefault("misreported", "the output does not tell of checkpoints")
     else:
-        _compare_report(label, run, list(expected.values()), seen)
+        _compare_report(label, run, expected, seen)
     seen.runs += 1
     if directory.is_relative_to(trial.workspace):  # a run that was made elsewhere is not ours to remove
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _name_of(trial: Trial[Checkpointing], step: int) -> str:
+    """What the checkpoint of a step is called: as the claim says by our own trainer, as its file says by another."""
+    return f"step {step}" if trial.is_elsewhere else f"ckpt-step-{step:06}"
+
+
+def _called(trial: Trial[Checkpointing], subject: Checkpointing) -> dict[Path, str]:
+    """The files that are called a checkpoint, finished or not, and what each is called; NotShown where nobody knows."""
+    if trial.is_elsewhere:
+        checkpoints = subject.checkpoints  # type: ignore[attr-defined]
+        finished = {path: _name_of(trial, step) for step, path in checkpoints().items()}
+        return finished | {path: path.name for suffix in UNFINISHED for path in checkpoints(suffix).values()}
+    directory = Path(subject.directory)
+    return {path: path.stem for path in directory.iterdir() if "ckpt" in path.name} if directory.is_dir() else {}
 
 
 def _look(name: str, path: Path, subject: Checkpointing, initial: Mapping[str, Tensor], seen: _Findings) -> None:

@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from harness import NotMeasured, NotShown
+
 __all__ = ["Child", "Report"]
 
 Report = Callable[[int, float], None]
@@ -53,20 +55,29 @@ class Child:
         theirs.close()
 
     def follow(self) -> Iterator[int]:
-        """Yield every step when it is told; ends when the process does."""
+        """Yield every step when it is told; ends when the process does.
+
+        Raises:
+            NotShown, NotMeasured: the work raised it, and so it did not end by any fault of the subject's.
+        """
+        hindered: NotMeasured | None = None
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 message = self._messages.recv()
                 if isinstance(message, _Answer):
                     self.answer = message.value
+                elif isinstance(message, NotMeasured):
+                    hindered = message
                 else:
                     self.steps.append(message)
                     yield message[0]
         self._process.join()
         self.exit_code = self._process.exitcode or 0
+        if hindered is not None:
+            raise hindered
 
     def finish(self) -> Child:
-        """Wait for the end."""
+        """Wait for the end; raises as `follow` does."""
         for _ in self.follow():
             pass
         return self
@@ -83,9 +94,12 @@ class Child:
 
 
 def _live(work: Callable[[Report], Any], messages: Connection, log: Path) -> None:
-    """The body of the child; multiprocessing prints what is raised here and exits with 1."""
+    """The body of the child; multiprocessing prints what else is raised here and exits with 1."""
     os.setpgid(0, 0)
     printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
-    messages.send(_Answer(work(lambda step, loss: messages.send((step, loss)))))
+    try:
+        messages.send(_Answer(work(lambda step, loss: messages.send((step, loss)))))
+    except NotMeasured as reason:  # by its text: of a subclass nobody knows whether it can be pickled
+        messages.send((NotShown if isinstance(reason, NotShown) else NotMeasured)(str(reason)))

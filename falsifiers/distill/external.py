@@ -33,6 +33,16 @@ class _Trainer(Outside):
         """Whether its output names the checkpoints that it writes."""
         return any(rule.kind is EventKind.CHECKPOINT for rule in self.trainer.lines)
 
+    def checkpoints(self, suffix: str = "") -> dict[int, Path]:
+        """The files that the trainer's file calls checkpoints, by step; with a suffix, those called so but for it.
+
+        Raises:
+            NotShown: it calls none so.
+        """
+        if not self.trainer.files.checkpoints:
+            raise NotShown(f"{self.trainer.path.name} names no checkpoints; say in /files where they are")
+        return directory.checkpoints(self.trainer, self.values, suffix)
+
     def teacher_logits(self, tokens: Tensor) -> Tensor:
         """Nobody sees them from outside."""
         raise NotShown(f"{self.trainer.name} shows no logits of its teacher from outside")
@@ -48,7 +58,7 @@ class _Trainer(Outside):
             if not files.initial or not self.trainer.has_values(files.initial, self.values):
                 raise NotShown(f"{self.trainer.path.name} names no file with the student before its first step")
             return self._weights(Path(self.filled(files.initial)), files.initial_prefix)
-        path = directory.checkpoints(self.trainer, self.values).get(self.step)
+        path = self.checkpoints().get(self.step)
         if path is None:
             last = f"step {self.step}" if self.step > 0 else "the last step, which its output does not tell"
             raise NotShown(f"{self.trainer.name} left no checkpoint of {last}")

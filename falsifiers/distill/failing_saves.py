@@ -12,18 +12,16 @@ from pathlib import Path
 
 from falsifiers.distill.another import another, directory_of
 from falsifiers.distill.child import Child, Report
-from falsifiers.distill.inspection import checkpoints_in, is_readable
+from falsifiers.distill.inspection import UNFINISHED, checkpoints_in, is_readable
 from falsifiers.distill.subject import Checkpointing
 from falsifiers.distill.watch import StepWatch, read_back
-from harness import Trial
+from harness import NotShown, Trial
 
 __all__ = ["falsify"]
 
 _SMALLEST_FILE = 16_384  # bytes: log lines fit, weights do not
 _ABOUT_A_SAVE = re.compile(r"(?i)ckpt|checkpoint|sav")
 _SPEAKS_OF_FAILURE = re.compile(r"(?i)fail|error|could|cannot|can't|unable|not |too large")
-
-_UNFINISHED = (".part", ".partial", ".tmp", ".incomplete")
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,8 @@ class _Findings:
 
 def falsify(trial: Trial[Checkpointing]) -> None:
     """Inflict each fault on a run twice: once it passes half way, once it stays until after the export."""
+    if trial.is_elsewhere:  # limits are inherited at its start only, and it prints of a step when it likes
+        raise NotShown("no fault of the file system can be inflicted between two steps of a run in another process")
     seen = _Findings()
     for fault in _FAULTS:
         _passing(trial, fault, seen)
@@ -148,7 +148,7 @@ def _look_over(name: str, directory: Path, seen: _Findings) -> None:
         return
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         relative = path.relative_to(directory)
-        if relative.parts[0].startswith(".") or path.suffix in _UNFINISHED:
+        if relative.parts[0].startswith(".") or path.suffix in UNFINISHED:
             seen.left_behind.append(f"{name}: {relative}")
         elif path.suffix == ".safetensors" and not is_readable(path):
             seen.torn.append(f"{name}: {path.name}")

@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 __all__ = [
+    "UNFINISHED",
     "Inspection",
     "Read",
     "Unreadable",
@@ -23,6 +24,8 @@ __all__ = [
     "weight_bytes",
 ]
 
+UNFINISHED = (".part", ".partial", ".tmp", ".incomplete")
+"""Suffixes of files that somebody has not written to their end."""
 
 Read = Callable[[Path], tuple[dict[str, Tensor], dict[str, str]]]
 """Takes a file; returns its tensors on the CPU and its metadata. Raises OSError or Unreadable."""
@@ -81,6 +84,7 @@ def weight_bytes(weights: Mapping[str, Tensor]) -> int:
 def checkpoints_in(directory: Path) -> dict[int, Path]:
     """The files under a checkpoint's name, whatever their suffix, by step in order; of no directory, none.
 
+    The name is that of F-DISTILL-CKPT-PERIOD-001, which binds our own trainer; somebody else's tells its own.
     What lies in folders below has not got its name yet.
     """
     found: dict[int, Path] = {}

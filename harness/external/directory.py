@@ -21,14 +21,14 @@ _CHUNK = 1 << 20
 _MOST_FILES = 100_000
 
 
-def checkpoints(trainer: Trainer, values: Mapping[str, Any]) -> dict[int, Path]:
-    """The checkpoints by step, in the order of their steps."""
+def checkpoints(trainer: Trainer, values: Mapping[str, Any], suffix: str = "") -> dict[int, Path]:
+    """The checkpoints by step, in the order of their steps; with a suffix, the files called so but for that suffix."""
     if not trainer.files.checkpoints:
         return {}
     escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
     found: dict[int, Path] = {}
-    for text in glob.glob(trainer.filled(trainer.files.checkpoints, escaped))[:_MOST_FILES]:
-        match = trainer.files.step.search(os.path.basename(text))
+    for text in glob.glob(trainer.filled(trainer.files.checkpoints, escaped) + suffix)[:_MOST_FILES]:
+        match = trainer.files.step.search(os.path.basename(text).removesuffix(suffix))
         if match is not None and match["step"].isdecimal():
             found[int(match["step"][:18])] = Path(text)
     return dict(sorted(found.items()))

@@ -59,12 +59,17 @@ def distill(arguments: argparse.Namespace) -> None:
             optimizer.step()
         done = f"{100 * step // steps:3d}%"
         print(f"\r\033[32m{done}\033[0m it {step}/{steps} kd={loss.item():.5f} lr={arguments.lr:g}", end="", flush=True)
-        if arguments.every and step % arguments.every == 0:
+        skipped = arguments.fail == "skipped-checkpoint" and step == 2 * arguments.every
+        if arguments.every and step % arguments.every == 0 and not skipped:
             state = {"model": student.state_dict(), "optimizer": optimizer.state_dict(), "iteration": step}
             path = out / (f"ckpt-step-{step:06}.pt" if arguments.padded else f"model_{step}.pt")
             torch.save(state, path)
             if arguments.fail == "half-checkpoint":
                 os.truncate(path, path.stat().st_size // 2)
+            if arguments.fail == "unfinished-checkpoint":
+                path.with_name(path.name + ".tmp").touch()
+            if arguments.fail == "extra-checkpoint":
+                torch.save(state, out / f"model_{step + 1}.pt")
             print(f"\nsaved {path}", file=sys.stderr, flush=True)
         go_wrong(arguments.fail, step)
     print(f"\ndone: {steps} its")

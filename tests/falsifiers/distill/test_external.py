@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -208,7 +209,7 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     """What would take another run is not measured, and nothing of the run is removed."""
     place = historical_run(tmp_path)
     seen = recorded(place, PERIOD, tmp_path, checkpoint_every=5000)
-    assert seen.measurements["missing"][0] == "N=5000: ckpt-step-005000"
+    assert seen.measurements["missing"][0] == "N=5000: step 5000"
     assert seen.ending == "NotShown: a run that is over cannot be made again with other parameters"
     assert (place / "model.safetensors").exists()
 
@@ -305,6 +306,66 @@ def test_checkpoints_are_looked_at(folder: Path) -> None:
     shutil.rmtree(folder / "workspace")
     half = outside(folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_without_period=2)
     assert half.measurements["unreadable"] == [f"N=2: ckpt-step-{step:06}.pt" for step in (2, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("fail", "findings"),
+    [
+        ("", {}),
+        ("skipped-checkpoint", {"missing": ["N=2: step 4", "N=3: step 6"]}),
+        ("extra-checkpoint", {"unexpected": ["N=2: model_3.pt", "N=2: model_5.pt", "N=2: model_7.pt"]}),
+        ("unfinished-checkpoint", {"unexpected": [f"N=2: model_{step}.pt.tmp" for step in (2, 4, 6)]}),
+        ("half-checkpoint", {"unreadable": ["N=2: model_2.pt", "N=2: model_4.pt", "N=2: model_6.pt"]}),
+    ],
+)
+def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: str, findings: dict[str, Any]) -> None:
+    """A healthy trainer has none too many and none too few under names of its own; a broken one is still refuted."""
+    periods = [3] if fail == "skipped-checkpoint" else []
+    seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_without_period=2)
+    measured = {"missing": [], "unexpected": [], "unreadable": [], "incomplete": [], "misreported": []}
+    assert seen.measurements == measured | findings
+    assert seen.ending == "NotShown: the weights in memory after a step are in another process"
+
+
+def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
+    """Is not run, for nothing could be measured; and is not said to have left none."""
+    text = BIGRAMS_FILE.read_text().replace('checkpoints = "{output}/*[0-9].pt"\n', "")
+    place = folder / "bigrams.toml"
+    place.write_text(re.sub(r"(?m)^step = .*\n", "", text))
+    seen = outside(folder, PERIOD, trainer=str(place), periods=[], steps_without_period=2)
+    assert (seen.measurements, seen.ending) == (
+        {},
+        "NotShown: bigrams.toml names no checkpoints; say in /files where they are",
+    )
+    assert not (folder / "workspace" / "output").exists()
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ("F-DISTILL-CKPT-CRASH-001", "train_bigrams.py shows nothing of its resume from outside"),
+        (
+            "F-DISTILL-CKPT-FAILSOFT-001",
+            "no fault of the file system can be inflicted between two steps of a run in another process",
+        ),
+    ],
+)
+def test_what_takes_a_hand_in_its_process_is_not_measured(folder: Path, claim: str, reason: str) -> None:
+    """Nor is any clause refuted; from the command line, because these trials fork."""
+    options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
+    status, said = run(folder, claim, *options)
+    why = f"subject.completes: not measured: {reason}"
+    assert (status, record(folder)["verdict"], record(folder)["reason"]) == (3, "NOT_MEASURED", why), said
+    assert set(clauses(folder).values()) == {"NOT_MEASURED"}
+    assert "Traceback" not in said
+
+
+def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
+    """Nor given a disk that fails."""
+    options = ["--subject", "recorded:trainers/apr-distill.toml", "-P", f"dir={historical_run(tmp_path)}"]
+    status, said = run(tmp_path, "F-DISTILL-CKPT-CRASH-001", *options, "--profile", "reduced")
+    why = "subject.completes: not measured: a run that is over cannot be made again with other parameters"
+    assert (status, record(tmp_path)["reason"]) == (3, why), said
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""What becomes of a process that a trial forks off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from falsifiers.distill.child import Child, Report
+from harness import NotMeasured, NotShown
+
+
+class Refused(NotMeasured):
+    """A reason that no pipe carries as it is: it is not made from its text."""
+
+    def __init__(self, program: str, status: int) -> None:
+        """Say who refused what."""
+        super().__init__(f"{program} refused its command line with {status}")
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [(NotShown("nobody shows it"), NotShown), (Refused("train", 2), NotMeasured)],
+)
+def test_what_was_not_measured_in_a_child_is_not_measured(tmp_path: Path, reason: NotMeasured, kind: type) -> None:
+    """With its reason alone, after the steps that were told before; it is no end by the subject's fault."""
+
+    def work(report: Report) -> None:
+        report(1, 2.0)
+        raise reason
+
+    child = Child(work, tmp_path / "log")
+    with pytest.raises(NotMeasured) as raised:
+        child.finish()
+    assert (type(raised.value), str(raised.value)) == (kind, str(reason))
+    assert (child.steps, child.answer) == ([(1, 2.0)], None)
+
+
+def test_what_else_is_raised_in_a_child_is_told_by_its_end(tmp_path: Path) -> None:
+    """Exit status 1, whoever is to blame for it."""
+
+    def work(report: Report) -> None:
+        report(1, 2.0)
+        raise OSError("something broke")
+
+    child = Child(work, tmp_path / "log").finish()
+    assert (child.exit_code, child.steps) == (1, [(1, 2.0)])
