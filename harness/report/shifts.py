@@ -29,7 +29,7 @@ def shift(found: Shift | None, count: int) -> str:
 
 
 def change(before: float | None, after: float | None) -> str:
-    """From one value to another, in percent of the first, or as it is where that is 0; nothing where either is none."""
+    """From one value to another, in percent of the first, or as it is where that is 0; empty where one is no number."""
     if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)):
         return ""
     return f"{(after - before) / abs(before):+.1%}" if before else f"{after - before:+.3g}"
