@@ -146,7 +146,10 @@ def test_vulkan_through_wgpu(folder: Path) -> None:
         ("", "of an unknown version"),
     ],
 )
-def test_only_a_torch_that_says_so_is_without_cuda(folder: Path, line: str, cuda: str | None) -> None:
+def test_only_a_torch_that_says_so_is_without_cuda(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, cuda: str | None
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # other tests have imported the real one
     put(folder / "torch" / "__init__.py", "raise SystemExit('imported')")
     put(folder / "torch" / "version.py", f"__version__ = '2.13.0'\n{line}\n")
     assert survey().torch.details["cuda"] == cuda
