@@ -2,6 +2,7 @@
 CLAIM ?= F-DISTILL-SMOKE-001
 PYTHON ?= python3
 PROFILE ?= auto
+WORKERS ?= 2
 ARGS ?=
 
 VENV := .venv
@@ -13,13 +14,13 @@ run: $(INSTALLED)
 	$(VENV)/bin/harness run $(CLAIM) --profile $(PROFILE) $(ARGS)
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 check: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict harness/
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
 	$(VENV)/bin/harness lint
 	$(VENV)/bin/harness verify evidence/
 
