@@ -1,13 +1,16 @@
-"""F-DISTILL-BATCH-001: all rows of a batch train the student, and equally."""
+"""F-DISTILL-BATCH-001: all rows of a batch train the student, equally, and by the loss that was asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from falsifiers.distill.corpus import load_corpus, sample
+from falsifiers.distill.held_out import divergence, surprise
 from falsifiers.distill.subject import Distillation, Gradients
 from falsifiers.distill.watch import StepWatch, read_back
 from harness import NotMeasured, Trial
@@ -15,6 +18,7 @@ from harness import NotMeasured, Trial
 __all__ = ["falsify"]
 
 _SEED = 40_403
+_STEP = 0.0005  # of the loss, by which either step along a gradient should change it: far above rounding
 
 
 def falsify(trial: Trial[Gradients]) -> None:
@@ -45,7 +49,79 @@ def falsify(trial: Trial[Gradients]) -> None:
         changes=changes,
         repeated_difference=float((gradient(inputs, labels) - whole).norm() / whole.norm()),
     )
+    _measure_slopes(trial, inputs, labels)
     _train(trial)
+
+
+def _measure_slopes(trial: Trial[Gradients], inputs: Tensor, labels: Tensor) -> None:
+    """Whether our own loss changes along the gradient by what the gradient says.
+
+    Once for text; and once, for inputs and labels that are drawn token by token, for what becomes of gradient and loss
+    when other labels are drawn. All that does not depend on the labels is out of that, and no token tells of its
+    neighbours, so that nothing but the labels of the very positions gives the right slope.
+    """
+    with trial.subject_fault():
+        right = _copied(trial.subject.gradients(inputs, labels))
+        teacher = trial.subject.teacher_logits(inputs)
+        change = _STEP * _loss(trial, trial.subject.student_logits(inputs), teacher, labels)
+    trial.measure(
+        slope_error=_slope_error(trial, inputs, right, lambda student: _loss(trial, student, teacher, labels), change)
+    )
+    drawn = torch.randint(teacher.shape[-1], (3, *inputs.shape), generator=torch.Generator().manual_seed(_SEED))
+    inputs, labels, others = drawn.to(inputs.device)
+    with trial.subject_fault():
+        right = _copied(trial.subject.gradients(inputs, labels))
+        wrong = trial.subject.gradients(inputs, others)
+        by_labels = {name: one - wrong[name] for name, one in right.items()}
+        del right, wrong
+        teacher = trial.subject.teacher_logits(inputs)
+
+    def difference(student: Tensor) -> float:
+        return _loss(trial, student, teacher, labels) - _loss(trial, student, teacher, others)
+
+    trial.measure(slope_error_by_labels=_slope_error(trial, inputs, by_labels, difference, change))
+
+
+def _slope_error(
+    trial: Trial[Gradients],
+    inputs: Tensor,
+    gradient: Mapping[str, Tensor],
+    loss: Callable[[Tensor], float],
+    change: float,
+) -> float:
+    """The relative difference of the loss's slope along a gradient from that gradient's norm; NaN where that is 0.
+
+    The slope is that between two students, a little to both sides of this one, where the loss should differ by twice
+    the `change`; `loss` takes a student's logits on the inputs.
+    """
+    with trial.subject_fault():
+        live = {name: weight.detach() for name, weight in trial.subject.student_weights().items()}
+    norm = sum(float(one.double().square().sum()) for one in gradient.values()) ** 0.5
+    if norm == 0.0:
+        return math.nan
+
+    def beside(distance: float) -> float:
+        moved = {name: weight + (distance / norm * gradient[name]).to(weight) for name, weight in live.items()}
+        with trial.subject_fault():
+            return loss(trial.subject.student_logits(inputs, moved))
+
+    step = change / norm
+    return abs((beside(step) - beside(-step)) / (2 * change) - 1.0)
+
+
+def _copied(gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The gradients as they are now."""
+    return {name: one.detach().clone() for name, one in gradients.items()}
+
+
+def _loss(trial: Trial[Gradients], student: Tensor, teacher: Tensor, labels: Tensor) -> float:
+    """The loss that the parameters ask for, of logits [rows, sequence, vocabulary], in float64, row by row."""
+    alpha, temperature = trial.parameters["alpha"], trial.parameters["temperature"]
+    return fmean(
+        alpha * float(surprise(mine, answers))
+        + (1 - alpha) * temperature**2 * float(divergence(one, mine, temperature))
+        for one, mine, answers in zip(teacher, student, labels, strict=True)
+    )
 
 
 def _train(trial: Trial[Gradients]) -> None:

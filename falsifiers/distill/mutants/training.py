@@ -16,14 +16,20 @@ from falsifiers.distill.subject import OnStep, Run
 from harness import Setting
 
 __all__ = [
+    "AccumulationOfOne",
+    "AlphaExchanged",
+    "ArgumentsExchanged",
     "BlindStudent",
     "CopiedTeacher",
     "DetachedStudent",
+    "DivergenceCutOff",
     "HalfPrecision",
     "IdleHalf",
     "IdleOptimizer",
     "IgnoredTeacher",
     "InventedLosses",
+    "LabelsNotShifted",
+    "LabelsShiftedTwice",
     "MovingTeacher",
     "NanFromStep30",
     "OnlyEmbeddingTrains",
@@ -264,3 +270,75 @@ class OnlyEmbeddingTrains(Distillation):
         super().__init__(setting)
         embedding = [weight for name, weight in self.student.named_parameters() if "embed" in name]
         self.optimizer = torch.optim.AdamW(embedding, lr=self.recipe.learning_rate)
+
+
+class _OtherLoss(Distillation):
+    """Minimises what `of` makes of both models' logits."""
+
+    def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The defect."""
+        raise NotImplementedError
+
+    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+        """The scalar that the step minimises."""
+        del step
+        student = self.student(input_ids=inputs, use_cache=False).logits
+        return self.of(student, self.teacher_logits(inputs), inputs, labels)
+
+    def _weighted(self, student: Tensor, teacher: Tensor, labels: Tensor, alpha: float) -> Tensor:
+        return distillation_loss(student, teacher, labels, alpha=alpha, temperature=self.recipe.temperature)
+
+
+class LabelsShiftedTwice(_OtherLoss):
+    """The labels are shifted by the text's reader and once more by the model's loss: the next token but one is learnt.
+
+    So do trainers whose model shifts labels by itself, as those of transformers do, and whose data come shifted.
+    """
+
+    def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """All positions but the last, against the labels of the positions after them."""
+        return self._weighted(student[:, :-1], teacher[:, :-1], labels[:, 1:], self.recipe.alpha)
+
+
+class LabelsNotShifted(_OtherLoss):
+    """Each position is asked for the token that it was given."""
+
+    def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The inputs are the labels."""
+        return self._weighted(student, teacher, inputs, self.recipe.alpha)
+
+
+class DivergenceCutOff(_OtherLoss):
+    """The divergence is in the loss that is told, and no gradient goes through it: the student learns from the text."""
+
+    def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The gradient of the cross entropy, the value of both."""
+        learnt = self.recipe.alpha * self._weighted(student, student.detach(), labels, 1.0)
+        return learnt + (self._weighted(student, teacher, labels, self.recipe.alpha) - learnt).detach()
+
+
+class AlphaExchanged(_OtherLoss):
+    """The trainer hands its loss the weight of the divergence where that takes the weight of the cross entropy."""
+
+    def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """1 - alpha for alpha."""
+        return self._weighted(student, teacher, labels, 1 - self.recipe.alpha)
+
+
+class ArgumentsExchanged(_OtherLoss):
+    """The trainer hands its divergence the student for the teacher: KL(student || teacher) is minimised."""
+
+    def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The reverse divergence."""
+        alpha = self.recipe.alpha
+        learnt = alpha * self._weighted(student, student.detach(), labels, 1.0)
+        return learnt + (1 - alpha) * self._weighted(teacher, student, labels, 0.0)
+
+
+class AccumulationOfOne(Distillation):
+    """The loss is divided by eight accumulated batches, of which there is one; the loss that is told is not."""
+
+    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+        """An eighth of the gradient."""
+        whole = super().loss(inputs, labels, step)
+        return whole / 8 + (whole * (7 / 8)).detach()
