@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from falsifiers.distill.inspection import snapshot
@@ -11,9 +13,21 @@ from harness import NotMeasured, NotShown, Trial
 
 __all__ = ["falsify"]
 
+_MARK = 10_000.0
+"""Times a gradient's norm: what is written into its first element once the step is over."""
+
+_MARKED = 100.0
+"""Times the norm of all others: as large as this the first element of a gradient is by a mark only."""
+
+_LEAST_ELEMENTS = 16
+"""Of a gradient that is marked: of fewer elements, one may well outweigh all others by itself."""
+
 
 def falsify(trial: Trial[Distillation]) -> None:
-    """After each step look at the embedding, and at the gradient that the step left behind on it and on the rest."""
+    """After each step look at the embedding, and at the gradient that the step left behind on it and on the rest.
+
+    What is left behind must not matter to the next step: we write a mark into it, and look for that one step later.
+    """
     if trial.is_elsewhere:
         raise NotShown("the gradients that a step leaves on the weights are not seen from outside")
     with trial.subject_fault():
@@ -29,6 +43,9 @@ def falsify(trial: Trial[Distillation]) -> None:
     moved: list[float] = []
     own: list[float] = []
     others: list[float] = []
+    rows_with_gradient: list[float] = []
+    marks = _Marks()
+    carried: list[int] = []
 
     def on_step(step: int, **values: float) -> None:
         nonlocal before
@@ -39,17 +56,25 @@ def falsify(trial: Trial[Distillation]) -> None:
             now = snapshot({name: weights[name]})[name]
             moved.append(float((now != before).any(dim=-1)[rows].double().mean()))
             before = now
-            gradients = {key: weight.grad for key, weight in weights.items()}
-            if all(gradient is None for gradient in gradients.values()):
+            gradients = {key: weight.grad for key, weight in weights.items() if weight.grad is not None}
+            if not gradients:
                 raise NotMeasured("this subject leaves no gradients on its weights for anybody to look at")
-            own.append(_norm([gradients.pop(name)]))
-            others.append(_norm(list(gradients.values())))
+            has_gradient = gradients[name].any(dim=-1).cpu()[rows] if name in gradients else rows.new_zeros(1)
+            rows_with_gradient.append(float(has_gradient.double().mean()))
+            norms = {key: _norm(gradient) for key, gradient in gradients.items()}
+            if marks.found(gradients, norms):
+                carried.append(watch.steps)
+            marks.write(gradients, norms)
+            own.append(norms.pop(name, 0.0))
+            others.append(sum(norm**2 for norm in norms.values()) ** 0.5)
 
     with trial.subject_fault():
         trial.subject.distill(on_step=on_step)
     read_back(trial, watch)
     trial.measure(
         rows_moved=moved,
+        rows_with_gradient=rows_with_gradient,
+        carried=carried,
         gradient_norms=own,
         other_gradient_norms=others,
         growth=_growth(own),
@@ -62,9 +87,29 @@ def _name(trial: Trial[Distillation]) -> str:
     return str(trial.parameters["embedding"])
 
 
-def _norm(gradients: list[Tensor | None]) -> float:
-    """The Euclidean norm of several gradients together; one that is not there adds nothing."""
-    return sum(float(gradient.double().square().sum()) for gradient in gradients if gradient is not None) ** 0.5
+def _norm(gradient: Tensor) -> float:
+    """The Euclidean norm of a gradient without its first element, where a mark may be."""
+    return float(gradient.flatten()[1:].double().norm())
+
+
+class _Marks:
+    """What is written into the gradients that a step left, to be found in those of the next one if they are carried."""
+
+    def __init__(self) -> None:
+        """Nothing is written yet."""
+        self._marked: set[str] = set()
+
+    def write(self, gradients: Mapping[str, Tensor], norms: Mapping[str, float]) -> None:
+        """Put into the first element of each gradient what no gradient has there."""
+        self._marked = {key for key, one in gradients.items() if one.numel() >= _LEAST_ELEMENTS and norms[key] > 0.0}
+        for key in self._marked:
+            gradients[key][(0,) * gradients[key].dim()] = _MARK * norms[key]
+
+    def found(self, gradients: Mapping[str, Tensor], norms: Mapping[str, float]) -> bool:
+        """Whether a mark is still there, in whatever was added to it or whatever a clipping made of it."""
+        return any(
+            float(gradients[key].flatten()[0].abs()) > _MARKED * norms[key] for key in self._marked & gradients.keys()
+        )
 
 
 def _growth(norms: list[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -12,6 +13,7 @@ from falsifiers.distill.reference.loss import distillation_loss
 from harness import Setting
 
 __all__ = [
+    "ClearedEverySecondStep",
     "ClearedOnce",
     "DefaultRate",
     "DividedTwice",
@@ -25,14 +27,20 @@ __all__ = [
     "LastRowTrains",
     "NeverCleared",
     "NoWarmup",
+    "NotClipped",
     "OnlyRowsSeen",
+    "OnlyRowsSeenDecay",
+    "OptimizerMadeAnew",
     "RateDecays",
     "RateHalved",
     "RateOfOneGroup",
+    "RateSags",
     "RemainderDropped",
     "RowsAttendToEachOther",
     "RowsSummed",
+    "ScheduleOfOneGroup",
     "SchedulerStepsFirst",
+    "WarmupOfMicroBatches",
 ]
 
 
@@ -264,3 +272,67 @@ class RowsAttendToEachOther(Distillation):
 
 class GradientsKept(NeverCleared):
     """The gradient of the batch before is still there when the next one is taken."""
+
+
+class ClearedEverySecondStep(Distillation):
+    """The gradients are cleared at every second step: an accumulation over two batches that steps after each."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Carry the gradient of an even step into the odd one after it."""
+        clear = self.optimizer.zero_grad
+        if step % 2:
+            self.optimizer.zero_grad = lambda set_to_none=True: None
+        super().update(loss, step)
+        self.optimizer.zero_grad = clear
+
+
+class OnlyRowsSeenDecay(OnlyRowsSeen):
+    """The same with AdamW's usual weight decay, which moves the other rows too, so that they seem to learn."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Another optimizer."""
+        super().__init__(setting)
+        self.optimizer = torch.optim.AdamW(self.student.parameters(), lr=self.recipe.learning_rate)
+
+
+class ScheduleOfOneGroup(RateOfOneGroup):
+    """Both groups begin at the first step's rate, and only the first group follows the schedule: norms stay there."""
+
+    def __init__(self, setting: Setting) -> None:
+        """The right rate, for one step."""
+        super().__init__(setting)
+        self.optimizer.param_groups[1]["lr"] = self.learning_rate(1)
+
+
+class WarmupOfMicroBatches(Distillation):
+    """The schedule steps once a micro-batch, of which there are two a step: warm-up ends in half of its steps."""
+
+    def learning_rate(self, step: int) -> float:
+        """The rate of the step's first micro-batch."""
+        return super().learning_rate(2 * step - 1)
+
+
+class RateSags(Distillation):
+    """After the warm-up a schedule that nobody configured lowers the rate, slowly."""
+
+    def learning_rate(self, step: int) -> float:
+        """By a twelfth of itself a step."""
+        return super().learning_rate(step) * (1 - max(0, step - self.recipe.warmup_steps) / 12)
+
+
+class OptimizerMadeAnew(Distillation):
+    """The optimizer is made inside the loop: every step is its first, and nothing is averaged over steps."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Forget all moments, then step."""
+        self.optimizer.state.clear()
+        super().update(loss, step)
+
+
+class NotClipped(Distillation):
+    """The norm to which gradients are to be cut is configured, and read by nobody."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Forget it."""
+        super().__init__(setting)
+        self.recipe = dataclasses.replace(self.recipe, gradient_norm=None)
