@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from falsifiers.distill.held_out import HeldOut
-from falsifiers.distill.inspection import inspect_export, snapshot, weight_bytes
+from falsifiers.distill.inspection import inspect_export, same_bits, snapshot, weight_bytes
 from falsifiers.distill.subject import Distillation, Run
 from falsifiers.distill.watch import StepWatch, read_back
 from harness import NotShown, Trial
@@ -27,7 +27,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     with trial.where_shown(), trial.subject_fault():
         initial = snapshot(trial.subject.student_weights())
     with trial.subject_fault():
-        watch = StepWatch(trial)
+        watch = _Keeper(trial)
         run = trial.subject.distill(on_step=watch)
     with trial.where_shown(), trial.subject_fault():
         live = trial.subject.student_weights()
@@ -55,9 +55,35 @@ def falsify(trial: Trial[Distillation]) -> None:
         if seen.movements:
             trial.measure(least_movement=min(seen.movements.values()) / trial.parameters["learning_rate"])
     if live:
-        trial.measure(different=seen.different)
+        kept = watch.kept or snapshot(live)  # who trains elsewhere has shown its last step as what is live now
+        trial.measure(
+            different=seen.different,
+            not_of_last_step=[name for name in sorted(kept) if not _same(kept[name], seen.found.get(name))],
+        )
     if seen.loadable and live:
         _measure_function(trial, live, seen.found, initial)
+
+
+class _Keeper(StepWatch):
+    """A watch that also keeps the weights as the last step left them: what changes them afterwards is no training."""
+
+    def __init__(self, trial: Trial[Distillation]) -> None:
+        """Keep nothing yet."""
+        super().__init__(trial)
+        self.kept: dict[str, Tensor] = {}
+
+    def __call__(self, step: int, **values: float) -> None:
+        """Count, then keep."""
+        super().__call__(step, **values)
+        if self.steps >= self._trial.parameters["steps"] and not self._trial.is_elsewhere:
+            weights = self._trial.subject.student_weights()
+            with self._trial.falsifier_fault():
+                self.kept = snapshot(weights)
+
+
+def _same(one: Tensor, other: Tensor | None) -> bool:
+    """Whether the other is there, and has this one's shape, dtype and bits."""
+    return other is not None and (one.shape, one.dtype) == (other.shape, other.dtype) and same_bits(one, other)
 
 
 def _measure_function(

@@ -16,6 +16,8 @@ from falsifiers.distill.reference.export import save_weights
 from harness import Setting
 
 __all__ = [
+    "AveragedAtEnd",
+    "BestStepExported",
     "CutVocabulary",
     "DeafReload",
     "EmbeddingLeftOut",
@@ -287,3 +289,50 @@ class UntrueMetadata(Distillation):
     def metadata(self, step: int, loss: float) -> dict[str, str]:
         """Other numbers than the run's."""
         return {**super().metadata(step, loss), "temperature": "1.0", "alpha": "0.5", "final_loss": "0.0"}
+
+
+class _ChangedAtEnd(Distillation):
+    """Puts other weights into the student between the last step and the export, which holds what is then in memory."""
+
+    def export(self, path: Path, metadata: Mapping[str, str]) -> Path:
+        """Change the live weights, then write them."""
+        with torch.no_grad():
+            for name, weight in self.student_weights().items():
+                weight.copy_(self.last(name, weight))
+        return super().export(path, metadata)
+
+    def last(self, name: str, weight: Tensor) -> Tensor:
+        """The defect."""
+        raise NotImplementedError
+
+
+class BestStepExported(_ChangedAtEnd):
+    """The weights of the step with the lowest loss are put back at the end, and exported as those of the last step."""
+
+    _lowest = float("inf")
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Remember the weights that had the lowest loss so far, of the steps before the last."""
+        if loss.item() < self._lowest:
+            self._lowest, self._best = loss.item(), snapshot(self.student_weights())
+        super().update(loss, step)
+
+    def last(self, name: str, weight: Tensor) -> Tensor:
+        """What was best."""
+        return self._best[name]
+
+
+class AveragedAtEnd(_ChangedAtEnd):
+    """A moving average of the weights takes their place at the end, and is exported as the last step's weights."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Step, then average."""
+        super().update(loss, step)
+        if not hasattr(self, "_average"):
+            self._average = {name: weight.detach().clone() for name, weight in self.student_weights().items()}
+        for name, weight in self.student_weights().items():
+            self._average[name].lerp_(weight.detach(), 0.1)
+
+    def last(self, name: str, weight: Tensor) -> Tensor:
+        """The average."""
+        return self._average[name]
