@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from falsifiers.distill.another import another, directory_of
 from falsifiers.distill.child import Child, Report
+from falsifiers.distill.determinism import be_deterministic
 from falsifiers.distill.inspection import checkpoints_in, inspect_export, is_readable, snapshot
 from falsifiers.distill.subject import Checkpointing
 from falsifiers.distill.watch import StepWatch, read_back
@@ -32,7 +31,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     """Kill a run in the middle of a write, then at a step, then at any moment; then compare it with one in peace."""
     every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
     chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
-    _be_deterministic()
+    be_deterministic()
 
     in_write = _run(trial, _killed_in_write(trial, 2 * every), -signal.SIGXFSZ, -signal.SIGKILL)
     torn = _torn(trial)
@@ -58,12 +57,6 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         unmade=sorted(set(range(1, steps + 1)) - {step for step, _ in told}),
         different=seen.different + seen.missing + seen.misshapen + seen.mistyped,
     )
-
-
-def _be_deterministic() -> None:
-    """Equal bits need kernels that add in one order; cuBLAS reads its part when CUDA starts."""
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    torch.use_deterministic_algorithms(True)
 
 
 def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> Child:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from falsifiers.distill.another import another, directory_of
 from falsifiers.distill.child import Child, Report
-from falsifiers.distill.inspection import UNFINISHED, checkpoints_in, is_readable
+from falsifiers.distill.determinism import be_deterministic
+from falsifiers.distill.inspection import UNFINISHED, checkpoints_in, inspect_export, is_readable
 from falsifiers.distill.subject import Checkpointing
 from falsifiers.distill.watch import StepWatch, read_back
 from harness import NotShown, Trial
@@ -67,6 +68,7 @@ class _Findings:
     unlogged: list[int] = field(default_factory=list)
     miscounted: list[int] = field(default_factory=list)
     unsaved_afterwards: list[str] = field(default_factory=list)
+    different_afterwards: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
     exit_codes_after_recovery: list[int] = field(default_factory=list)
@@ -78,13 +80,18 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     if trial.is_elsewhere:  # limits are inherited at its start only, and it prints of a step when it likes
         raise NotShown("no fault of the file system can be inflicted between two steps of a run in another process")
     seen = _Findings()
+    be_deterministic()
     for fault in _FAULTS:
         _passing(trial, fault, seen)
         _staying(trial, fault, seen)
     with trial.subject_fault():
         watch = StepWatch(trial)
         trial.subject.distill(on_step=watch)
+        names, directory = set(trial.subject.student_weights()), Path(trial.subject.directory)
     read_back(trial, watch)
+    in_peace = checkpoints_in(directory)
+    for fault in _FAULTS:
+        _compare(f"{fault.name}-passing", trial, in_peace, names, seen)
     trial.measure(**vars(seen))
 
 
@@ -104,6 +111,20 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     seen.miscounted.append(-1 if child.answer is None else child.answer - len(failed))
     seen.unsaved_afterwards += [f"{name}: step {step}" for step in failed if step > half]
     _look_over(name, directory, seen)
+
+
+def _compare(
+    name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], names: set[str], seen: _Findings
+) -> None:
+    """The weights in what was saved after the fault are those of the run that had none: it was trained on as if so."""
+    for step, path in checkpoints_in(directory_of(trial, name)).items():
+        if step <= trial.parameters["steps"] // 2:
+            continue
+        expected = inspect_export(in_peace[step], {}, {}).found if step in in_peace else {}
+        weights = {key: tensor for key, tensor in expected.items() if key in names}
+        found = inspect_export(path, weights, weights)
+        if not weights or found.missing or found.different or found.misshapen or found.mistyped:
+            seen.different_afterwards.append(f"{name}: step {step}")
 
 
 def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors.torch import save
+from torch import Tensor
 
 from falsifiers.distill.mutants.saving import Saver
 from falsifiers.distill.reference import Distillation
@@ -16,9 +17,11 @@ from falsifiers.distill.reference.export import save_weights
 __all__ = [
     "GivesUpSaving",
     "HarmlessExport",
+    "KeepsFailedCopy",
     "LeavesUnfinished",
     "RaisesInTheMiddle",
     "SilentSaves",
+    "SkipsStepOfFailure",
     "TornExport",
     "TornOnFailure",
     "UncountedFailures",
@@ -125,3 +128,34 @@ class TornExport(Distillation):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(save(self.student_weights(), dict(metadata)))
         return path
+
+
+class KeepsFailedCopy(Saver):
+    """After a failure the copy is kept to be written later, and later it is, under the name of a later step."""
+
+    class Saving(Checkpointer):
+        """Takes a new copy only where the last one was written."""
+
+        def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+            """What could not be written yet comes first."""
+            self.settle()
+            kept = self._copy.tensors() if self.failures and not self.saved else tensors
+            super().save(step, {name: tensor.clone() for name, tensor in kept.items()}, metadata)
+
+
+class SkipsStepOfFailure(Saver):
+    """One `try` holds the save and the next step's update, so that the update is left out where the save failed."""
+
+    _failures = 0
+
+    def checkpointer(self) -> Checkpointer:
+        """Remember it."""
+        self._saving = super().checkpointer()
+        return self._saving
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Only where nothing failed since the last step."""
+        self._saving.settle()
+        failures, self._failures = self._failures, self._saving.failures
+        if self._failures == failures:
+            super().update(loss, step)
