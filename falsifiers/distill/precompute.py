@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.another import setting_of
-from falsifiers.distill.held_out import divergence
+from falsifiers.distill.held_out import divergence, log_probabilities
 from falsifiers.distill.subject import Precomputing
 from falsifiers.distill.watch import read_back_steps
 from harness import Trial
@@ -25,7 +26,9 @@ def falsify(trial: Trial[Precomputing]) -> None:
     with trial.subject_fault():
         path = Path(trial.subject.precompute(trial.workspace / "answers", asked["top_k"]))
     once = path.read_bytes()
-    cosines, tempered, divergences, positions = [], [], [], 0
+    seen: dict[bytes, int] = {}
+    repeated: list[int] = []
+    cosines, tempered, divergences, best, positions = [], [], [], [], 0
     for step in range(1, asked["steps"] + 1):
         with trial.subject_fault():
             inputs, _ = trial.subject.batch(step)
@@ -36,15 +39,20 @@ def falsify(trial: Trial[Precomputing]) -> None:
                     f"cached logits of shape {tuple(cached.shape)}, the teacher's are {tuple(online.shape)}"
                 )
         positions += inputs.numel()
+        if seen.setdefault(inputs.cpu().numpy().tobytes(), step) != step:
+            repeated.append(step)
         for ours, theirs in zip(cached.to(online.device), online, strict=True):  # rows, as float64 is large
             cosines.append(_cosine(ours, theirs, 1.0))
             tempered.append(_cosine(ours, theirs, asked["temperature"]))
             divergences.append(divergence(theirs, ours, 1.0).item())
+            best.append(_divergence_of_even_rest(theirs, asked["top_k"]))
     read_back_steps(trial, asked["steps"] if divergences else 0)
     trial.measure(
         cosine_distance=1 - fmean(cosines),
         cosine_distance_at_temperature=1 - fmean(tempered),
         divergence=fmean(divergences),
+        divergence_of_even_rest=fmean(best),
+        repeated_batches=repeated,
         bytes_a_position=len(once) / positions,
         unlike=[name for name, content in _made_again(trial).items() if content != once],
         digest=hashlib.sha256(once).hexdigest(),
@@ -57,21 +65,37 @@ def _cosine(one: Tensor, other: Tensor, temperature: float) -> float:
     return float(torch.cosine_similarity(*probabilities, dim=-1).mean())
 
 
+def _divergence_of_even_rest(logits: Tensor, top_k: int) -> float:
+    """The divergence of a cache that knows the largest probabilities exactly and of the others their sum, in float64.
+
+    Such a cache can do no better than to spread that sum evenly.
+    """
+    if top_k >= logits.shape[-1]:
+        return 0.0
+    log_p = log_probabilities(logits)
+    rest = log_p.topk(log_p.shape[-1] - top_k, dim=-1, largest=False).values
+    even = rest.logsumexp(dim=-1, keepdim=True) - math.log(rest.shape[-1])
+    return float((rest.exp() * (rest - even)).sum(dim=-1).mean())
+
+
 def _made_again(trial: Trial[Precomputing]) -> dict[str, bytes]:
     """The bytes of files that should all be the first one's, by how they were made."""
     own = setting_of(trial, "again")
+    top_k = trial.parameters["top_k"]
     others = {
         "over that of another teacher": replace(
             own, parameters={**own.parameters, "teacher_seed": own.parameters["teacher_seed"] + 1, "teacher_steps": 1}
         ),
         "over that of other text": replace(own, seed=own.seed + 1),
+        "over that of more steps": replace(own, parameters={**own.parameters, "steps": own.parameters["steps"] + 1}),
+        "over that of fewer logits": own,
     }
-    kind, top_k = type(trial.subject), trial.parameters["top_k"]
+    kind = type(trial.subject)
     files = {}
     with trial.subject_fault():
         files["by a fresh subject"] = Path(kind(own).precompute(trial.workspace / "again", top_k))
         for number, (name, setting) in enumerate(others.items()):
             place = trial.workspace / f"over-{number}"
-            kind(setting).precompute(place, top_k)
+            kind(setting).precompute(place, top_k - 1 if setting is own else top_k)
             files[name] = Path(trial.subject.precompute(place, top_k))
     return {name: file.read_bytes() for name, file in files.items()}

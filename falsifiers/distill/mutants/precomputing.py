@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from falsifiers.distill.reference import Distillation
@@ -20,10 +23,14 @@ __all__ = [
     "KeepsAllLogits",
     "KeepsStaleAnswers",
     "KeepsTopEight",
+    "OneBatchForAllSteps",
+    "RestFloored",
     "RolledAnswers",
     "ShiftedAnswers",
+    "StepsNotInTheKey",
     "TeacherNotInTheKey",
     "TextNotInTheKey",
+    "WidthNotInTheKey",
 ]
 
 
@@ -123,3 +130,41 @@ class DatedAnswers(Distillation):
     def made_from(self) -> dict[str, str | int]:
         """And the time."""
         return {**super().made_from(), "made_at": time.time_ns()}
+
+
+class StepsNotInTheKey(Distillation):
+    """A file is found again by teacher and text, however many steps it has answers to."""
+
+    def made_from(self) -> dict[str, str | int]:
+        """All but the steps."""
+        return {name: value for name, value in super().made_from().items() if name != "steps"}
+
+
+class WidthNotInTheKey(Distillation):
+    """A file is found again by teacher and text, however few logits it keeps."""
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """As it is there, if it is there."""
+        with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
+            question = json.loads((file.metadata() or {}).get("made_from", "{}"))
+            if {name: value for name, value in question.items() if name != "top_k"} == self.made_from():
+                return path
+        return super().precompute(path, top_k)
+
+
+class RestFloored(Distillation):
+    """The tokens that were not kept have a logit of -10,000, as a mask has: as good as impossible, and finite."""
+
+    def cached_logits(self, path: Path, step: int) -> Tensor:
+        """A floor in place of what is spread over the rest."""
+        logits = logits_of(path, step, self.teacher.config.vocab_size)
+        kept = logits.topk(64, dim=-1)
+        return torch.full_like(logits, -1e4).scatter(-1, kept.indices, kept.values).to(self.device)
+
+
+class OneBatchForAllSteps(Distillation):
+    """Every step takes the first batch of a new iterator over the text: the teacher answers the same each time."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The first step's."""
+        return super().batch(1)
