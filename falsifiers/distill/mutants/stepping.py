@@ -10,6 +10,7 @@ from falsifiers.distill.subject import OnStep, Run
 __all__ = [
     "ClampedSteps",
     "MicroSteps",
+    "NegativeIsNothing",
     "OneStepLess",
     "OneStepMore",
     "UnreadSteps",
@@ -85,5 +86,15 @@ class ZeroIsNothing(Distillation):
     def distill(self, on_step: OnStep) -> Run:
         """Skip the loop."""
         if self.recipe.steps:
+            return super().distill(on_step)
+        return Run(0, (), (), self.export(self.directory / "model.safetensors", self.metadata(0, 0.0)))
+
+
+class NegativeIsNothing(Distillation):
+    """Zero is refused, and a negative number makes no step and a success: a range that is empty."""
+
+    def distill(self, on_step: OnStep) -> Run:
+        """Skip the loop."""
+        if self.recipe.steps >= 0:
             return super().distill(on_step)
         return Run(0, (), (), self.export(self.directory / "model.safetensors", self.metadata(0, 0.0)))
