@@ -29,11 +29,11 @@ def falsify(trial: Trial[KdLoss]) -> None:
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         asked = question(case, trial.device)
+        right = truth(asked)  # first, because a subject may work in its inputs' memory
         with trial.subject_fault():
             answer = trial.subject(asked)
             _require_shapes(asked, answer)
             devices.update({answer.student_gradient.device.type, answer.head_gradient.device.type})
-        right = truth(asked)
         errors = {f"errors_{case['dtype']}": _error(answer, right)}
         if case["dtype"] == "float64":
             errors["inconsistencies"] = _inconsistency(trial, asked, answer, right, case["seed"])

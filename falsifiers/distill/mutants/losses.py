@@ -21,6 +21,7 @@ __all__ = [
     "HalfPrecisionSoftmax",
     "IgnoredCounted",
     "IgnoredMoved",
+    "InputsRounded",
     "LabelsShifted",
     "LastChunkOnly",
     "MeanOverAll",
@@ -301,3 +302,12 @@ class UpstreamIgnored(_Tampering):
     def tampered(self, answer: Answer, question: Question) -> Answer:
         """The gradients as if nothing came after the loss."""
         return PlainKdLoss.__call__(self, dataclasses.replace(question, upstream=1.0))
+
+
+class InputsRounded(PlainKdLoss):
+    """Works in its inputs' own memory, where it leaves the hidden states rounded to bfloat16."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Round in place, then go on with that."""
+        question.student.copy_(question.student.bfloat16())
+        return super().__call__(question)
