@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from falsifiers.distill.another import another
 from falsifiers.distill.subject import Stepping
 from falsifiers.distill.watch import read_back_steps
 from harness import NotMeasured, Trial
@@ -20,6 +21,7 @@ from harness.toolkit.timing import Interval, Timing, interleave
 __all__ = ["falsify"]
 
 _SILENT, _LOGGING, _AGAIN = _ARMS = ("silent", "logging", "silent again")
+_TOLD = 8  # steps of the run whose log is compared with what it tells
 _WARMUP = 2  # rounds: caches, the allocator and the optimizer's state settle in the first
 
 
@@ -48,13 +50,14 @@ def falsify(trial: Trial[Stepping]) -> None:
         log = Path(trial.subject.log)
     read_back_steps(trial, len(set().union(*made.values())))
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
-    logged = _logged_steps(log)
+    logged = [step for step, _ in _logged(log)]
     expected = [step for step in made[_LOGGING] if step % asked["log_every"] == 0]
     trial.measure(
         lines_expected=len(expected),
         lines_missing=sum(step not in logged for step in expected),
         lines_unasked=sum(step not in expected for step in logged),
     )
+    trial.measure(lines_untrue=_untrue(trial))
     _compare(trial, timing)
 
 
@@ -63,16 +66,25 @@ def _sample(steps: Iterator[int], of: int, made: list[int]) -> None:
     made.extend(islice(steps, of))
 
 
-def _logged_steps(log: Path) -> list[int]:
-    """The steps of the log's lines; a line that does not hold a step and a finite loss is none."""
+def _logged(log: Path) -> list[tuple[int, float]]:
+    """Step and loss of the log's lines; a line that does not hold a step and a finite loss is none."""
     steps = []
     with contextlib.suppress(OSError):
         for line in log.read_text(errors="replace").splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 values = json.loads(line)
                 if math.isfinite(values["loss"]):
-                    steps.append(int(values["step"]))
+                    steps.append((int(values["step"]), float(values["loss"])))
     return steps
+
+
+def _untrue(trial: Trial[Stepping]) -> list[int]:
+    """The lines of a short run's log, by step, with another loss than the run itself tells of that step."""
+    with trial.subject_fault():
+        subject = another(trial, "told", steps=_TOLD)
+        told = dict(enumerate(subject.distill(on_step=lambda step, **values: None).losses, start=1))
+        log = Path(subject.log)
+    return [step for step, loss in _logged(log) if not math.isclose(loss, told.get(step, math.nan), rel_tol=1e-4)]
 
 
 def _compare(trial: Trial[Stepping], timing: Timing) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "FlushesEveryLine",
     "ItemOfEveryLayer",
     "LogsAlways",
+    "LogsLossBefore",
     "LogsNothing",
     "SleepsATenth",
 ]
@@ -100,3 +101,22 @@ class LogsAlways(Distillation):
     def journal(self, every: int) -> Journal:
         """On."""
         return super().journal(every or 1)
+
+
+class LogsLossBefore(Distillation):
+    """Each line has the loss of the step before: the copy from the GPU was not waited for."""
+
+    def journal(self, every: int) -> Journal:
+        """A journal that is late."""
+        return _Late(self.log, every)
+
+
+class _Late(Journal):
+    """Notes the loss that was handed over the last time."""
+
+    _before: Tensor | None = None
+
+    def note(self, step: int, loss: Tensor, learning_rate: float) -> None:
+        """The old loss, if there is one."""
+        super().note(step, loss if self._before is None else self._before, learning_rate)
+        self._before = loss.detach().clone()
