@@ -10,11 +10,27 @@ from typing import Any
 
 import pytest
 
+from falsifiers.distill.mutants.exporting import AveragedAtEnd
 from falsifiers.distill.mutants.loading import DowncastOnLoad, UntiedOnLoad
-from falsifiers.distill.mutants.logging import EvaluatesToLog, LogsAlways, LogsNothing
-from falsifiers.distill.mutants.precomputing import DropsTheRest, TeacherNotInTheKey, TextNotInTheKey
+from falsifiers.distill.mutants.logging import EvaluatesToLog, LogsAlways, LogsLossBefore, LogsNothing
+from falsifiers.distill.mutants.precomputing import (
+    DropsTheRest,
+    OneBatchForAllSteps,
+    RestFloored,
+    StepsNotInTheKey,
+    TeacherNotInTheKey,
+    TextNotInTheKey,
+    WidthNotInTheKey,
+)
 from falsifiers.distill.mutants.saving import ForgottenLast, LateCopy, NeverOff, NoDirectory
-from falsifiers.distill.mutants.stepping import ZeroIsEndless
+from falsifiers.distill.mutants.stepping import NegativeIsNothing, ZeroIsEndless
+from falsifiers.distill.mutants.training import DivergenceCutOff, LabelsShiftedTwice
+from falsifiers.distill.mutants.updating import (
+    ClearedEverySecondStep,
+    NotClipped,
+    OnlyRowsSeenDecay,
+    ScheduleOfOneGroup,
+)
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
 from tests.cli.harness_command import COMMAND, environment
@@ -27,12 +43,20 @@ CRASH = "F-DISTILL-CKPT-CRASH-001"
 LOG_OVERHEAD = "F-DISTILL-LOG-OVERHEAD-001"
 PREPARATION = "F-DISTILL-PREP-001"
 FAIL_SOFT = "F-DISTILL-CKPT-FAILSOFT-001"
+EXPORT = "F-DISTILL-CKPT-EXPORT-001"
+BATCH = "F-DISTILL-BATCH-001"
+EMBEDDING = "F-DISTILL-EMBED-001"
+LEARNING_RATE = "F-DISTILL-LR-001"
 
 IN_PROCESS: dict[str, dict[str, Any]] = {
     MAX_STEPS: {"requests": [1, 2], "refused": [0, -1]},
     PERIOD: {"steps": 4, "periods": [1, 3, 4, 5, 0], "steps_without_period": 3},
     ROUNDTRIP: {"dropout": 0.2},
     PREPARATION: {"top_k": 64},
+    EXPORT: {},
+    BATCH: {},
+    EMBEDDING: {"embedding": "model.embed_tokens.weight", "learning_rate": 1.5e-5},
+    LEARNING_RATE: {"learning_rate": 1.5e-5, "warmup_steps": 2, "gradient_norm": 0.01},
     LOG_OVERHEAD: {
         "steps": 24,
         "steps_a_sample": 2,
@@ -75,7 +99,8 @@ def test_steps_are_counted_and_nonsense_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_without_end_is_ended(tmp_path: Path) -> None:
     """And the request that it took for 'no limit' is told."""
-    assert measured(MAX_STEPS, tmp_path, ZeroIsEndless)["accepted"] == [0]
+    assert measured(MAX_STEPS, tmp_path / "zero", ZeroIsEndless)["accepted"] == [0]
+    assert measured(MAX_STEPS, tmp_path / "less", NegativeIsNothing)["accepted"] == [-1]
 
 
 def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
@@ -126,6 +151,12 @@ def test_log_lines_are_looked_for(tmp_path: Path) -> None:
     assert measured(LOG_OVERHEAD, tmp_path / "always", LogsAlways)["lines_unasked"] > 0
 
 
+def test_log_lines_are_held_against_the_run(tmp_path: Path) -> None:
+    """Every second of eight steps has a line, and the second of these is the first with another step's loss."""
+    assert measured(LOG_OVERHEAD, tmp_path / "healthy")["lines_untrue"] == []
+    assert measured(LOG_OVERHEAD, tmp_path / "late", LogsLossBefore)["lines_untrue"] == [2, 4, 6, 8]
+
+
 def test_a_restless_machine_gives_no_verdict(tmp_path: Path) -> None:
     """Where equal arms differ nothing is measured; an excess that is clear all the same is."""
     with pytest.raises(NotMeasured, match="too restless"):
@@ -141,6 +172,57 @@ def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
     assert measured(PREPARATION, tmp_path / "blind", TeacherNotInTheKey)["unlike"] == ["over that of another teacher"]
     assert measured(PREPARATION, tmp_path / "deaf", TextNotInTheKey)["unlike"] == ["over that of other text"]
     assert measured(PREPARATION, tmp_path / "rest", DropsTheRest)["divergence"] == {"nonfinite": "Infinity"}
+    assert measured(PREPARATION, tmp_path / "steps", StepsNotInTheKey)["unlike"] == ["over that of more steps"]
+    assert measured(PREPARATION, tmp_path / "width", WidthNotInTheKey)["unlike"] == ["over that of fewer logits"]
+
+
+def test_a_cache_is_held_against_the_best_of_its_kind(tmp_path: Path) -> None:
+    """Who knows what the rest weighs together comes near it; who gives the rest a floor is finite, and far off."""
+    healthy = measured(PREPARATION, tmp_path / "healthy")
+    assert 0.9 < healthy["divergence"] / healthy["divergence_of_even_rest"] < 2
+    assert measured(PREPARATION, tmp_path / "floor", RestFloored)["divergence"] > 100
+
+
+def test_a_batch_that_comes_again_is_told(tmp_path: Path) -> None:
+    """By the steps that it is not the first of; other steps of a healthy run have other batches."""
+    assert measured(PREPARATION, tmp_path / "healthy")["repeated_batches"] == []
+    assert measured(PREPARATION, tmp_path / "again", OneBatchForAllSteps)["repeated_batches"] == [2, 3]
+
+
+def test_a_gradient_is_held_against_our_own_loss(tmp_path: Path) -> None:
+    """It is the slope; where the divergence has no part it is another's, and so it is with labels one position off."""
+    healthy = measured(BATCH, tmp_path / "healthy")
+    assert healthy["slope_error"] < 0.01
+    assert healthy["slope_error_by_labels"] < 0.01
+    assert measured(BATCH, tmp_path / "cut", DivergenceCutOff)["slope_error"] > 0.04
+    assert measured(BATCH, tmp_path / "shifted", LabelsShiftedTwice)["slope_error_by_labels"] > 0.1
+
+
+def test_a_gradient_that_is_carried_on_is_found(tmp_path: Path) -> None:
+    """Gradients of the second step are still there at the third; of a healthy run's none, in any row."""
+    healthy = measured(EMBEDDING, tmp_path / "healthy")
+    assert healthy["carried"] == []
+    assert healthy["rows_with_gradient"] == [1.0, 1.0, 1.0]
+    assert measured(EMBEDDING, tmp_path / "carried", ClearedEverySecondStep)["carried"] == [3]
+    assert max(measured(EMBEDDING, tmp_path / "seen", OnlyRowsSeenDecay)["rows_with_gradient"]) < 0.5
+
+
+def test_the_rate_of_every_tensor_follows_the_schedule(tmp_path: Path) -> None:
+    """Half of it in the first of two steps of warm-up; a group that stays there is half off afterwards."""
+    healthy = measured(LEARNING_RATE, tmp_path / "healthy")
+    assert max(healthy["rate_errors"]) < 0.05
+    assert healthy["gradient_norm_over_limit"] <= 1.001
+    behind = measured(LEARNING_RATE, tmp_path / "behind", ScheduleOfOneGroup)["rate_errors"]
+    assert behind[0] < 0.05
+    assert behind[1:] == pytest.approx([0.5, 0.5], abs=0.05)
+    assert measured(LEARNING_RATE, tmp_path / "uncut", NotClipped)["gradient_norm_over_limit"] > 2
+
+
+def test_an_export_holds_what_the_last_step_left(tmp_path: Path) -> None:
+    """What took the weights' place in memory as well is no different from them, and yet not trained."""
+    averaged = measured(EXPORT, tmp_path, AveragedAtEnd)
+    assert averaged["different"] == []
+    assert "model.embed_tokens.weight" in averaged["not_of_last_step"]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +232,7 @@ def test_answers_are_compared_and_made_again(tmp_path: Path) -> None:
         (CRASH, "mutants.resuming:WritesInPlace", 1, "torn.maxItems"),
         (FAIL_SOFT, "reference:Distillation", 0, "PASS"),
         (FAIL_SOFT, "mutants.failing:HarmlessExport", 1, "exit_codes_without_export[].minimum"),
+        (FAIL_SOFT, "mutants.failing:KeepsFailedCopy", 1, "different_afterwards.maxItems"),
     ],
 )
 def test_runs_that_die_are_survived(tmp_path: Path, claim: str, subject: str, status: int, said: str) -> None:
