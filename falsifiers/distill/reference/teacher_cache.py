@@ -1,8 +1,8 @@
 """The teacher's answers, computed beforehand: the largest logits of every position, and what the rest weighs together.
 
-Of V logits the K largest are kept, with the logarithm of the sum of exponentials of all of them. So the kept
-probabilities are exact at temperature 1, and the rest is known in sum: it is spread evenly over the other V - K tokens,
-as one value that any temperature may divide.
+Of V logits the K largest are kept in float16, with the logarithm of the sum of exponentials of the others in float32.
+So the rest is known in sum, however the kept ones were rounded: it is spread evenly over the other V - K tokens, as one
+value that any temperature may divide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -47,7 +46,7 @@ def write_teacher_cache(
         tensors |= {
             f"{step}/logits": values.half().cpu(),
             f"{step}/tokens": tokens.int().cpu(),
-            f"{step}/normaliser": logits.float().logsumexp(dim=-1).cpu(),
+            f"{step}/rest": logits.float().scatter(-1, tokens, -math.inf).logsumexp(dim=-1).cpu(),
         }
     # One entry only: safetensors writes several in an order that changes from file to file.
     return save_weights(tensors, path, {_MADE_FROM: question})
@@ -57,11 +56,9 @@ def logits_of(path: Path, step: int, vocabulary: int) -> Tensor:
     """Logits [batch, sequence, vocabulary] in float32 on the CPU, as the file remembers them."""
     with safe_open(path, framework="pt") as file:
         kept = file.get_tensor(f"{step}/logits").float()
-        tokens, normaliser = file.get_tensor(f"{step}/tokens").long(), file.get_tensor(f"{step}/normaliser")
-    known = (kept - normaliser.unsqueeze(-1)).exp().sum(dim=-1)
-    rest = (1 - known).clamp(min=torch.finfo(torch.float32).tiny).log() - math.log(max(1, vocabulary - kept.shape[-1]))
-    logits = (normaliser + rest).unsqueeze(-1).repeat(1, 1, vocabulary)
-    return logits.scatter(-1, tokens, kept)
+        tokens, rest = file.get_tensor(f"{step}/tokens").long(), file.get_tensor(f"{step}/rest")
+    each = rest - math.log(max(1, vocabulary - kept.shape[-1]))
+    return each.unsqueeze(-1).repeat(1, 1, vocabulary).scatter(-1, tokens, kept)
 
 
 def _question_of(path: Path) -> str | None:
