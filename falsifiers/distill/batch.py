@@ -22,12 +22,22 @@ _STEP = 0.0005  # of the loss, by which either step along a gradient should chan
 
 
 def falsify(trial: Trial[Gradients]) -> None:
-    """Compare a batch's gradient with the mean of its rows' own, and see whether every row can change it."""
+    """Look at a batch's gradient row by row, then along it, and train a few steps."""
     wanted = trial.parameters
     corpus = load_corpus(wanted, trial.cache)
     inputs, labels = sample(corpus.held_out, (_SEED,), wanted["batch"] + 1, wanted["sequence"])
     inputs, labels = inputs.to(trial.device), labels.to(trial.device)
-    (spare, spare_labels), (inputs, labels) = (inputs[-1:], labels[-1:]), (inputs[:-1], labels[:-1])
+    _compare_rows(trial, inputs[:-1], labels[:-1], (inputs[-1], labels[-1]))
+    _measure_slopes(trial, inputs[:-1], labels[:-1])
+    _train(trial)
+
+
+def _compare_rows(trial: Trial[Gradients], inputs: Tensor, labels: Tensor, spare: tuple[Tensor, Tensor]) -> None:
+    """Compare a batch's gradient with the mean of its rows' own, and see whether every row can change it.
+
+    Args:
+        spare: inputs and labels of a row that takes the place of each in turn.
+    """
 
     def gradient(rows: Tensor, answers: Tensor) -> Tensor:
         with trial.subject_fault():
@@ -40,7 +50,7 @@ def falsify(trial: Trial[Gradients]) -> None:
     changes = []
     for row in range(len(inputs)):
         changed, answers = inputs.clone(), labels.clone()
-        changed[row], answers[row] = spare[0], spare_labels[0]
+        changed[row], answers[row] = spare
         changes.append(float((gradient(changed, answers) - whole).norm() / whole.norm()))
     # The gradient of a row that counts for a B-th of the batch, taken out of the batch and put back for another.
     trial.measure(
@@ -49,8 +59,6 @@ def falsify(trial: Trial[Gradients]) -> None:
         changes=changes,
         repeated_difference=float((gradient(inputs, labels) - whole).norm() / whole.norm()),
     )
-    _measure_slopes(trial, inputs, labels)
-    _train(trial)
 
 
 def _measure_slopes(trial: Trial[Gradients], inputs: Tensor, labels: Tensor) -> None:
