@@ -28,9 +28,9 @@ os.{name} = _failing
 """
 
 
-def below() -> list[int]:
+def below() -> set[int]:
     """The processes that this one started, and those that they did."""
-    return [child.pid for child in psutil.Process().children(recursive=True)]
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 @pytest.mark.parametrize("name", ["fork", "setsid"])
@@ -39,6 +39,7 @@ def test_the_next_trial_is_unharmed(tmp_path: Path, name: str) -> None:
     project = write_project(tmp_path)
     module = tmp_path / "toy" / "sorting.py"
     module.write_text(module.read_text() + FAILS_ONCE.format(name=name))
+    others = below()  # such as the browser that other tests share
     with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
         executor.imports()
         assert run(executor, "well").observation.ending.kind is EndingKind.LOST
@@ -46,7 +47,7 @@ def test_the_next_trial_is_unharmed(tmp_path: Path, name: str) -> None:
         assert run(executor, "well").observation.ending.kind is EndingKind.COMPLETED
         server = executor._server._process.pid
         deadline = time.monotonic() + 10  # a supervisor says its last word just before it is gone
-        while below() != [server] and time.monotonic() < deadline:
+        while below() - others != {server} and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert below() == [server]
-    assert below() == []
+        assert below() - others == {server}
+    assert below() <= others

@@ -219,8 +219,7 @@ def test_a_stopped_supervisor_does_not_keep_the_harness(
     monkeypatch.setattr("harness.executors.local.TEARDOWN_SECONDS", 1.0)
 
     def stop() -> None:
-        (server,) = psutil.Process().children()
-        for supervisor in server.children():
+        for supervisor in psutil.Process(executor._server._process.pid).children():
             os.kill(supervisor.pid, signal.SIGSTOP)
 
     threading.Timer(0.5, stop).start()
