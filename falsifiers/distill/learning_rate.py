@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -52,7 +53,7 @@ def falsify(trial: Trial[Distillation]) -> None:
                     else 0.0
                     for name in live
                 ]
-                errors.append(max(abs(one / asked - 1.0) for one in rates))
+                errors.append(_worst([abs(one / asked - 1.0) for one in rates]))
             weights = now
 
     with trial.subject_fault():
@@ -70,7 +71,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     with trial.where_shown("rate_errors", "gradient_norm_over_limit"):
         if len(errors) < len(moves):
             raise NotShown("this subject leaves no gradients on its weights, of which alone the rate of a step follows")
-        trial.measure(rate_errors=errors, gradient_norm_over_limit=max(norms) / limit if limit else 0.0)
+        trial.measure(rate_errors=errors, gradient_norm_over_limit=_worst(norms) / limit if limit else 0.0)
 
 
 class _Adam:
@@ -94,10 +95,15 @@ class _Adam:
             moment / (1 - beta**self._steps) for moment, beta in zip((self._first, self._second), _BETAS, strict=True)
         )
         direction = mean / (square.sqrt() + _EPSILON)
-        fitted = torch.linalg.lstsq(
-            torch.stack([direction, before], dim=1), (before - after).unsqueeze(1), driver="gelsd"
-        )
-        return float(fitted.solution[0])
+        directions, moved = torch.stack([direction, before], dim=1), (before - after).unsqueeze(1)
+        if not (directions.isfinite().all() and moved.isfinite().all()):
+            return math.nan
+        return float(torch.linalg.lstsq(directions, moved, driver="gelsd").solution[0])
+
+
+def _worst(numbers: list[float]) -> float:
+    """The largest, and not a number where one is not: max() would lose it."""
+    return float(torch.tensor(numbers, dtype=torch.float64).max())
 
 
 def _spread(tensor: Tensor) -> Tensor:

@@ -79,12 +79,15 @@ def _logged(log: Path) -> list[tuple[int, float]]:
 
 
 def _untrue(trial: Trial[Stepping]) -> list[int]:
-    """The lines of a short run's log, by step, with another loss than the run itself tells of that step."""
+    """The steps of a short run whose line has another loss than the run itself tells, or which have no line."""
     with trial.subject_fault():
         subject = another(trial, "told", steps=_TOLD)
         told = dict(enumerate(subject.distill(on_step=lambda step, **values: None).losses, start=1))
         log = Path(subject.log)
-    return [step for step, loss in _logged(log) if not math.isclose(loss, told.get(step, math.nan), rel_tol=1e-4)]
+    lines = _logged(log)
+    absent = {step for step in told if step % trial.parameters["log_every"] == 0} - {step for step, _ in lines}
+    false = {step for step, loss in lines if not math.isclose(loss, told.get(step, math.nan), rel_tol=1e-4)}
+    return sorted(absent | false)
 
 
 def _compare(trial: Trial[Stepping], timing: Timing) -> None:
