@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from falsifiers.distill.mutants.updating import (
     ScheduleOfOneGroup,
 )
 from falsifiers.distill.reference import Distillation
-from harness import NotMeasured
+from harness import NotMeasured, strictjson
 from tests.cli.harness_command import COMMAND, environment
 from tests.falsifiers.distill.trials import CONTRACTS, a_setting, a_trial
 
@@ -216,6 +217,30 @@ def test_the_rate_of_every_tensor_follows_the_schedule(tmp_path: Path) -> None:
     assert behind[0] < 0.05
     assert behind[1:] == pytest.approx([0.5, 0.5], abs=0.05)
     assert measured(LEARNING_RATE, tmp_path / "uncut", NotClipped)["gradient_norm_over_limit"] > 2
+
+
+class _LeavesNan(Distillation):
+    def update(self, loss: Any, step: int) -> None:
+        super().update(loss, step)
+        weights = self.student_weights()
+        weights[sorted(weights)[-1]].grad.fill_(float("nan"))  # type: ignore[union-attr]
+
+
+def test_a_nan_in_one_tensor_is_not_lost_among_the_others(tmp_path: Path) -> None:
+    found = strictjson.untag_nonfinite(measured(LEARNING_RATE, tmp_path, _LeavesNan))
+    assert all(math.isnan(error) for error in found["rate_errors"])
+    assert math.isnan(found["gradient_norm_over_limit"])
+
+
+class _KeepsNoLog(Distillation):
+    def distill(self, on_step: Any) -> Any:
+        run = super().distill(on_step)
+        self.log.unlink()
+        return run
+
+
+def test_a_step_without_a_line_is_told(tmp_path: Path) -> None:
+    assert measured(LOG_OVERHEAD, tmp_path, _KeepsNoLog)["lines_untrue"] == [2, 4, 6, 8]
 
 
 def test_an_export_holds_what_the_last_step_left(tmp_path: Path) -> None:
