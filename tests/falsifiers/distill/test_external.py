@@ -2,135 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
-import re
 import shutil
-import struct
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from falsifiers.distill.external import Command, Recorded
-from harness import NotMeasured, Setting
-from harness.trial import SubjectFault
-from tests.cli.harness_command import COMMAND, environment
-from tests.external.trainers import BIGRAMS_FILE, ROOT, make_models
-from tests.falsifiers.distill.trials import CONTRACTS, a_trial
-
-EXPORT = "F-DISTILL-CKPT-EXPORT-001"
-MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
-PERIOD = "F-DISTILL-CKPT-PERIOD-001"
-SMOKE = "F-DISTILL-SMOKE-001"
-BIGRAMS = BIGRAMS_FILE.relative_to(ROOT).as_posix()
-
-
-def run(folder: Path, claim: str, *options: str, mutants: bool = False) -> tuple[int, str]:
-    """Exit status and output of `harness run`; bundles go to `folder/evidence`."""
-    asked = ["run", claim, "--device", "cpu", "--evidence", str(folder / "evidence"), *options]
-    done = subprocess.run(
-        [*COMMAND, *asked, *([] if mutants else ["--no-mutants"])],
-        cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a trial in this process measured, and what ended it."""
-
-    measurements: dict[str, Any]
-    resolved: dict[str, Any]
-    ending: str
-
-
-def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) -> Seen:
-    """The claim's falsifier on the small trainer, or another, in this process and in the reduced profile."""
-    contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
-    trainer = {"trainer": str(BIGRAMS_FILE), "teacher": "", "student": ""}
-    trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
-    parameters = {**contract["profiles"]["reduced"]["parameters"], **trainer, **options}
-    setting = Setting(parameters, "cpu", 0, folder / "workspace", folder / "cache")
-    trial, recorded = a_trial(setting, subject, frozenset(contract["observation"]["properties"]))
-    module, _, name = contract["falsifier"].partition(":")
-    ending = ""
-    try:
-        try:
-            getattr(importlib.import_module(module), name)(trial)
-        finally:
-            trial.finish()
-        trial.tell_what_was_hidden()
-    except (SubjectFault, NotMeasured) as error:
-        ending = f"{type(error).__name__}: {error}"
-    return Seen(recorded.measurements, recorded.resolved, ending)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a teacher and a student for the small trainer."""
-    folder = tmp_path_factory.mktemp("models")
-    make_models(folder)
-    return folder
-
-
-@pytest.fixture
-def folder(tmp_path: Path, models: Path) -> Path:
-    """The same in a folder of the test's own."""
-    for name in ("teacher", "student"):
-        shutil.copy(models / f"{name}.pt", tmp_path)
-    return tmp_path
-
-
-def named(folder: Path) -> list[str]:
-    """The options that name these models."""
-    return [word for name in ("teacher", "student") for word in ("-P", f"{name}={folder / name}.pt")]
-
-
-def bundle(folder: Path) -> Path:
-    """The only bundle."""
-    (found,) = (path.parent for path in (folder / "evidence").rglob("record.json"))
-    return found
-
-
-def record(folder: Path) -> dict[str, Any]:
-    """Its record."""
-    document: dict[str, Any] = json.loads((bundle(folder) / "record.json").read_text())
-    return document
-
-
-def clauses(folder: Path) -> dict[str, str]:
-    """The outcomes of its clauses."""
-    return {clause["id"]: clause["outcome"] for clause in record(folder)["clauses"]}
-
-
-def verified(folder: Path) -> bool:
-    """Whether `harness verify` finds the bundle sound, by judging it again."""
-    done = subprocess.run([*COMMAND, "verify", str(folder / "evidence")], cwd=ROOT, capture_output=True, text=True)
-    return "1 sound, 0 unsound" in done.stdout
-
-
-def historical_run(folder: Path) -> Path:
-    """A run as the one of 25 hours left it: a log of fine losses, and 200 bytes of metadata as the model (PR #1856)."""
-    place = folder / "run"
-    place.mkdir()
-    told = {"temperature": "4.0", "alpha": "0.3", "epoch": "1613", "step": "50000", "final_loss": "3.5800"}
-    header = {"__metadata__": {"teacher_model": "", **told}}
-    header["__metadata__"]["teacher_model"] = "/" + "m" * (191 - len(json.dumps(header)))
-    content = struct.pack("<Q", 192) + json.dumps(header).encode()
-    assert len(content) == 200
-    (place / "model.safetensors").write_bytes(content)
-    bar = b"".join(
-        b"\r\x1b[32m%3d%%\x1b[0m Step %d/50000 loss=%.4f" % (step // 500, step, 10.5294 - 6.9494 * step / 50_000)
-        for step in range(50, 50_001, 50)
-    )
-    head = b"\x1b[1m=== APR Distill ===\x1b[0m\n[CUDA] Pre-warmed 27 forward kernels\ninitial_loss = 10.5294\n"
-    (place / "launch.log").write_bytes(head + bar + b"\n  final_loss   = 3.5800\n  50000 steps, 90012.4s\n  Sav")
-    return place
+from falsifiers.distill.external import Recorded
+from tests.external.trainers import BIGRAMS_FILE, ROOT
+from tests.falsifiers.distill.outside import (
+    BIGRAMS,
+    EXPORT,
+    MAX_STEPS,
+    PERIOD,
+    SMOKE,
+    Seen,
+    bundle,
+    clauses,
+    historical_run,
+    named,
+    outside,
+    record,
+    run,
+    verified,
+)
 
 
 def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Path) -> None:
@@ -291,106 +188,6 @@ def test_a_missing_binary_is_not_measured(folder: Path) -> None:
     assert outside(folder, EXPORT, trainer=trainer, apr="no-such-apr").ending.startswith(
         "NotMeasured: apr distill cannot be started: no-such-apr"
     )
-
-
-def test_checkpoints_are_looked_at(folder: Path) -> None:
-    """Their names and whether they are whole; nobody saw the memory that they should equal."""
-    seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_without_period=2)
-    assert (seen.measurements["missing"], seen.measurements["unreadable"], seen.measurements["incomplete"]) == (
-        [],
-        [],
-        [],
-    )
-    assert not {"different", "matched"} & seen.measurements.keys()
-    assert seen.ending == "NotShown: the weights in memory after a step are in another process"
-    shutil.rmtree(folder / "workspace")
-    half = outside(folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_without_period=2)
-    assert half.measurements["unreadable"] == [f"N=2: ckpt-step-{step:06}.pt" for step in (2, 4, 6)]
-
-
-@pytest.mark.parametrize(
-    ("fail", "findings"),
-    [
-        ("", {}),
-        ("skipped-checkpoint", {"missing": ["N=2: step 4", "N=3: step 6"]}),
-        ("extra-checkpoint", {"unexpected": ["N=2: model_3.pt", "N=2: model_5.pt", "N=2: model_7.pt"]}),
-        ("unfinished-checkpoint", {"unexpected": [f"N=2: model_{step}.pt.tmp" for step in (2, 4, 6)]}),
-        ("half-checkpoint", {"unreadable": ["N=2: model_2.pt", "N=2: model_4.pt", "N=2: model_6.pt"]}),
-    ],
-)
-def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: str, findings: dict[str, Any]) -> None:
-    """A healthy trainer has none too many and none too few under names of its own; a broken one is still refuted."""
-    periods = [3] if fail == "skipped-checkpoint" else []
-    seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_without_period=2)
-    measured = {"missing": [], "unexpected": [], "unreadable": [], "incomplete": [], "misreported": []}
-    assert seen.measurements == measured | findings
-    assert seen.ending == "NotShown: the weights in memory after a step are in another process"
-
-
-def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
-    """Is not run, for nothing could be measured; and is not said to have left none."""
-    text = BIGRAMS_FILE.read_text().replace('checkpoints = "{output}/*[0-9].pt"\n', "")
-    place = folder / "bigrams.toml"
-    place.write_text(re.sub(r"(?m)^step = .*\n", "", text))
-    seen = outside(folder, PERIOD, trainer=str(place), periods=[], steps_without_period=2)
-    assert (seen.measurements, seen.ending) == (
-        {},
-        "NotShown: bigrams.toml names no checkpoints; say in /files where they are",
-    )
-    assert not (folder / "workspace" / "output").exists()
-
-
-@pytest.mark.parametrize(
-    ("claim", "reason"),
-    [
-        ("F-DISTILL-CKPT-CRASH-001", "train_bigrams.py shows nothing of its resume from outside"),
-        (
-            "F-DISTILL-CKPT-FAILSOFT-001",
-            "no fault of the file system can be inflicted between two steps of a run in another process",
-        ),
-    ],
-)
-def test_what_takes_a_hand_in_its_process_is_not_measured(folder: Path, claim: str, reason: str) -> None:
-    """Nor is any clause refuted; from the command line, because these trials fork."""
-    options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
-    status, said = run(folder, claim, *options)
-    why = f"subject.completes: not measured: {reason}"
-    assert (status, record(folder)["verdict"], record(folder)["reason"]) == (3, "NOT_MEASURED", why), said
-    assert set(clauses(folder).values()) == {"NOT_MEASURED"}
-    assert "Traceback" not in said
-
-
-def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
-    """Nor given a disk that fails."""
-    options = ["--subject", "recorded:trainers/apr-distill.toml", "-P", f"dir={historical_run(tmp_path)}"]
-    status, said = run(tmp_path, "F-DISTILL-CKPT-CRASH-001", *options, "--profile", "reduced")
-    why = "subject.completes: not measured: a run that is over cannot be made again with other parameters"
-    assert (status, record(tmp_path)["reason"]) == (3, why), said
-
-
-@pytest.mark.parametrize(
-    ("claim", "ending"),
-    [
-        (SMOKE, "NotShown: train_bigrams.py shows no logits of its teacher from outside"),
-        ("F-DISTILL-BATCH-001", "NotShown: train_bigrams.py shows nothing of its gradients from outside"),
-        ("F-DISTILL-EMBED-001", "NotShown: the gradients that a step leaves on the weights are not seen from outside"),
-    ],
-)
-def test_what_cannot_be_seen_is_said(folder: Path, claim: str, ending: str) -> None:
-    """And is no defect of the trainer."""
-    assert outside(folder, claim).ending == ending
-
-
-def test_steps_that_are_not_told_move_nothing_that_was_looked_at(folder: Path) -> None:
-    """A pattern that fits no line of a healthy trainer is no reason to say that its weights stood still."""
-    file = folder / "deaf.toml"
-    here = str(BIGRAMS_FILE.parent)
-    file.write_text(BIGRAMS_FILE.read_text().replace("'it (?P", "'never (?P").replace("{here}", here))
-    seen = outside(folder, SMOKE, trainer=str(file))
-    assert not {"unmoved", "weight_changes"} & seen.measurements.keys()
-    shutil.rmtree(folder / "workspace")
-    told = outside(folder, SMOKE, watch_every=2, checkpoint_every=2)
-    assert (told.measurements["unmoved"], told.measurements["weight_changes"]) == ([], 25)
 
 
 def test_a_flood_of_output_is_bounded(folder: Path) -> None:

@@ -1,0 +1,111 @@
+"""Somebody else's trainer judged by a claim: in this process, or from the command line to the bundle."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from falsifiers.distill.external import Command
+from harness import NotMeasured, Setting
+from harness.trial import SubjectFault
+from tests.cli.harness_command import COMMAND, environment
+from tests.external.trainers import BIGRAMS_FILE, ROOT
+from tests.falsifiers.distill.trials import CONTRACTS, a_trial
+
+EXPORT = "F-DISTILL-CKPT-EXPORT-001"
+MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
+PERIOD = "F-DISTILL-CKPT-PERIOD-001"
+SMOKE = "F-DISTILL-SMOKE-001"
+BIGRAMS = BIGRAMS_FILE.relative_to(ROOT).as_posix()
+
+
+def run(folder: Path, claim: str, *options: str, mutants: bool = False) -> tuple[int, str]:
+    """Exit status and output of `harness run`; bundles go to `folder/evidence`."""
+    asked = ["run", claim, "--device", "cpu", "--evidence", str(folder / "evidence"), *options]
+    done = subprocess.run(
+        [*COMMAND, *asked, *([] if mutants else ["--no-mutants"])],
+        cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a trial in this process measured, and what ended it."""
+
+    measurements: dict[str, Any]
+    resolved: dict[str, Any]
+    ending: str
+
+
+def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) -> Seen:
+    """The claim's falsifier on the small trainer, or another, in this process and in the reduced profile."""
+    contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
+    trainer = {"trainer": str(BIGRAMS_FILE), "teacher": "", "student": ""}
+    trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
+    parameters = {**contract["profiles"]["reduced"]["parameters"], **trainer, **options}
+    setting = Setting(parameters, "cpu", 0, folder / "workspace", folder / "cache")
+    trial, recorded = a_trial(setting, subject, frozenset(contract["observation"]["properties"]))
+    module, _, name = contract["falsifier"].partition(":")
+    ending = ""
+    try:
+        try:
+            getattr(importlib.import_module(module), name)(trial)
+        finally:
+            trial.finish()
+        trial.tell_what_was_hidden()
+    except (SubjectFault, NotMeasured) as error:
+        ending = f"{type(error).__name__}: {error}"
+    return Seen(recorded.measurements, recorded.resolved, ending)
+
+
+def named(folder: Path) -> list[str]:
+    """The options that name these models."""
+    return [word for name in ("teacher", "student") for word in ("-P", f"{name}={folder / name}.pt")]
+
+
+def bundle(folder: Path) -> Path:
+    """The only bundle."""
+    (found,) = (path.parent for path in (folder / "evidence").rglob("record.json"))
+    return found
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """Its record."""
+    document: dict[str, Any] = json.loads((bundle(folder) / "record.json").read_text())
+    return document
+
+
+def clauses(folder: Path) -> dict[str, str]:
+    """The outcomes of its clauses."""
+    return {clause["id"]: clause["outcome"] for clause in record(folder)["clauses"]}
+
+
+def verified(folder: Path) -> bool:
+    """Whether `harness verify` finds the bundle sound, by judging it again."""
+    done = subprocess.run([*COMMAND, "verify", str(folder / "evidence")], cwd=ROOT, capture_output=True, text=True)
+    return "1 sound, 0 unsound" in done.stdout
+
+
+def historical_run(folder: Path) -> Path:
+    """A run as the one of 25 hours left it: a log of fine losses, and 200 bytes of metadata as the model (PR #1856)."""
+    place = folder / "run"
+    place.mkdir()
+    told = {"temperature": "4.0", "alpha": "0.3", "epoch": "1613", "step": "50000", "final_loss": "3.5800"}
+    header = {"__metadata__": {"teacher_model": "", **told}}
+    header["__metadata__"]["teacher_model"] = "/" + "m" * (191 - len(json.dumps(header)))
+    content = struct.pack("<Q", 192) + json.dumps(header).encode()
+    assert len(content) == 200
+    (place / "model.safetensors").write_bytes(content)
+    bar = b"".join(
+        b"\r\x1b[32m%3d%%\x1b[0m Step %d/50000 loss=%.4f" % (step // 500, step, 10.5294 - 6.9494 * step / 50_000)
+        for step in range(50, 50_001, 50)
+    )
+    head = b"\x1b[1m=== APR Distill ===\x1b[0m\n[CUDA] Pre-warmed 27 forward kernels\ninitial_loss = 10.5294\n"
+    (place / "launch.log").write_bytes(head + bar + b"\n  final_loss   = 3.5800\n  50000 steps, 90012.4s\n  Sav")
+    return place

@@ -1,0 +1,123 @@
+"""What the claims of this spec can see of somebody else's trainer: its checkpoints, its steps, and what is hidden."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.external.trainers import BIGRAMS_FILE
+from tests.falsifiers.distill.outside import (
+    BIGRAMS,
+    PERIOD,
+    SMOKE,
+    clauses,
+    historical_run,
+    named,
+    outside,
+    record,
+    run,
+)
+
+
+def test_checkpoints_are_looked_at(folder: Path) -> None:
+    """Their names and whether they are whole; nobody saw the memory that they should equal."""
+    seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_without_period=2)
+    assert (seen.measurements["missing"], seen.measurements["unreadable"], seen.measurements["incomplete"]) == (
+        [],
+        [],
+        [],
+    )
+    assert not {"different", "matched"} & seen.measurements.keys()
+    assert seen.ending == "NotShown: the weights in memory after a step are in another process"
+    shutil.rmtree(folder / "workspace")
+    half = outside(folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_without_period=2)
+    assert half.measurements["unreadable"] == [f"N=2: ckpt-step-{step:06}.pt" for step in (2, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("fail", "findings"),
+    [
+        ("", {}),
+        ("skipped-checkpoint", {"missing": ["N=2: step 4", "N=3: step 6"]}),
+        ("extra-checkpoint", {"unexpected": ["N=2: model_3.pt", "N=2: model_5.pt", "N=2: model_7.pt"]}),
+        ("unfinished-checkpoint", {"unexpected": [f"N=2: model_{step}.pt.tmp" for step in (2, 4, 6)]}),
+        ("half-checkpoint", {"unreadable": ["N=2: model_2.pt", "N=2: model_4.pt", "N=2: model_6.pt"]}),
+    ],
+)
+def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: str, findings: dict[str, Any]) -> None:
+    """A healthy trainer has none too many and none too few under names of its own; a broken one is still refuted."""
+    periods = [3] if fail == "skipped-checkpoint" else []
+    seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_without_period=2)
+    measured = {"missing": [], "unexpected": [], "unreadable": [], "incomplete": [], "misreported": []}
+    assert seen.measurements == measured | findings
+    assert seen.ending == "NotShown: the weights in memory after a step are in another process"
+
+
+def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
+    """Is not run, for nothing could be measured; and is not said to have left none."""
+    text = BIGRAMS_FILE.read_text().replace('checkpoints = "{output}/*[0-9].pt"\n', "")
+    place = folder / "bigrams.toml"
+    place.write_text(re.sub(r"(?m)^step = .*\n", "", text))
+    seen = outside(folder, PERIOD, trainer=str(place), periods=[], steps_without_period=2)
+    assert (seen.measurements, seen.ending) == (
+        {},
+        "NotShown: bigrams.toml names no checkpoints; say in /files where they are",
+    )
+    assert not (folder / "workspace" / "output").exists()
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        ("F-DISTILL-CKPT-CRASH-001", "train_bigrams.py shows nothing of its resume from outside"),
+        (
+            "F-DISTILL-CKPT-FAILSOFT-001",
+            "no fault of the file system can be inflicted between two steps of a run in another process",
+        ),
+    ],
+)
+def test_what_takes_a_hand_in_its_process_is_not_measured(folder: Path, claim: str, reason: str) -> None:
+    """Nor is any clause refuted; from the command line, because these trials fork."""
+    options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
+    status, said = run(folder, claim, *options)
+    why = f"subject.completes: not measured: {reason}"
+    assert (status, record(folder)["verdict"], record(folder)["reason"]) == (3, "NOT_MEASURED", why), said
+    assert set(clauses(folder).values()) == {"NOT_MEASURED"}
+    assert "Traceback" not in said
+
+
+def test_a_run_that_is_over_is_not_killed(tmp_path: Path) -> None:
+    """Nor given a disk that fails."""
+    options = ["--subject", "recorded:trainers/apr-distill.toml", "-P", f"dir={historical_run(tmp_path)}"]
+    status, said = run(tmp_path, "F-DISTILL-CKPT-CRASH-001", *options, "--profile", "reduced")
+    why = "subject.completes: not measured: a run that is over cannot be made again with other parameters"
+    assert (status, record(tmp_path)["reason"]) == (3, why), said
+
+
+@pytest.mark.parametrize(
+    ("claim", "ending"),
+    [
+        (SMOKE, "NotShown: train_bigrams.py shows no logits of its teacher from outside"),
+        ("F-DISTILL-BATCH-001", "NotShown: train_bigrams.py shows nothing of its gradients from outside"),
+        ("F-DISTILL-EMBED-001", "NotShown: the gradients that a step leaves on the weights are not seen from outside"),
+    ],
+)
+def test_what_cannot_be_seen_is_said(folder: Path, claim: str, ending: str) -> None:
+    """And is no defect of the trainer."""
+    assert outside(folder, claim).ending == ending
+
+
+def test_steps_that_are_not_told_move_nothing_that_was_looked_at(folder: Path) -> None:
+    """A pattern that fits no line of a healthy trainer is no reason to say that its weights stood still."""
+    file = folder / "deaf.toml"
+    here = str(BIGRAMS_FILE.parent)
+    file.write_text(BIGRAMS_FILE.read_text().replace("'it (?P", "'never (?P").replace("{here}", here))
+    seen = outside(folder, SMOKE, trainer=str(file))
+    assert not {"unmoved", "weight_changes"} & seen.measurements.keys()
+    shutil.rmtree(folder / "workspace")
+    told = outside(folder, SMOKE, watch_every=2, checkpoint_every=2)
+    assert (told.measurements["unmoved"], told.measurements["weight_changes"]) == ([], 25)
