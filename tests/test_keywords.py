@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -42,12 +42,15 @@ _BOTH = st.sampled_from(sorted(_ARGUMENTS)).flatmap(lambda name: st.tuples(st.ju
 def test_agrees_with_jsonschema(keyword: tuple[str, Any], value: Any) -> None:
     """For a value of the type that a keyword speaks of, the answer is JSON Schema's; for any other it is no."""
     name, argument = keyword
+    assume(not (name == "multipleOf" and isinstance(value, float)))  # jsonschema divides doubles; see the next test
     spoken_of = type(value) in _ARGUMENTS[name][1]
     expected = spoken_of and Draft202012Validator({name: argument}).is_valid(value)
     assert expected == check_of(name, argument)(value)
 
 
-@pytest.mark.parametrize(("value", "step", "expected"), [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True)])
+@pytest.mark.parametrize(
+    ("value", "step", "expected"), [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True), (0.0, 1, True)]
+)
 def test_multiples_are_decimal(value: float, step: float, expected: bool) -> None:
     """A multiple is one of the numbers as they are written, not of the doubles next to them."""
     assert expected == check_of("multipleOf", step)(value)
