@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.evidence.pack import pack
 from tests.evidence.factory import copy_of, sealed
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (left / "deep").mkdir(parents=True)
     (left / "deep" / "header.bin").write_bytes(b"\0" * 64)
     return sealed(folder, artifacts=left)
+
+
+@pytest.fixture(scope="session")
+def archive(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, packed."""
+    path = tmp_path_factory.mktemp("archive") / "one.zip"
+    pack([pristine], path)
+    return path
 
 
 @pytest.fixture

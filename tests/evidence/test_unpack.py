@@ -1,0 +1,275 @@
+"""Bundles out of archives, and what hostile archives leave behind, which is nothing."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.evidence import unpack as unpacking
+from harness.evidence.archive import ArchiveError
+from harness.evidence.findings import Code, Verification
+from harness.evidence.pack import pack
+from harness.evidence.unpack import unpack
+from harness.evidence.verify import find_bundles, verify
+from tests.cli.folders import contents
+from tests.evidence.factory import copy_of, found, reseal, sealed
+from tests.evidence.zips import Entry, write_zip
+
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def refused(source: Path, into: Path) -> str:
+    """Why an archive was not unpacked; nothing may be left of it."""
+    before = contents(into.parent)
+    with pytest.raises((ArchiveError, OSError)) as error:
+        unpack(source, into)
+    assert contents(into.parent) == before
+    return str(error.value)
+
+
+def unpacked(source: Path, into: Path) -> Verification:
+    """The only bundle of an archive, which was not there before."""
+    (one,) = unpack(source, into)
+    assert one.is_new
+    return one.bundle
+
+
+def test_a_bundle_comes_back_as_it_was(pristine: Path, archive: Path, tmp_path: Path) -> None:
+    """At its place, verified, whole."""
+    one = unpacked(archive, tmp_path / "evidence")
+    assert one.path == tmp_path.joinpath("evidence", *pristine.parts[-3:])
+    assert (one.sound, one.id, one.verdict) == (True, "F-DEMO-SORT-001", "PASS")
+    assert contents(one.path) == contents(pristine)
+    assert verify(one.path).sound
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_folder_to_unpack_into_is_made(archive: Path, tmp_path: Path, depth: int) -> None:
+    """And is gone again after a refusal."""
+    into = tmp_path.joinpath(*"abc"[:depth])
+    unpack(archive, into)
+    assert refused(
+        write_zip(tmp_path / "bad.zip", [Entry(b"DEMO-1/F-X-001/run/record.json", b"{}")]), tmp_path / "z/y/x"
+    )
+
+
+def test_an_archive_of_other_programs_is_unpacked(pristine: Path, tmp_path: Path) -> None:
+    """Compressed, with folders of its own."""
+    source = tmp_path / "a.zip"
+    with ZipFile(source, "w", ZIP_DEFLATED) as archive:
+        root = pristine.parents[2]
+        for path in sorted(root.rglob("*")):
+            archive.write(path, path.relative_to(root))
+    one = unpacked(source, tmp_path / "out")
+    assert contents(one.path) == contents(pristine)
+
+
+def test_what_is_there_already_is_not_replaced(archive: Path, tmp_path: Path) -> None:
+    """Neither a file nor a folder nor a link, were it to the very bundle."""
+    one = unpacked(archive, tmp_path / "out")
+    one.path.rename(tmp_path / "moved")
+    one.path.symlink_to(tmp_path / "moved")
+    assert "is there already and differs (it is no folder); it is not replaced" in refused(archive, tmp_path / "out")
+    one.path.unlink()
+    one.path.write_text("mine")
+    assert "is there already and differs (it is no folder); it is not replaced" in refused(archive, tmp_path / "out")
+    one.path.unlink()
+    one.path.mkdir()
+    assert "MANIFEST.sha256 is only in the archive" in refused(archive, tmp_path / "out")
+
+
+DIFFERENCES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda place: (place / "summary.md").unlink(), "summary.md is only in the archive"),
+    (lambda place: (place / "notes.txt").write_text("mine"), "notes.txt is only there"),
+    (lambda place: (place / "attestation.intoto.jsonl").write_text("mine"), "attestation.intoto.jsonl is only there"),
+    (lambda place: (place / "mutants" / "mine").mkdir(), "mutants/mine is only there"),
+    (lambda place: (place / "mutants" / "mine").symlink_to("/"), "mutants/mine is a symbolic link"),
+    (lambda place: (place / "summary.md").write_text("mine"), "summary.md has other content"),
+    (
+        lambda place: (place / "stdout.log").write_bytes((place / "stdout.log").read_bytes().swapcase()),
+        "stdout.log has other content",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), DIFFERENCES, ids=[says for _, says in DIFFERENCES])
+def test_a_bundle_that_is_there_and_differs_is_not_replaced(
+    archive: Path, tmp_path: Path, change: Callable[[Path], object], says: str
+) -> None:
+    """In one file, one byte or one empty folder: it stays as it is, and the first difference is named."""
+    change(unpacked(archive, tmp_path / "out").path)
+    assert f"is there already and differs ({says}); it is not replaced" in refused(archive, tmp_path / "out")
+
+
+def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
+    """And what is not yet there comes beside it; one that differs keeps all from coming."""
+    first, second = sealed(tmp_path / "made", run="a"), sealed(tmp_path / "made", run="b")
+    pack([first], tmp_path / "one.zip")
+    pack([first, second], tmp_path / "two.zip")
+    into = tmp_path / "out"
+    there = unpacked(tmp_path / "one.zip", into).path
+    before = (there.stat().st_ino, there.stat().st_mtime_ns, contents(into))
+    [again] = unpack(tmp_path / "one.zip", into)
+    assert (again.is_new, again.bundle.path, again.bundle.sound) == (False, there, True)
+    assert (there.stat().st_ino, there.stat().st_mtime_ns, contents(into)) == before
+    assert [one.is_new for one in unpack(tmp_path / "two.zip", into)] == [False, True]
+    assert contents(into) == contents(tmp_path / "made" / "evidence")
+    shutil.rmtree(into.joinpath(*second.parts[-3:]))
+    (there / "summary.md").write_text("mine")
+    refused(tmp_path / "two.zip", into)
+
+
+def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(pristine: Path, tmp_path: Path) -> None:
+    """Its copy in the archive is as unsound as it is."""
+    bundle = copy_of(pristine, tmp_path / "evidence")
+    (bundle / "observation.json").write_text("{}")
+    reseal(bundle)
+    root = bundle.parents[2]
+    files = [path for path in bundle.rglob("*") if path.is_file()]
+    entries = [Entry(path.relative_to(root).as_posix().encode(), path.read_bytes()) for path in files]
+    assert "is unsound: " in refused(write_zip(tmp_path / "a.zip", entries), root)
+
+
+def test_a_bundle_that_comes_meanwhile_is_not_replaced(
+    pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those moved before it are taken back, with the folders made for them."""
+    evidence = tmp_path / "made"
+    first, second = sealed(evidence, run="a"), sealed(evidence, run="b")
+    pack([first, second], tmp_path / "two.zip")
+    into = tmp_path / "out"
+    late = into.joinpath(*second.parts[-3:])
+    sync = unpacking.sync_tree
+
+    def sync_and_be_late(folder: Path) -> None:
+        sync(folder)
+        late.mkdir(parents=True)
+        (late / "theirs").write_text("theirs")
+
+    monkeypatch.setattr(unpacking, "sync_tree", sync_and_be_late)
+    with pytest.raises(OSError):  # noqa: PT011  ENOTEMPTY or EEXIST, as the filesystem likes
+        unpack(tmp_path / "two.zip", into)
+    assert contents(late.parent) == {"b": None, "b/theirs": b"theirs"}
+    assert not list(into.glob(".*"))
+
+
+HOSTILE = [
+    ("../../x", b"x"),
+    ("/tmp/x", b"x"),
+    ("DEMO-1\\F-X-001\\run\\record.json", b"x"),
+    ("DEMO-1/F-X-001/run/../../../../x", b"x"),
+    ("DEMO-1/F-X-001/run/record.json", b"{}"),
+    ("DEMO-1/F-X-001/run/empty/", b""),
+    ("record.json", b"{}"),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), HOSTILE)
+def test_a_hostile_entry_spoils_the_whole_archive(pristine: Path, tmp_path: Path, name: str, content: bytes) -> None:
+    """Also beside a sound bundle: nothing is written, inside or outside."""
+    attributes = (0o040755 if name.endswith("/") else 0o100644) << 16
+    entries = [
+        Entry("/".join([*pristine.parts[-3:], path.relative_to(pristine).as_posix()]).encode(), path.read_bytes())
+        for path in sorted(pristine.rglob("*"))
+        if path.is_file()
+    ]
+    bad = Entry(name.encode(), content, attributes=attributes)
+    for archive in ([*entries, bad], [bad, *entries]):
+        refused(write_zip(tmp_path / "a.zip", archive), tmp_path / "out" / "deep")
+    unpack(write_zip(tmp_path / "a.zip", entries), tmp_path / "out")
+
+
+def test_an_archive_without_bundles_is_refused(tmp_path: Path) -> None:
+    """Empty, or folders alone."""
+    assert "holds no bundle" in refused(write_zip(tmp_path / "a.zip", []), tmp_path / "out")
+    folders = [Entry(b"DEMO-1/", attributes=0o040755 << 16)]
+    assert "holds no bundle" in refused(write_zip(tmp_path / "a.zip", folders), tmp_path / "out")
+
+
+def test_an_unsound_bundle_is_not_unpacked(bundle: Path, tmp_path: Path) -> None:
+    """Whoever packed it did not verify it."""
+    (bundle / "observation.json").write_text("{}")
+    reseal(bundle)
+    root = bundle.parents[2]
+    files = [path for path in bundle.rglob("*") if path.is_file()]
+    entries = [Entry(path.relative_to(root).as_posix().encode(), path.read_bytes()) for path in files]
+    assert "is unsound: " in refused(write_zip(tmp_path / "a.zip", entries), tmp_path / "out")
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_bundle_at_the_place_of_another_is_refused(pristine: Path, tmp_path: Path, position: int) -> None:
+    """It would speak for another claim, issue or run."""
+    place = list(pristine.parts[-3:])
+    place[position] += "X"
+    files = [path for path in pristine.rglob("*") if path.is_file()]
+    entries = [
+        Entry("/".join([*place, path.relative_to(pristine).as_posix()]).encode(), path.read_bytes()) for path in files
+    ]
+    refused(write_zip(tmp_path / "a.zip", entries), tmp_path / "out")
+
+
+def test_a_full_disk_leaves_nothing(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a part of a bundle."""
+
+    def full(*_: object) -> Iterator[bytes]:
+        yield b"{"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(unpacking, "content", full)
+    assert "No space left" in refused(archive, tmp_path / "out" / "deep")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
+
+
+def test_what_a_killed_reader_left_is_no_bundle_and_is_removed_by_the_next(
+    pristine: Path, archive: Path, tmp_path: Path
+) -> None:
+    """But not what a living one is still writing."""
+    into = tmp_path / "out"
+    dead, living = into / ".unpacking-dead", into / ".unpacking-living"
+    for folder in (dead, living):
+        copy_of(pristine, folder)
+    with _locked(living):
+        assert find_bundles([into]) == [dead, living]
+        assert found(verify(dead)) == {(Code.INCOMPLETE, "")}
+        unpack(archive, into)
+        assert not dead.exists()
+        assert living.exists()
+
+
+@SETTINGS
+@given(data=st.data())
+def test_a_changed_archive_gives_the_same_bundle_or_nothing(archive: Path, tmp_path: Path, data: st.DataObject) -> None:
+    """One stretch of bytes anywhere replaced, cut out or put in."""
+    content = archive.read_bytes()
+    start = data.draw(st.integers(0, len(content)) | st.integers(len(content) - 3000, len(content)))
+    length = data.draw(st.integers(0, 4))
+    inserted = data.draw(st.binary(max_size=4))
+    changed = tmp_path / "changed.zip"
+    changed.write_bytes(content[:start] + inserted + content[start + length :])
+    into = tmp_path / "out"
+    try:
+        one = unpacked(changed, into)
+    except ArchiveError:
+        assert not into.exists()
+        return
+    # A time, a version or an owner: what is in the bundle is what it was.
+    assert changed.stat().st_size == len(content)
+    assert verify(one.path).sound
+    shutil.rmtree(into)
