@@ -11,10 +11,12 @@ from harness.contract import Contract
 from harness.judge import Judgment
 from harness.record import Record
 from harness.settle import MutantOutcome
+from harness.verdict import Verdict
 
 __all__ = [
     "SUBJECT",
     "ClaimFinished",
+    "ClaimPassedOver",
     "ClaimPlanned",
     "ClaimWaiting",
     "Event",
@@ -28,6 +30,16 @@ __all__ = [
 
 SUBJECT = "subject"
 """The name of the subject's own trial; a mutant's trial has the mutant's id."""
+
+
+@dataclass(frozen=True)
+class ClaimPassedOver:
+    """A claim was asked for and is not due (`run --stale`); these come before the run begins."""
+
+    id: str
+    verdict: Verdict
+    """What stands without a run: of the evidence that covers the claim, or NOT_MEASURED where it cannot run here."""
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,14 @@ class RunFinished:
 
 
 Event = (
-    RunStarted | ClaimPlanned | ClaimWaiting | TrialStarted | TrialStep | TrialFinished | ClaimFinished | RunFinished
+    ClaimPassedOver
+    | RunStarted
+    | ClaimPlanned
+    | ClaimWaiting
+    | TrialStarted
+    | TrialStep
+    | TrialFinished
+    | ClaimFinished
+    | RunFinished
 )
 Handler = Callable[[Event], None]

@@ -192,6 +192,8 @@ def command(
     if executor == "slurm":
         submission = Submission(project.root, evidence or project.evidence, extra, key)
         runner = Dispatcher(submission.submit, engine.unmeasured, relay, lambda line: click.echo(line, err=True))
+    for claim in () if selection is None else selection.passed_over():
+        relay(claim)
     threading.Thread(target=views.load, name="views", daemon=True).start()
     try:
         finished = runner.run(contracts, options)

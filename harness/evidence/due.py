@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import final
 
 from harness.contract import Contract
+from harness.events import ClaimPassedOver
 from harness.evidence.index import Unreadable, Watch
 from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Survey
@@ -46,13 +47,23 @@ class Due:
         """The verdicts that stand without a run."""
         return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
 
+    def passed_over(self) -> Iterator[ClaimPassedOver]:
+        """The claims that are not due, for those who show or write what a run comes to."""
+        for contract, cell in self.falsified:
+            reason = f"FALSIFIED by {_place(cell)}: {cell.reason}"
+            yield ClaimPassedOver(contract.id, Verdict.FAIL, reason)
+        for contract, cell in self.covered:
+            reason = f"not due: {cell.status} by {_place(cell)}"
+            yield ClaimPassedOver(contract.id, Verdict.PASS, reason)
+        for contract, why in self.elsewhere:
+            yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
+
     def lines(self) -> Iterator[str]:
         """What is run and why, what is not, and what stands FALSIFIED."""
         for contract, why in self.due:
             yield f"due: {contract.id}: {why}"
         for contract, cell in self.falsified:
-            bundle = "" if cell.bundle is None else os.path.relpath(cell.bundle)
-            yield f"not due: {contract.id} is FALSIFIED by {bundle}: {cell.reason}"
+            yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {cell.reason}"
         for contract, why in self.elsewhere:
             yield f"not for this machine: {contract.id}: {why}"
         total = len(self.due) + len(self.covered) + len(self.falsified) + len(self.elsewhere)
@@ -60,6 +71,11 @@ class Due:
         claims = f"{total} claim{'' if total == 1 else 's'}"
         nothing = "" if self.due else "nothing is stale: "
         yield f"{nothing}{claims}: {len(self.due)} due, {counts}"
+
+
+def _place(cell: Cell) -> str:
+    """The bundle that decides, from the working directory."""
+    return "" if cell.bundle is None else os.path.relpath(cell.bundle)
 
 
 def due(

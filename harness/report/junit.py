@@ -2,7 +2,7 @@
 
     failure  a clause that FAILed
     error    a mutant that lived or died of something else: the claim is VOID
-    skipped  what was not measured or not run, with the reason
+    skipped  what was not measured or not run, with the reason; a claim that is not due is not run
 
 A reader that only counts failures and errors must never take a run for green of which nothing is known. So a verdict
 that no case shows has a case of its own, a file without claims has one error, and from the first moment of a run until
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from harness import strictjson
-from harness.events import ClaimFinished, Event, Handler, RunFinished, RunStarted
+from harness.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished, RunStarted
 from harness.record import Record
 from harness.report import cases
 from harness.report.cases import Case, Status
 from harness.report.escaping import printable
 from harness.report.files import write_file
+from harness.verdict import Verdict
 
 if TYPE_CHECKING:
     from harness.report.examined import Examined
@@ -41,16 +42,23 @@ def render(record: Record) -> str:
     return _text([_suite(record)])
 
 
-def write(records: Iterable[Record], path: Path, *, missing: Sequence[tuple[str, str]] = ()) -> None:
+def write(
+    records: Iterable[Record],
+    path: Path,
+    *,
+    missing: Sequence[tuple[str, str]] = (),
+    passed_over: Sequence[ClaimPassedOver] = (),
+) -> None:
     """Write many claims into one file, whole or not at all.
 
     Args:
         missing: claims that have no record, each with the reason; they are errors.
+        passed_over: claims that were not due; a FAIL that stands is a failure.
 
     Raises:
         OSError: the file cannot be written.
     """
-    write_file(path, _document(records, missing))
+    write_file(path, _document(records, missing, passed_over))
 
 
 def report(bundles: Sequence[Examined]) -> str:
@@ -68,33 +76,39 @@ def handler(path: Path) -> Handler:
     """
     declared: list[str] = []
     records: list[Record] = []
+    passed_over: list[ClaimPassedOver] = []
 
     def rest(reason: str) -> list[tuple[str, str]]:
         # Claims run in the order in which they were declared.
         return [(name, reason) for name in declared[len(records) :]]
 
     def handle(event: Event) -> None:
-        if isinstance(event, RunStarted):
+        if isinstance(event, ClaimPassedOver):
+            passed_over.append(event)
+        elif isinstance(event, RunStarted):
             declared.extend(event.claims)
         elif isinstance(event, ClaimFinished):
             records.append(event.record)
         if isinstance(event, RunFinished):
-            write(records, path, missing=rest("the run was interrupted before it"))
+            write(records, path, missing=rest("the run was interrupted before it"), passed_over=passed_over)
         elif isinstance(event, (RunStarted, ClaimFinished)):
             with suppress(OSError):  # the run goes on; whether the file is whole counts at its end
-                write(records, path, missing=rest("the run has not ended"))
+                write(records, path, missing=rest("the run has not ended"), passed_over=passed_over)
 
     write([], path, missing=[("nothing ran", "the run has not begun")])
     return handle
 
 
-def _document(records: Iterable[Record], missing: Sequence[tuple[str, str]]) -> str:
+def _document(
+    records: Iterable[Record], missing: Sequence[tuple[str, str]], passed_over: Sequence[ClaimPassedOver] = ()
+) -> str:
     suites = [_suite(record) for record in records]
-    if not suites and not missing:
+    if not suites and not missing and not passed_over:
         missing = [("nothing ran", "not one claim was run; name claims, or --all")]
-    if missing:
+    if missing or passed_over:
         suite = TestSuite(_HARNESS)
         suite.add_testcases([_case(_HARNESS, name, None, Error(printable(why), "NOT_RUN")) for name, why in missing])
+        suite.add_testcases([_case(_HARNESS, claim.id, None, _stands(claim)) for claim in passed_over])
         suites.append(suite)
     return _text(suites)
 
@@ -138,6 +152,12 @@ def _result(case: Case) -> Result | None:
             return Error(case.message, str(case.status))
         case Status.NOT_MEASURED | Status.NOT_RUN:
             return Skipped(case.message, str(case.status))
+
+
+def _stands(claim: ClaimPassedOver) -> Result:
+    if claim.verdict is Verdict.FAIL:
+        return Failure(printable(claim.reason), str(claim.verdict))
+    return Skipped(printable(claim.reason), "NOT_RUN")
 
 
 def _case(classname: str, name: str, seconds: float | None, result: Result | None) -> TestCase:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from harness import strictjson
-from harness.events import ClaimFinished, Event, Handler, RunFinished
+from harness.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished
 from harness.verdict import Verdict
 
 __all__ = ["handler"]
@@ -22,14 +23,17 @@ def handler(target: str) -> Handler:
         OSError: at once, where the file cannot be written; and at the end of the run, where it no longer can.
     """
     bundles: dict[str, str | None] = {}
+    passed_over: list[dict[str, object]] = []
     if target != "-":
         Path(target).write_bytes(b"")
 
     def handle(event: Event) -> None:
         if isinstance(event, ClaimFinished):
             bundles[event.record.run] = None if event.bundle is None else str(event.bundle)
+        elif isinstance(event, ClaimPassedOver):
+            passed_over.append(asdict(event))
         elif isinstance(event, RunFinished):
-            document = _document(event, bundles)
+            document = {**_document(event, bundles), "passed_over": passed_over}
             if target == "-":
                 # ASCII: the terminal's encoding may know no other letters, and no escape but JSON's own is JSON.
                 sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")

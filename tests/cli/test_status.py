@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from junitparser import JUnitXml
 
 from harness.verdict import ExitStatus
 from tests.cli.harness_command import harness
@@ -249,10 +250,13 @@ def test_running_what_is_stale(project: Path) -> None:
     assert first.returncode == 0
     assert f"due: {CLAIM}: never run on CPU {MACHINE}" in first.stdout
     assert "2 claims: 2 due, 0 covered" in first.stdout
-    second = harness(project, "run", "--stale", "--json", "records.json")
+    second = harness(project, "run", "--stale", "--json", "records.json", "--junit", "junit.xml")
     assert second.returncode == 0
     assert second.stdout.startswith("nothing is stale: 2 claims: 0 due, 2 covered")
-    assert json.loads((project / "records.json").read_text())["records"] == []
+    written = json.loads((project / "records.json").read_text())
+    assert (written["records"], [one["verdict"] for one in written["passed_over"]]) == ([], ["PASS", "PASS"])
+    suite = JUnitXml.fromfile(str(project / "junit.xml"))
+    assert (suite.tests, suite.skipped, suite.errors, suite.failures) == (2, 2, 0, 0)
     contract = project / "contracts" / "demo" / f"{CLAIM}.json"
     contract.write_text(contract.read_text().replace("Sorting keeps", "Sorting will keep"))
     third = harness(project, "run", "--stale")
@@ -267,8 +271,9 @@ def test_a_falsified_claim_is_not_run_again_and_not_forgotten(project: Path) -> 
     """Its FAIL stands: exit 1."""
     edit(project, "        return sorted(items)\n\n\nclass", "        return sorted(items)[:2]\n\n\nclass")
     assert harness(project, "run", "--stale").returncode == ExitStatus.FAIL
-    again = harness(project, "run", "--stale")
+    again = harness(project, "run", "--stale", "--junit", "junit.xml")
     assert again.returncode == ExitStatus.FAIL
+    assert JUnitXml.fromfile(str(project / "junit.xml")).failures == 1
     assert f"not due: {CLAIM} is FALSIFIED by evidence/DEMO-1/{CLAIM}/" in again.stdout
     assert len(list((project / "evidence").glob("*/*/*/record.json"))) == 1
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from junitparser import JUnitXml
 
-from harness.events import ClaimFinished, RunFinished, RunStarted
+from harness.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from harness.record import Record
 from harness.report import junit
 from harness.verdict import Verdict
@@ -110,6 +110,24 @@ def test_a_run_without_claims_is_an_error(tmp_path: Path) -> None:
     """CI must not read it as green."""
     junit.write([], tmp_path / "junit.xml")
     assert results_of((tmp_path / "junit.xml").read_text()) == {"nothing ran": "error"}
+
+
+def test_claims_that_are_not_due_are_no_error_and_no_pass(tmp_path: Path) -> None:
+    """A night on which nothing is stale; but a FAIL that stands is one, also beside claims that passed."""
+    path = tmp_path / "junit.xml"
+    handle = junit.handler(path)
+    handle(ClaimPassedOver("F-DEMO-COVERED-001", Verdict.PASS, "not due: DISCHARGED by evidence/one"))
+    handle(ClaimPassedOver("F-DEMO-HUGE-001", Verdict.NOT_MEASURED, "not for this machine: full: needs 9 GPUs"))
+    handle(RunStarted(()))
+    handle(RunFinished(0, (), 0.0, interrupted=False))
+    assert results_of(path.read_text()) == {"F-DEMO-COVERED-001": "skipped", "F-DEMO-HUGE-001": "skipped"}
+    handle(ClaimPassedOver("F-DEMO-OTHER-001", Verdict.FAIL, "FALSIFIED by evidence/two: items were lost"))
+    record = record_of(tmp_path)
+    handle(RunStarted((record.id,)))
+    handle(ClaimFinished(record, None))
+    handle(RunFinished(1, (record,), 1.0, interrupted=False))
+    results = results_of(path.read_text())
+    assert (results["F-DEMO-OTHER-001"], results["nothing-lost"]) == ("failure", "passed")
 
 
 def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -> None:
