@@ -105,6 +105,8 @@ class TrialFinished:
     judgment: Judgment
     mutant: MutantOutcome | None
     seconds: float
+    traceback: str = ""
+    """Of the exception that ended it, its secrets masked; empty where there was none."""
 
 
 @dataclass(frozen=True)

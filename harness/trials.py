@@ -100,15 +100,19 @@ class TrialRun:
             {} if external is None else external.parameters,
             (external and external.seconds) or self._course.profile.seconds,
         )
-        self._emit(events.TrialFinished(self._contract.id, events.SUBJECT, judgment, None, result.seconds))
+        self._finished(events.SUBJECT, result, judgment, None)
         return result, judgment
 
     def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
         seconds = self._course.profile.seconds
         result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters, seconds)
         outcome = fate_of(mutant, judgment)
-        self._emit(events.TrialFinished(self._contract.id, mutant.id, judgment, outcome, result.seconds))
+        self._finished(mutant.id, result, judgment, outcome)
         return result, outcome
+
+    def _finished(self, name: str, result: TrialResult, judgment: Judgment, outcome: MutantOutcome | None) -> None:
+        traceback = result.observation.ending.traceback or ""
+        self._emit(events.TrialFinished(self._contract.id, name, judgment, outcome, result.seconds, traceback))
 
     def _measure(
         self, name: str, subject: str, changed: Mapping[str, Any], seconds: float

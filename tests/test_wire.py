@@ -53,9 +53,10 @@ def test_judgments(contract: Contract, returned: float) -> None:
     judgment = judge(contract, observe(healthy(returned=returned)))
     mutant = contract.mutants[0]
     for outcome in (None, fate_of(mutant, judgment), not_run(mutant, "no GPU")):
-        back = there_and_back(events.TrialFinished(contract.id, "subject", judgment, outcome, 1.5))
+        back = there_and_back(events.TrialFinished(contract.id, "subject", judgment, outcome, 1.5, "Traceback\n"))
         assert repr(back) == repr(there_and_back(back))
         assert (back.judgment.outcome, back.mutant) == (judgment.outcome, outcome)
+        assert back.traceback == "Traceback\n"
 
 
 def test_a_record(tmp_path: Path) -> None:

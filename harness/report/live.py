@@ -38,6 +38,7 @@ from harness.report.progress import (
     plan_line,
     shown_clauses,
     step_text,
+    traceback_lines,
     trial_text,
     unjudged_text,
     verdict_text,
@@ -97,6 +98,8 @@ class Live:
                 self._console.print(
                     Text.assemble("  ", f"{event.trial}  ", (printable(trial_text(event)), _COLOURS[word]))
                 )
+                for line in traceback_lines(event, self._verbose):
+                    self._console.print(Text(printable(line), style="dim"))
             case ClaimFinished():
                 self._stop()
                 self._claim(event)

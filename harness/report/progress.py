@@ -38,6 +38,7 @@ __all__ = [
     "plan_line",
     "shown_clauses",
     "step_text",
+    "traceback_lines",
     "trial_text",
     "unjudged_text",
     "verdict_text",
@@ -82,6 +83,8 @@ class Lines:
                 self.write(f"  {event.trial}  {step_text(event, self._steps[event.trial])}")
             case TrialFinished():
                 self.write(f"  {event.trial}  {trial_text(event)}")
+                for line in traceback_lines(event, self.verbose):
+                    self.write(line)
             case ClaimFinished():
                 for line in claim_lines(event, self.verbose):
                     self.write(line)
@@ -127,6 +130,15 @@ def trial_text(event: TrialFinished) -> str:
         shown, more = event.mutant.failed[:3], len(event.mutant.failed) - 3
         return f"killed in {took} by {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
     return f"{event.mutant.fate} in {took}: {event.mutant.reason}"
+
+
+def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
+    """Where the exception came from that ended a trial; without `verbose`, how to see that, once a claim."""
+    if not event.traceback:
+        return []
+    if verbose:
+        return [f"    {line}" for line in event.traceback.splitlines()]
+    return ["    (-v shows the traceback, and so does the bundle's report.html)"] if event.trial == SUBJECT else []
 
 
 def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:

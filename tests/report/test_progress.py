@@ -113,6 +113,21 @@ def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
     ]  # fmt: skip
 
 
+def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
+    """The exception's text alone tells nobody which line to mend; once a claim, for mutants raise the same."""
+    judgment = judge(CONTRACT, observe(healthy()))
+    stack = 'Traceback (most recent call last):\n  File "stable.py", line 27, in falsify\nValueError: \x1b[2Jboo\n'
+    lived = MutantOutcome("forgets-one", Fate.INCONCLUSIVE, "falsifier fault")
+    told: list[Event] = [
+        events.TrialFinished(CONTRACT.id, SUBJECT, judgment, None, 1.0, stack),
+        events.TrialFinished(CONTRACT.id, "forgets-one", judgment, lived, 1.0, stack),
+    ]
+    hint = "-v shows the traceback, and so does the bundle's report.html"
+    for show in (lambda verbose: "\n".join(plain(told, verbose)), lambda verbose: live(told, verbose)):
+        assert (show(False).count("line 27"), show(False).count(hint)) == (0, 1)
+        assert (show(True).count("line 27"), show(True).count(hint), "\x1b[2J" in show(True)) == (2, 0, False)
+
+
 def test_verbose_shows_every_step(record: Record) -> None:
     """-v hides nothing."""
     assert sum("step" in line and line.startswith("  subject") for line in plain(story(record), verbose=True)) == 50
