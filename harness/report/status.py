@@ -15,7 +15,7 @@ from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.report import figures
 from harness.report.escaping import code_span, markdown, printable
 
-__all__ = ["COLOURS", "document", "lines", "page", "totals", "unreadable_line"]
+__all__ = ["COLOURS", "document", "lines", "page", "set_aside", "totals", "unreadable_line"]
 
 COLOURS = {
     Status.DISCHARGED: "green",
@@ -44,7 +44,7 @@ def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Itera
             text = f"    {name:<{margin}}  {cell.status}{reason}"
             yield _line(text, width, margin + 6), cell.status
             yield f"      {_shortest(cell.bundle)}", None
-            for text, bundle in _set_aside(cell):
+            for text, bundle in set_aside(cell):
                 yield _line(f"      set aside: {text}", width, 8), None
                 if bundle is not None:
                     yield f"        {_shortest(bundle)}", None
@@ -96,7 +96,7 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
         + (markdown(text) if bundle is None else f"[{markdown(text)}](<{_target(bundle, root)}>)")
         for claim in claims
         for device, cell in claim.cells.items()
-        for text, bundle in _set_aside(cell)
+        for text, bundle in set_aside(cell)
     ]
     parts += ["## Set aside", "\n".join(aside)] if aside else []
     for title, items in _gap_lists(gaps):
@@ -173,7 +173,7 @@ def _linked(cell: Cell, root: Path) -> str:
     return f"[{cell.status}](<{_target(cell.bundle, root)}>)"
 
 
-def _set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
+def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
     """The FAILs that do not count, each with its bundle, the newest first; where they are many, how many more."""
     for entry in cell.set_aside[:_MOST_ASIDE]:
         parameters = ", ".join(f"{name}={figures.value(value)}" for name, value in entry.overrides.items())

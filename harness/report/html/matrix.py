@@ -10,6 +10,7 @@ from harness.evidence.index import Entry
 from harness.evidence.status import Cell, Status, statuses
 from harness.evidence.survey import Staleness
 from harness.project import Project
+from harness.report.status import set_aside
 
 __all__ = ["Field", "Matrix", "Row", "of_project", "of_verdicts"]
 
@@ -23,6 +24,8 @@ class Field:
     note: str
     page: str | None
     """The page of the bundle that decides; None where there is none."""
+    aside: tuple[tuple[str, str | None], ...] = ()
+    """The FAILs that do not speak for the claim, in words, each with its page."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ def of_project(project: Project, evidence: Sequence[Entry], pages: Mapping[Path,
     legend = (
         "DISCHARGED: a proven PASS of the full profile on the claim's hardware, with the code as it is. "
         "PARTIAL: a proven PASS elsewhere, or of the reduced profile. FALSIFIED: a FAIL. "
-        "STALE: contract, falsifier or subject changed since. UNRUN: no run says anything."
+        "STALE: contract, falsifier or subject changed since. UNRUN: no run says anything. "
+        "Set aside: a FAIL with other parameters or of another subject, which refutes another sentence than the claim."
     )
     return Matrix(tuple(str(device) for device in devices), (*rows, *strangers.rows), legend)
 
@@ -108,7 +112,8 @@ def _field(cell: Cell, pages: Mapping[Path, str]) -> Field:
     note = _about(entry) if entry else ""
     if cell.reason:
         note = f"{cell.reason} · {note}" if note else cell.reason
-    return Field(str(cell.status), note, pages.get(entry.path) if entry else None)
+    aside = tuple((text, pages.get(path) if path else None) for text, path in set_aside(cell))
+    return Field(str(cell.status), note, pages.get(entry.path) if entry else None, aside)
 
 
 def _about(entry: Entry) -> str:

@@ -10,7 +10,7 @@ from harness.contract import load
 from harness.evidence.isolation import Limits
 from harness.evidence.verify import find_bundles
 from harness.project import Project
-from tests.contracts import write_project
+from tests.contracts import healthy, write_project
 from tests.evidence.factory import claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write
 
@@ -79,6 +79,20 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     assert badges((tmp_path / "two" / "index.html").read_text())[:2] == ["UNRUN", "UNSOUND"]
     write([], tmp_path / "three", project)
     assert badges((tmp_path / "three" / "index.html").read_text()) == ["UNRUN"]
+
+
+def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
+    """Beside the status that it does not change, with a link: nobody may think that there was none."""
+    project = Project.find(write_project(tmp_path / "project"))
+    contract = load(next(project.contracts.rglob("F-*.json")), project.search)
+    result = claim_result(
+        tmp_path / "contracts", contract=contract, overrides={"steps": 3}, measurements=healthy(returned=2)
+    )
+    write([sealer(tmp_path).seal(result)], tmp_path / "site", project)
+    index = (tmp_path / "site" / "index.html").read_text()
+    page = f"{result.record.id}/{result.record.run}.html"
+    assert f'set aside: <a href="{page}">a FAIL with other parameters: steps=3</a>' in index
+    assert "0 FALSIFIED" in index
 
 
 def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Path) -> None:
