@@ -17,6 +17,7 @@ from harness.cases import Counterexample, CounterexampleError, judge_case
 from harness.contract import Contract, ContractError, parse
 from harness.contract.cel_engine import engine
 from harness.evidence import attestation, manifest, reader
+from harness.evidence.agreement import agreement
 from harness.evidence.archive import UNPACKING
 from harness.evidence.findings import Code, Finding, Severity, Verification
 from harness.evidence.layout import (
@@ -107,6 +108,7 @@ class _Examination:
         self._known = Verification(path, ())
         self._listing = reader.Listing()
         self._contents: dict[str, bytes] = {}
+        self._plain: dict[str, Any] = {}
 
     def note(self, code: Code, file: str, message: str, pointer: str = "") -> None:
         self._found.append(Finding(code, file, message, pointer))
@@ -264,13 +266,15 @@ class _Examination:
                 raise _RefusedError(problems)
             return document
 
-        return self._document(name, kind, build)
+        self._plain[name] = self._document(name, kind, build)
+        return self._plain[name]
 
     def _judge(self, folders: list[str]) -> None:
         record = self._document(RECORD, "record", Record.from_json)
         if record is not None:
             self.origin = Origin.of(record)
             self._check_folder(record)
+            self._found += agreement(record, self._plain.get(ENVIRONMENT), self._plain.get(TRIAL))
             device = f"{record.device['type']} {record.device['name']}"
             self._known = replace(
                 self._known, id=record.id, issue=record.issue, run=record.run, profile=record.profile, device=device

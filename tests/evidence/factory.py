@@ -179,7 +179,14 @@ def claim_result(
         logs={"stdout": _identity(subject.stdout), "stderr": _identity(subject.stderr)},
         command="harness run F-DEMO-SORT-001",
     )  # fmt: skip
-    return ClaimResult(replace(record, **changes), contract, subject, trials, ENVIRONMENT)
+    record = replace(record, **changes)
+    return ClaimResult(record, contract, subject, trials, _environment(record.device))
+
+
+def _environment(device: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a machine which has this device."""
+    has = {"gpus": [device]} if device["type"] == "cuda" else {**device, "machine": device["name"]}
+    return {**ENVIRONMENT, "host": {**ENVIRONMENT["host"], **has}}
 
 
 def _identity(log: Log) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from harness.record import MutantRecord, Record
 from harness.schemas import schema_folder
 from harness.steps import Steps
 from tests.contracts import healthy
-from tests.evidence.factory import VIEWS, claim_result, contract_in, sealed, sealer, trial
+from tests.evidence.factory import VIEWS, claim_result, contract_in, sealed, sealer
 
 ROOT = Path(__file__).parents[2]
 TRIAL = {"observation.json", "trial.json", "metrics.csv", "telemetry.csv", "stdout.log", "stderr.log"}
@@ -317,8 +317,7 @@ def test_a_folder_without_permission_is_named(not_root: Path) -> None:
 
 def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
     """As where no trial ran at all."""
-    result = claim_result(tmp_path, measurements={}, mutants={})
-    bundle = sealer(tmp_path).seal(replace(result, subject=trial(result.subject.observation, rows=0, output="")))
+    bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
     assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
     assert verify(bundle).findings == ()
 

@@ -155,6 +155,7 @@ def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: d
     device = {"type": "cpu", "name": "a CPU", "memory_bytes": 2 << 30}
     for name in ["record.json", "observation.json", *(f"mutants/{one}/observation.json" for one in DEFECTIVE)]:
         rewrite(bundle, name, set_at("device", device))
+    rewrite(bundle, "environment.json", set_at("host", "memory_bytes", device["memory_bytes"]))
     assert verify(bundle).sound is sound
 
 

@@ -1,0 +1,55 @@
+"""A record that tells of another machine or another trial than the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.evidence.agreement import agreement
+from harness.evidence.findings import Code
+from harness.evidence.verify import verify
+from tests.evidence.factory import DEFECTIVE, claim_result, found, rewrite, sealed, set_at
+
+GPU = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_bytes": 150 << 30, "unified": False, "uuid": "GPU-1"}
+TRIAL = {"seconds": 1.2504, "logs": {"stdout": {"size": 0, "sha256": "0"}, "stderr": {"size": 0, "sha256": "0"}}}
+
+
+def test_a_device_that_the_machine_does_not_have(tmp_path: Path) -> None:
+    """Renamed in the record and in every observation, which would discharge a claim about that device."""
+    bundle = sealed(tmp_path)
+    assert verify(bundle).sound
+    for name in ["record.json", "observation.json", *(f"mutants/{one}/observation.json" for one in DEFECTIVE)]:
+        rewrite(bundle, name, set_at("device", "name", "another CPU"))
+    assert found(verify(bundle)) == {(Code.REJUDGED_DIFFERENTLY, "record.json")}
+
+
+@pytest.mark.parametrize(
+    ("host", "changes", "agrees"),
+    [
+        ({"gpus": [{**GPU, "uuid": "GPU-0"}, {"index": 1, **GPU}]}, {}, True),
+        ({"gpus": [{"index": 0, **GPU}]}, {"name": "NVIDIA GB10"}, False),
+        ({"gpus": [{"index": 0, **GPU}]}, {"compute_capability": "12.1"}, False),
+        ({"gpus": [{**GPU, "uuid": "GPU-0"}, {**GPU, "unified": True}]}, {}, False),
+        ({"gpus": []}, {}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_gpu_is_one_of_the_machine_s(
+    tmp_path: Path, host: Mapping[str, Any], changes: Mapping[str, Any], agrees: bool
+) -> None:
+    """In every field that the record has, and all of them of one GPU."""
+    record = replace(claim_result(tmp_path).record, device={"type": "cuda", **GPU, **changes})
+    environment = {"host": {"machine": "x86_64", **host}}
+    assert [one.pointer for one in agreement(record, environment, None)] == ([] if agrees else ["/device"])
+
+
+def test_a_log_and_a_time_of_another_trial(tmp_path: Path) -> None:
+    """trial.json has them at first hand."""
+    record = replace(claim_result(tmp_path).record, logs=TRIAL["logs"], trial_seconds=1.25)
+    assert list(agreement(record, None, TRIAL)) == []
+    other = replace(record, logs={**record.logs, "stderr": {"size": 1, "sha256": "0"}}, trial_seconds=0.1)
+    assert [one.pointer for one in agreement(other, None, TRIAL)] == ["/logs/stderr", "/trial_seconds"]
