@@ -34,6 +34,7 @@ def command(archive: Path, into: Path) -> ExitStatus:
     from harness.evidence.archive import ArchiveError
     from harness.evidence.unpack import unpack
     from harness.report.escaping import printable
+    from harness.report.verified import line
 
     try:
         bundles = unpack(archive, into)
@@ -43,12 +44,8 @@ def command(archive: Path, into: Path) -> ExitStatus:
         where = error.filename or into
         raise click.ClickException(printable(f"nothing was unpacked: {where}: {error.strerror or error}")) from error
     for unpacked in bundles:
-        one = unpacked.bundle
-        proven = "proven" if one.proven else "UNPROVEN"
         before = "" if unpacked.is_new else "  already there, identical"
-        click.echo(
-            printable(f"{one.verdict}  {one.id}  {one.profile} profile  {one.device}  {proven}  {one.path}{before}")
-        )
+        click.echo(printable(f"{line(unpacked.bundle)}{before}"))
     new = sum(unpacked.is_new for unpacked in bundles)
     there = f", {len(bundles) - new} already there and identical" if new < len(bundles) else ""
     sound = "all" if len(bundles) > 1 else "it is"

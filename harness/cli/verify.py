@@ -93,26 +93,11 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
 
 
 def _show(one: Verification) -> None:
-    click.echo(_plain("  ".join(_line(one))))
+    from harness.report.verified import line
+
+    click.echo(_plain(line(one)))
     for finding in (*one.findings, *one.remarks):
         click.echo(f"  {_plain(str(finding))}")
-
-
-def _line(one: Verification) -> list[str]:
-    parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
-    if one.id is not None:
-        parts += [one.id, f"{one.profile} profile", str(one.device)]
-    if one.verdict is not None:
-        parts.append("proven" if one.proven else "UNPROVEN")
-    if one.signed_by:
-        parts.append("signed by " + ", ".join(key[:12] for key in one.signed_by))
-    if one.overrides:
-        parts.append("overridden: " + ", ".join(f"{name}={value}" for name, value in one.overrides.items()))
-    if one.subject is not None:
-        parts.append(f"subject {one.subject}")
-    if one.reason:
-        parts.append(one.reason)
-    return [*parts, str(one.path)]
 
 
 def _counted(verifications: Sequence[Verification]) -> str:

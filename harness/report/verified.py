@@ -13,7 +13,7 @@ from harness.verdict import Verdict
 if TYPE_CHECKING:
     from harness.evidence.verify import Against
 
-__all__ = ["asked", "denominator", "signature", "signed"]
+__all__ = ["asked", "denominator", "line", "signature", "signed"]
 
 _KEY_LETTERS = 12
 """Of a key's id, where it is only to be recognized."""
@@ -28,6 +28,24 @@ def denominator(verifications: Sequence[Verification]) -> str:
         f"{len(sound)} sound, {len(verifications) - len(sound)} unsound; of the sound: {verdicts}"
         f"{f'; {refused} of them not accepted' if refused else ''}"
     )
+
+
+def line(one: Verification) -> str:
+    """A bundle with its verdict, all that makes it another than it looks, and its place, in a line."""
+    parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
+    if one.id is not None:
+        parts += [one.id, f"{one.profile} profile", str(one.device)]
+    if one.verdict is not None:
+        parts.append("proven" if one.proven else "UNPROVEN")
+    if one.signed_by:
+        parts.append("signed by " + ", ".join(key[:_KEY_LETTERS] for key in one.signed_by))
+    if one.overrides:
+        parts.append("overridden: " + ", ".join(f"{name}={value}" for name, value in one.overrides.items()))
+    if one.subject is not None:
+        parts.append(f"subject {one.subject}")
+    if one.reason:
+        parts.append(one.reason)
+    return "  ".join([*parts, str(one.path)])
 
 
 def signed(one: Verification) -> str:

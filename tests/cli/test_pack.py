@@ -24,7 +24,9 @@ PLACE = "DEMO-1/F-DEMO-SORT-001"
 def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
     """Each command says what it did; sha256sum and unzip agree."""
     sealed(tmp_path, run="a-pass")
-    sealed(tmp_path, run="b-fail", measurements=healthy(returned=2))
+    sealed(tmp_path, run="b-fail", measurements=healthy(returned=2), overrides={"steps": 4})
+    told = "F-DEMO-SORT-001  reduced profile  cpu a CPU  proven"
+    why = "overridden: steps=4  nothing-lost: items were lost or made up"
     packed = harness(tmp_path, "pack", "evidence", "-o", "bundles.zip")
     assert (packed.returncode, packed.stderr) == (0, "")
     lines = packed.stdout.splitlines()
@@ -36,16 +38,16 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
     unpacked = harness(tmp_path, "unpack", "bundles.zip", "-C", "received")
     assert (unpacked.returncode, unpacked.stderr) == (0, "")
     assert unpacked.stdout.splitlines() == [
-        f"PASS  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  received/{PLACE}/a-pass",
-        f"FAIL  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  received/{PLACE}/b-fail",
+        f"PASS  {told}  received/{PLACE}/a-pass",
+        f"FAIL  {told}  {why}  received/{PLACE}/b-fail",
         "2 bundles unpacked, all sound",
     ]
     assert contents(tmp_path / "received") == contents(tmp_path / "evidence")
     again = harness(tmp_path, "unpack", "bundles.zip", "-C", "evidence")
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.splitlines() == [
-        f"PASS  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  evidence/{PLACE}/a-pass  already there, identical",
-        f"FAIL  F-DEMO-SORT-001  reduced profile  cpu a CPU  proven  evidence/{PLACE}/b-fail  already there, identical",
+        f"PASS  {told}  evidence/{PLACE}/a-pass  already there, identical",
+        f"FAIL  {told}  {why}  evidence/{PLACE}/b-fail  already there, identical",
         "0 bundles unpacked, 2 already there and identical, all sound",
     ]
     assert contents(tmp_path / "evidence") == contents(tmp_path / "received")
