@@ -9,7 +9,10 @@ __all__ = ["binary", "denominator", "duration", "value"]
 
 
 def value(measured: Any, unit: str = "") -> str:
-    """A measured value, short: six significant digits, bytes in binary units, long texts cut."""
+    """A measured value, short: six significant digits, bytes in binary units, long texts cut.
+
+    A text that reads as something else, such as "0.5", stands in quotes: it is no number, and clauses say so.
+    """
     if measured is None:
         return "-"
     if isinstance(measured, bool):
@@ -27,7 +30,19 @@ def value(measured: Any, unit: str = "") -> str:
         shown = ", ".join(value(item) for item in measured[:3])
         return f"[{shown}{', …' if len(measured) > 3 else ''}] ({len(measured)})"
     text = str(measured)
+    if _reads_as_another(text):
+        return f'"{text}"'
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _reads_as_another(text: str) -> bool:
+    if text in ("", "-", "true", "false"):
+        return True
+    try:
+        float(text[:60])
+    except ValueError:
+        return False
+    return len(text) <= 60
 
 
 def binary(count: float) -> str:
