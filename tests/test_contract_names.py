@@ -98,7 +98,7 @@ def test_entry_points(
     (problem,) = refused(project, changed(*steps, to=entry_point(project.root)))
     assert pointer == problem.pointer
     assert message in problem.message
-    assert "under the project's root" in problem.remedy
+    assert ("mend it" if entry_point is _not_python else "under the project's root") in problem.remedy
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,13 @@ __all__ = ["EntryPointError", "locate", "resolve"]
 
 
 class EntryPointError(ValueError):
-    """An entry point does not lead to a name under the project's root."""
+    """An entry point does not lead to a name under the project's root: why, and the remedy."""
+
+    def __init__(
+        self, message: str, remedy: str = "write module.path:Name of something defined under the project's root"
+    ) -> None:
+        super().__init__(message)
+        self.remedy = remedy
 
 
 def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
@@ -46,7 +52,7 @@ def _defined(path: Path, modified: int) -> frozenset[str]:
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError) as error:
-        raise EntryPointError(f"{path} is not valid Python: {error}") from error
+        raise EntryPointError(f"{path} is not valid Python: {error}", "mend it there") from error
     names: set[str] = set()
     pending = list(ast.iter_child_nodes(tree))
     while pending:

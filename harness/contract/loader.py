@@ -7,7 +7,7 @@ references stay inside the file, and regular expressions run in linear time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -263,18 +263,18 @@ def _entry_point_problems(document: Mapping[str, Any], search: tuple[Path, ...])
     places += [
         (pointer("mutants", index, "subject"), mutant["subject"]) for index, mutant in enumerate(document["mutants"])
     ]
-    seen: dict[str, str | None] = {}
+    seen: dict[str, EntryPointError | None] = {}
     for where, text in places:
         if text not in seen:
-            seen[text] = _failure(lambda text=text: locate(text, search))  # type: ignore[misc]
-        message = seen[text]
-        if message is not None:
-            yield Problem(where, message, "write module.path:Name of something defined under the project's root")
+            seen[text] = _failure(text, search)
+        error = seen[text]
+        if error is not None:
+            yield Problem(where, str(error), error.remedy)
 
 
-def _failure(attempt: Callable[[], object]) -> str | None:
+def _failure(entry_point: str, search: tuple[Path, ...]) -> EntryPointError | None:
     try:
-        attempt()
+        locate(entry_point, search)
     except EntryPointError as error:
-        return str(error)
+        return error
     return None

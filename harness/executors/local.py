@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -93,7 +94,7 @@ class LocalExecutor:
                 theirs.clear()
                 watch.follow(*ours)
         except (ForkServerError, OSError) as error:  # no descriptors or no space: the machine's, whatever was measured
-            watch.ending = Ending(EndingKind.LOST, watch.phase, str(error))
+            watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
             telemetry = watch.sampler.stop()
         shutil.rmtree(folder / "workspace", ignore_errors=True)  # checkpoints of twenty trials would fill a disk
@@ -300,6 +301,13 @@ class _Watch:
             self.ending = Ending(
                 EndingKind.DIED, self.phase, f"exited with status {message['code']} before its end", message["code"]
             )
+
+
+def _told(error: Exception, folder: Path) -> str:
+    """Why a trial could not be started, with the remedy where that is known."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{error.filename or folder}: {error.strerror}; free some space there, or set TMPDIR to another folder"
+    return str(error)
 
 
 def _claim(request: TrialRequest) -> dict[str, Any]:

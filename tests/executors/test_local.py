@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -173,6 +175,21 @@ def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecu
     observation = run(executor, "well").observation
     assert observation.ending.kind is EndingKind.LOST
     assert judge(executor._contract, observation).outcome is Outcome.NOT_MEASURED
+
+
+def test_a_full_temporary_folder_is_named_with_its_remedy(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nightly run's log is all that its operator has."""
+
+    def full(document: Any, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("harness.executors.local.strictjson.dump", full)
+    ending = run(executor, "well").observation.ending
+    assert ending.kind is EndingKind.LOST
+    assert ending.reason.startswith(str(executor._server.folder))
+    assert ending.reason.endswith("No space left on device; free some space there, or set TMPDIR to another folder")
 
 
 @pytest.mark.parametrize("how", ["imports late", "imports late and dies"])
