@@ -262,10 +262,9 @@ def _select(
             if everything or (issue and contract.issue == issue) or (spec and contract.spec == spec)
         ]
         if not found:
-            wanted = f"issue {issue}" if issue else f"spec {spec}" if spec else "any claim"
-            raise ProjectError(
-                f"there is no contract for {wanted} under {project.contracts}; `harness list` shows them"
-            )
+            wanted = f"for issue {issue}" if issue else f"for spec {spec}" if spec else "at all"
+            remedy = "`harness list` shows them" if contracts else "`harness new` makes one"
+            raise ProjectError(f"there is no contract {wanted} under {project.contracts}; {remedy}")
         chosen.update((contract.id, contract) for contract in found)
     if not chosen:
         raise click.UsageError("name a claim, or --all, --issue or --spec; `harness list` shows the claims")

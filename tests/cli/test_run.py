@@ -189,6 +189,17 @@ def test_outside_a_project(tmp_path: Path) -> None:
     assert "harness init" in done.stderr
 
 
+def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path) -> None:
+    """Of a project without claims `harness list` would show none."""
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "pyproject.toml").write_text("[tool.harness]\n")
+    done = harness(tmp_path / "new", "run", "--all")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "there is no contract at all under" in done.stderr
+    assert "`harness new` makes one" in done.stderr
+    assert "`harness list` shows them" in harness(folder, "run", "--issue", "NO-1").stderr
+
+
 def test_json_and_junit(folder: Path) -> None:
     """Standard output is one JSON document; progress goes to standard error; JUnit is written beside."""
     done = harness(folder, "run", CLAIM, "--json", "-", "--junit", "junit.xml")
