@@ -1,11 +1,13 @@
 """Whether a record agrees with what the bundle's other files tell of the same run: the machine, and the trial.
 
-Nothing of it is judged by clauses, and yet a status hangs on it: a claim about one GPU is discharged on that GPU only.
+Nothing of it is judged by clauses, and yet a status hangs on it: a claim about one GPU is discharged on that GPU only,
+and of several runs the newest counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from harness.evidence.findings import Code, Finding
@@ -18,12 +20,16 @@ __all__ = ["agreement"]
 def agreement(
     record: Record, environment: Mapping[str, Any] | None, trial: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    """Where they differ.
+    """Where they differ, and where the record's time is none.
 
     Args:
         environment: the document environment.json, of its schema; None where there is none that could be read.
         trial: the same for the subject's trial.json.
     """
+    try:
+        datetime.fromisoformat(record.started)
+    except ValueError as error:
+        yield Finding(Code.INVALID, RECORD, f"is no point in time: {error}", "/started")
     if environment is not None and not _has(environment["host"], record.device):
         name = str(record.device.get("name"))[:80]
         yield _differs("/device", f"the record has {name}; {ENVIRONMENT} tells of no such device on the machine")

@@ -39,6 +39,10 @@ _STATUS = {
 }
 
 
+_LONGEST_SECONDS = 1e9
+"""Some thirty years, longer than any run."""
+
+
 def render(bundles: Sequence[Examined]) -> str:
     """The document; the same bundles give the same text."""
     tests = [_test(case, bundle) for bundle in bundles for case in cases.of_bundle(bundle)]
@@ -46,7 +50,7 @@ def render(bundles: Sequence[Examined]) -> str:
     statuses = [test["status"] for test in tests]
     records = [bundle.record for bundle in bundles if bundle.record is not None]
     starts = [_milliseconds(record) for record in records]
-    stops = [start + round(record.seconds * 1000) for start, record in zip(starts, records, strict=True)]
+    stops = [start + _duration(record.seconds) for start, record in zip(starts, records, strict=True)]
     summary = {
         "tests": len(tests),
         **{name: statuses.count(name) for name in ("passed", "failed", "skipped", "pending", "other")},
@@ -70,7 +74,7 @@ def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
         "name": f"{case.claim} {case.name}",
         "status": _STATUS[case.status],
         "rawStatus": str(case.status),
-        "duration": round(case.seconds * 1000),
+        "duration": _duration(case.seconds),
         "type": str(case.kind),
         "suite": [printable(f"{record.id} {record.title}") if record else case.claim],
         "message": case.message or str(case.status),
@@ -90,6 +94,11 @@ def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
             "run": record.run,
         }
     return test
+
+
+def _duration(seconds: float) -> int:
+    """In milliseconds. A bundle may be from anybody and claim any time, also one that is infinite in milliseconds."""
+    return round(min(seconds, _LONGEST_SECONDS) * 1000)
 
 
 def _milliseconds(record: Record) -> int:

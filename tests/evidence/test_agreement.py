@@ -53,3 +53,11 @@ def test_a_log_and_a_time_of_another_trial(tmp_path: Path) -> None:
     assert list(agreement(record, None, TRIAL)) == []
     other = replace(record, logs={**record.logs, "stderr": {"size": 1, "sha256": "0"}}, trial_seconds=0.1)
     assert [one.pointer for one in agreement(other, None, TRIAL)] == ["/logs/stderr", "/trial_seconds"]
+
+
+@pytest.mark.parametrize("started", ["2026-99-99T99:99:99Z", "0000-01-01T00:00:00Z", "2026-02-30T00:00:00+00:00"])
+def test_a_time_that_is_none(tmp_path: Path, started: str) -> None:
+    """Of the schema's form, and not to be compared with that of any other run."""
+    bundle = sealed(tmp_path)
+    rewrite(bundle, "record.json", set_at("started", started))
+    assert found(verify(bundle)) == {(Code.INVALID, "record.json")}

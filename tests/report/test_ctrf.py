@@ -14,6 +14,7 @@ from jsonschema import Draft7Validator
 
 from harness.report import ctrf
 from harness.report.examined import Examined
+from tests.evidence.factory import claim_result
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts
 
@@ -61,6 +62,13 @@ def test_times_and_circumstances_are_told(tmp_path: Path) -> None:
     assert test["extra"]["device"] == "cpu a CPU"
     assert test["duration"] == 1250
     assert sum(test["duration"] for test in found["tests"]) == 1250
+
+
+def test_a_time_beyond_any_is_told_as_a_number(tmp_path: Path) -> None:
+    """A bundle may come from anybody, and a time that is infinite in milliseconds must not cost the other claims."""
+    record = claim_result(tmp_path, seconds=1e308, trial_seconds=1e308).record
+    summary = results([examined(record)])["summary"]
+    assert summary["stop"] - summary["start"] == 10**12
 
 
 def test_no_bundle_is_a_failure() -> None:
