@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from falsifiers.blackwell.reference.kernel_archive import Archive, ArchiveEntry
@@ -68,7 +66,7 @@ def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, 
     if entry.source != spec.digest:
         yield "stale", "compiled from another source or with other options"
     try:
-        path = _regular_file(archive, entry)
+        path = archive.file(entry)
         data, inspection = path.read_bytes(), inspect(path)
     except OSError as error:
         yield "absent", f"{entry.file}: {error.strerror}"
@@ -104,16 +102,6 @@ def not_reproduced(archive: Archive, cells: Iterable[tuple[KernelSpec, int]]) ->
 def _reproduces(archive: Archive, spec: KernelSpec, sm: int) -> bool:
     entry: ArchiveEntry | None = archive.entries.get((spec.key, sm))
     try:
-        return entry is not None and _regular_file(archive, entry).read_bytes() == compile_kernel(spec, sm).data
+        return entry is not None and archive.file(entry).read_bytes() == compile_kernel(spec, sm).data
     except OSError:
         return False
-
-
-def _regular_file(archive: Archive, entry: ArchiveEntry) -> Path:
-    """Where an image lies; FileNotFoundError for a pipe or a device, which never end, and outside of the archive."""
-    path = archive.folder / entry.file
-    if not path.resolve().is_relative_to(archive.folder.resolve()):
-        raise FileNotFoundError(errno.ENOENT, "is outside of the archive", str(path))
-    if path.exists() and not path.is_file():
-        raise FileNotFoundError(errno.ENOENT, "is not a regular file", str(path))
-    return path

@@ -10,15 +10,19 @@ of source and options, so code of an older source is never found; what is found 
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
+from filelock import FileLock
+
+from falsifiers.blackwell.reference import archive_index
+from falsifiers.blackwell.reference.archive_index import ArchiveEntry
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, Image, compile_kernel, compiler_version
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 
@@ -28,22 +32,12 @@ TARGETS: Final = (75, 89, 90, 100, 120, 121)
 """Turing, Ada (RTX 4090), Hopper, Blackwell for data centres, for desktops, and GB10."""
 
 INDEX: Final = "index.json"
-_FORMAT: Final = 1
+_LOCK: Final = ".lock"
+"""Who builds holds it; it stays, empty, where a build was."""
 
 
 class ArchiveError(LookupError):
     """The archive has no such image, or is none; the text says what to do."""
-
-
-@dataclass(frozen=True)
-class ArchiveEntry:
-    """One image: whose, for which target, what it was compiled from, and where it lies."""
-
-    kernel: str
-    sm: int
-    source: str
-    sha256: str
-    file: str
 
 
 @dataclass(frozen=True)
@@ -56,18 +50,19 @@ class Archive:
 
     @classmethod
     def open(cls, folder: Path) -> Archive:
-        """Read the index; ArchiveError where there is none, or one of another format."""
+        """Read the index; ArchiveError where there is none, or where it is not as it must be."""
         remedy = f"build one with: python -m falsifiers.blackwell.archive build {folder}"
         try:
-            index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-            if index["format"] != _FORMAT:
-                raise ArchiveError(f"{folder} has an archive of format {index['format']}, not {_FORMAT}; {remedy}")
-            entries = [ArchiveEntry(**one) for one in index["images"]]
-            return cls(folder, index["compiler"], MappingProxyType({(one.kernel, one.sm): one for one in entries}))
+            compiler, entries = archive_index.read(_regular(folder, INDEX).read_bytes())
         except OSError as error:
             raise ArchiveError(f"{folder} holds no kernel archive ({error.strerror}); {remedy}") from error
-        except (ValueError, TypeError, KeyError) as error:
-            raise ArchiveError(f"the index in {folder} cannot be read ({error!r}); {remedy}") from error
+        except archive_index.IndexRefused as error:
+            raise ArchiveError(f"{folder / INDEX}: {error}; {remedy}") from error
+        return cls(folder, compiler, MappingProxyType({(one.kernel, one.sm): one for one in entries}))
+
+    def file(self, entry: ArchiveEntry) -> Path:
+        """Where an image lies, safe to be read; FileNotFoundError for a pipe or a device, and outside of the folder."""
+        return _regular(self.folder, entry.file)
 
     def image(self, spec: KernelSpec, sm: int) -> Image:
         """The machine code of a kernel for a target.
@@ -84,7 +79,7 @@ class Archive:
         if entry.source != spec.digest:
             raise ArchiveError(f"{spec.key} for sm_{sm} was compiled from another source; {remedy}")
         try:
-            data = (self.folder / entry.file).read_bytes()
+            data = self.file(entry).read_bytes()
         except OSError as error:
             raise ArchiveError(f"{self.folder / entry.file}: {error.strerror}; {remedy}") from error
         if hashlib.sha256(data).hexdigest() != entry.sha256:
@@ -103,7 +98,7 @@ def build(
     """Compile what is missing, drop what is no longer named, and write the index last.
 
     An image that is there, whole, from this source and this compiler is kept. A build that is interrupted leaves the
-    index of before, or none.
+    index of before, or none. Of two builds into one folder the second waits for the first.
 
     Args:
         on_image: told of every image, compiled or kept.
@@ -114,54 +109,95 @@ def build(
         OSError: the folder cannot be written.
     """
     compiler = f"nvrtc {compiler_version()}"
-    before = _kept(folder, compiler)
-    entries = []
     wanted = {spec.key: spec for spec in kernels}
-    for sm in sorted(set(targets)):
-        for key in sorted(wanted):
-            spec = wanted[key]
-            entry = before.get((key, sm))
-            if entry is None or entry.source != spec.digest or not _is_whole(folder, entry):
-                data = compiled(spec, sm).data
-                file = f"sm_{sm}/{key}.cubin"
-                _write(folder / file, data)
-                entry = ArchiveEntry(key, sm, spec.digest, hashlib.sha256(data).hexdigest(), file)
-            entries.append(entry)
-            on_image(entry)
-    write_index(folder, compiler, entries)
-    named = {entry.file for entry in entries}
-    for stray in folder.glob("sm_*/*.cubin"):
-        if stray.relative_to(folder).as_posix() not in named:
-            stray.unlink()
-    return Archive.open(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / _LOCK):
+        entries = _images(folder, compiler, wanted, sorted(set(targets)), on_image, compiled)
+        write_index(folder, compiler, entries)
+        _drop_strays(folder, {entry.file for entry in entries})
+        return Archive.open(folder)
 
 
 def write_index(folder: Path, compiler: str, entries: Iterable[ArchiveEntry]) -> None:
     """Put an index in the place of the one that is there, at once."""
-    index: dict[str, Any] = {"format": _FORMAT, "compiler": compiler, "images": [asdict(entry) for entry in entries]}
-    _write(folder / INDEX, (json.dumps(index, indent=1) + "\n").encode())
+    _write(folder, INDEX, archive_index.written(compiler, entries))
+
+
+def _images(
+    folder: Path,
+    compiler: str,
+    wanted: Mapping[str, KernelSpec],
+    targets: Iterable[int],
+    on_image: Callable[[ArchiveEntry], None],
+    compiled: Callable[[KernelSpec, int], Image],
+) -> list[ArchiveEntry]:
+    """Every image wanted, of which the missing ones are compiled."""
+    before = _kept(folder, compiler)
+    entries = []
+    for sm in targets:
+        for key in sorted(wanted):
+            spec = wanted[key]
+            entry = before.get((key, sm))
+            if entry is None or entry.source != spec.digest:
+                data = compiled(spec, sm).data
+                file = f"sm_{sm}/{key}.cubin"
+                _write(folder, file, data)
+                entry = ArchiveEntry(key, sm, spec.digest, hashlib.sha256(data).hexdigest(), file)
+            entries.append(entry)
+            on_image(entry)
+    return entries
 
 
 def _kept(folder: Path, compiler: str) -> Mapping[tuple[str, int], ArchiveEntry]:
+    """The images that are there and whole, of the archive of before if this compiler built it."""
     try:
         archive = Archive.open(folder)
     except ArchiveError:
         return {}
-    return archive.entries if archive.compiler == compiler else {}
+    return {
+        cell: entry
+        for cell, entry in archive.entries.items()
+        if archive.compiler == compiler and _is_whole(archive, entry)
+    }
 
 
-def _is_whole(folder: Path, entry: ArchiveEntry) -> bool:
+def _is_whole(archive: Archive, entry: ArchiveEntry) -> bool:
     try:
-        return hashlib.sha256((folder / entry.file).read_bytes()).hexdigest() == entry.sha256
+        return hashlib.sha256(archive.file(entry).read_bytes()).hexdigest() == entry.sha256
     except OSError:
         return False
 
 
-def _write(path: Path, data: bytes) -> None:
+def _drop_strays(folder: Path, named: set[str]) -> None:
+    """Images that the index does not name, and what an interrupted build left half written; nothing behind a link."""
+    for pattern in ("sm_*/*.cubin", "sm_*/.*.cubin.*", f".{INDEX}.*"):
+        for stray in folder.glob(pattern):
+            if stray.relative_to(folder).as_posix() not in named and not stray.parent.is_symlink():
+                stray.unlink()
+
+
+def _regular(folder: Path, name: str) -> Path:
+    """A file of the folder that has an end; FileNotFoundError where it is none, or lies elsewhere."""
+    path = folder / name
+    try:
+        inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    except ValueError as error:  # as a name with a 0 in it
+        raise FileNotFoundError(errno.ENOENT, "is no name of a file", repr(name)) from error
+    if not inside:
+        raise FileNotFoundError(errno.ENOENT, "is outside of the archive", str(path))
+    if path.exists() and not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, "is not a regular file", str(path))
+    return path
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
     """Write beside the place and rename: no reader meets half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = folder / name
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder)):
+            raise OSError(errno.EXDEV, f"{path.parent} leads out of the archive")
         beside.write_bytes(data)
         beside.replace(path)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +23,10 @@ ADD, NORM = SPECS
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Every file but the lock, which is empty."""
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found.pop(".lock", b"") == b""
+    return found
 
 
 def test_equal_sources_give_equal_bytes(built: Path, tmp_path: Path) -> None:
@@ -108,10 +112,67 @@ def test_damage_is_told_and_not_loaded(archive: Archive, damage: Callable[[Archi
 
 @pytest.mark.parametrize(("damage", "why"), [(endless, "not a regular file"), (outside, "outside of the archive")])
 def test_what_never_ends_is_not_read(archive: Archive, damage: Callable[[Archive], None], why: str) -> None:
+    """Neither when it is looked at, nor when it is loaded, nor by a build, which puts an image in its place."""
     damage(archive)
     (told,) = check(archive, SPECS, [121]).absent
     assert why in told
     assert not_reproduced(archive, [(ADD, 121)]) == ["add for sm_121"]
+    with pytest.raises(ArchiveError, match=why):
+        archive.image(ADD, 121)
+    build(archive.folder, SPECS, SMS)
+    assert check(Archive.open(archive.folder), SPECS, SMS).sound
+
+
+@pytest.mark.parametrize("name", ["../elsewhere.cubin", "/etc/passwd", "sm_121/a\0b.cubin"])
+def test_an_index_leads_nowhere_else(archive: Archive, tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere.cubin").write_bytes(path_of(archive).read_bytes())
+    entries = [replace(one, file=name) if one.kernel == ADD.key else one for one in archive.entries.values()]
+    write_index(archive.folder, archive.compiler, entries)
+    opened = Archive.open(archive.folder)
+    with pytest.raises(ArchiveError, match=r"is outside of the archive|is no name of a file"):
+        opened.image(ADD, 121)
+    assert len(check(opened, SPECS, [121]).absent) == 1
+
+
+def test_a_build_writes_and_drops_nothing_behind_a_link(archive: Archive, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    shutil.move(archive.folder / "sm_121", theirs)
+    (theirs / "precious.cubin").write_bytes(b"mine")
+    (archive.folder / "sm_121").symlink_to(theirs)
+    before = contents(theirs)
+    with pytest.raises(OSError, match="leads out of the archive"):
+        build(archive.folder, SPECS, SMS)
+    build(archive.folder, SPECS, [90])
+    assert contents(theirs) == before
+
+
+def test_two_builds_at_once_end_as_one_whole_archive(tmp_path: Path) -> None:
+    """Each drops what it does not name, and one of them is the last."""
+    wholes = [[ADD], [ADD, silu_gate()]]
+    line = (
+        "import sys; from pathlib import Path; from falsifiers.blackwell.reference.kernel_archive import build; "
+        "from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate; "
+        "[build(Path(sys.argv[1]), [add(), silu_gate()][:int(sys.argv[2])], [90, 121]) for _ in range(4)]"
+    )
+    root = Path(__file__).parents[3]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", line, tmp_path, str(count)], cwd=root, stderr=subprocess.PIPE, text=True
+        )
+        for count in (1, 2)
+    ]
+    assert [one.communicate()[1] for one in running] == ["", ""]
+    archive = Archive.open(tmp_path)
+    assert check(archive, wholes[len(archive.entries) // 2 - 1], SMS).sound
+    assert len(contents(tmp_path)) == 1 + len(archive.entries)
+
+
+def test_what_a_killed_build_left_half_written_is_dropped(archive: Archive) -> None:
+    (archive.folder / "sm_90" / ".add.cubin.4711").write_bytes(b"half")
+    (archive.folder / f".{INDEX}.4711").write_bytes(b"half")
+    before = contents(archive.folder)
+    build(archive.folder, SPECS, SMS)
+    assert sorted(before.keys() - contents(archive.folder).keys()) == [f".{INDEX}.4711", "sm_90/.add.cubin.4711"]
 
 
 def test_a_kernel_or_target_that_is_not_there(archive: Archive) -> None:
@@ -130,10 +191,43 @@ def test_an_older_compiler_is_not_compared_with(archive: Archive) -> None:
         not_reproduced(Archive.open(archive.folder), [(ADD, 121)])
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "compiler": "x", "images": [{}]}'])
-def test_an_index_that_cannot_be_read_is_refused(archive: Archive, text: str) -> None:
-    (archive.folder / INDEX).write_text(text)
-    with pytest.raises(ArchiveError, match="archive build"):
+IMAGE = {"kernel": "add", "sm": 90, "source": "0", "sha256": "0", "file": "sm_90/add.cubin"}
+BROKEN = {
+    "it is no JSON: line 1, column 1: Expecting value": "",
+    "it is no UTF-8 text, from byte 2 on": b'{"\xff',
+    "the index must be an object, and is a list": "[]",
+    "/format is missing": "{}",
+    "/format is 2, and this program reads 1": {"format": 2},
+    "/format must be an integer, and is true or false": {"format": True, "compiler": "x", "images": []},
+    "/compiler must be a text, and is null": {"format": 1, "compiler": None, "images": []},
+    "/images must be a list, and is an object": {"format": 1, "compiler": "x", "images": {}},
+    "the index has more, which no index": {"format": 1, "compiler": "x", "images": [], "more": 1},
+    "an object has format twice": '{"format": 1, "format": 1}',
+    "/images/0 must be an object, and is a text": {"format": 1, "compiler": "x", "images": ["add"]},
+    "/images/0/kernel is missing": {"format": 1, "compiler": "x", "images": [{}]},
+    "/images/0 has more, which": {"format": 1, "compiler": "x", "images": [{**IMAGE, "more": 1}]},
+    "/images/1/sm must be an integer, and is a text": {
+        "format": 1, "compiler": "x", "images": [IMAGE, {**IMAGE, "sm": "90"}],
+    },
+    "/images/0 and /images/1 are both add for sm_90": {"format": 1, "compiler": "x", "images": [IMAGE, IMAGE]},
+    "it is nested too deeply": "[" * 100_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", BROKEN)
+def test_an_index_that_cannot_be_read_is_refused_in_words(archive: Archive, told: str) -> None:
+    broken = BROKEN[told]
+    data = broken if isinstance(broken, bytes) else (broken if isinstance(broken, str) else json.dumps(broken)).encode()
+    (archive.folder / INDEX).write_bytes(data)
+    with pytest.raises(ArchiveError, match="archive build") as refused:
+        Archive.open(archive.folder)
+    assert f"{INDEX}: {told}" in str(refused.value)
+
+
+def test_an_index_that_never_ends_is_refused(archive: Archive) -> None:
+    (archive.folder / INDEX).unlink()
+    os.mkfifo(archive.folder / INDEX)
+    with pytest.raises(ArchiveError, match="not a regular file"):
         Archive.open(archive.folder)
 
 

@@ -1,0 +1,103 @@
+"""The index of a kernel archive as text: written, and read back from whoever sent it, faults told with their places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+__all__ = ["ArchiveEntry", "IndexRefused", "read", "written"]
+
+_FORMAT: Final = 1
+_PARTS: Final = ("format", "compiler", "images")
+_JSON_NAMES: Final = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "an integer",
+                      float: "a number", type(None): "null"}  # fmt: skip
+
+
+class IndexRefused(ValueError):
+    """A text is no index; the message says what is wrong and where."""
+
+
+@dataclass(frozen=True)
+class ArchiveEntry:
+    """One image: whose, for which target, what it was compiled from, and where it lies."""
+
+    kernel: str
+    sm: int
+    source: str
+    sha256: str
+    file: str
+
+
+_TYPES: Final[Mapping[str, type]] = {field.name: int if field.name == "sm" else str for field in fields(ArchiveEntry)}
+
+
+def written(compiler: str, entries: Iterable[ArchiveEntry]) -> bytes:
+    """An index of these images."""
+    index = {"format": _FORMAT, "compiler": compiler, "images": [asdict(entry) for entry in entries]}
+    return (json.dumps(index, indent=1) + "\n").encode()
+
+
+def read(data: bytes) -> tuple[str, tuple[ArchiveEntry, ...]]:
+    """The compiler that an index names, and its images.
+
+    Raises:
+        IndexRefused: it is no JSON, of another format, or has a part too many, too few, of another type or twice.
+    """
+    index = _parsed(data)
+    _is(dict, index, "the index")
+    if index.get("format", _FORMAT) != _FORMAT:  # before anything else of it is believed
+        raise IndexRefused(f"/format is {json.dumps(index['format'])[:60]}, and this program reads {_FORMAT}")
+    _has_exactly(_PARTS, index, "")
+    _is(int, index["format"], "/format")
+    _is(str, index["compiler"], "/compiler")
+    _is(list, index["images"], "/images")
+    places: dict[tuple[str, int], str] = {}
+    entries = []
+    for number, one in enumerate(index["images"]):
+        place = f"/images/{number}"
+        _is(dict, one, place)
+        _has_exactly(tuple(_TYPES), one, place)
+        for name, kind in _TYPES.items():
+            _is(kind, one[name], f"{place}/{name}")
+        entry = ArchiveEntry(**one)
+        before = places.setdefault((entry.kernel, entry.sm), place)
+        if before != place:
+            raise IndexRefused(f"{before} and {place} are both {entry.kernel} for sm_{entry.sm}")
+        entries.append(entry)
+    return index["compiler"], tuple(entries)
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_each_once)
+    except UnicodeDecodeError as error:
+        raise IndexRefused(f"it is no UTF-8 text, from byte {error.start} on") from error
+    except json.JSONDecodeError as error:
+        raise IndexRefused(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except RecursionError as error:
+        raise IndexRefused("it is nested too deeply to be an index") from error
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise IndexRefused(f"an object has {name} twice")
+        found[name] = value
+    return found
+
+
+def _is(kind: type, value: Any, place: str) -> None:
+    if type(value) is not kind:
+        raise IndexRefused(f"{place} must be {_JSON_NAMES[kind]}, and is {_JSON_NAMES[type(value)]}")
+
+
+def _has_exactly(names: tuple[str, ...], found: Mapping[str, Any], place: str) -> None:
+    for name in names:
+        if name not in found:
+            raise IndexRefused(f"{place}/{name} is missing")
+    for name in found:
+        if name not in names:
+            raise IndexRefused(f"{place or 'the index'} has {name[:60]}, which no index of format {_FORMAT} has")
