@@ -20,7 +20,7 @@ from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.command import OutOfMemory
 from harness.external.run import Telling
-from harness.toolkit.device_code import inspect
+from harness.toolkit.device_code import Inspection, inspect
 
 __all__ = ["Command", "Recorded"]
 
@@ -31,13 +31,19 @@ class _Engine(Outside):
     """What running an engine and reading what it left have in common."""
 
     def device_code(self) -> Look:
-        """Look into the files that hold its kernels; NotShown where one that is named is not there."""
-        files = dict.fromkeys(self._code_files())
-        for path in files:
-            print("looking for device code in", path, "sha256", directory.digest(path))
-        inspections = tuple(inspect(path) for path in files)
+        """Look into the files that hold its kernels; NotShown where one that is named is not there, or not readable."""
+        inspections = tuple(self._looked_into(path) for path in dict.fromkeys(self._code_files()))
         named = self.trainer.device_code
         return Look(inspections, bool(named.files), named.kernels, self.trainer.path.name)
+
+    def _looked_into(self, path: Path) -> Inspection:
+        try:
+            print("looking for device code in", path, "sha256", directory.digest(path))
+            return inspect(path)
+        except OSError as error:
+            raise NotShown(f"{path}, a file with its device code, cannot be read: {error.strerror}") from error
+        except NotMeasured as error:  # its digest could not be had, which is no reason not to run the engine
+            raise NotShown(str(error)) from error
 
     def _code_files(self) -> Iterator[Path]:
         for text in self.trainer.device_code.files:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from falsifiers.blackwell.archived.code_census import Census, Look, census, summary
 from falsifiers.blackwell.compilation_watch import see_that_ptx_is_refused
 from harness import NotMeasured, NotShown, Trial
+from harness.external.kernels import KernelTelling
 from harness.external.run import Telling
 from harness.toolkit.device_watch import DeviceWatch
 
@@ -127,7 +128,7 @@ def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWa
     _measure_target(trial, telling.ran.get("target"), watch)
     with trial.where_shown("reported_compilations"):
         if kernels.compilations is None:
-            raise NotShown("its output says nothing of compilations")
+            raise NotShown(_no_count(kernels))
         trial.measure(reported_compilations=kernels.compilations)
     with trial.where_shown("refused_loads"):
         if not kernels.refused:
@@ -143,6 +144,14 @@ def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWa
     with trial.where_shown("losses"):
         if completed:
             trial.measure(losses=_losses(telling))
+
+
+def _no_count(kernels: KernelTelling) -> str:
+    """Why no compilation counts: kernels that were made ready may have been compiled, or loaded as machine code."""
+    if kernels.warmed is None:
+        return "its output says nothing of compilations"
+    ready = f"that {kernels.warmed} kernels were" if kernels.warmed else "that kernels were"
+    return f"its output tells {ready} made ready before the first step, and neither counts nor names compilations"
 
 
 def _measure_target(trial: Trial[OutsideEngine], told: str | None, watch: DeviceWatch | None) -> None:

@@ -59,7 +59,7 @@ class Seen:
             "trainer": ENGINE,
             **parameters,
         }
-        heard: dict[str, dict[str, Any]] = {"measure": {}, "resolve": {}}
+        heard: dict[str, dict[str, Any]] = {"measure": {}, "resolve": {}, "unseen": {}}
 
         def report(message: dict[str, Any]) -> None:
             heard.setdefault(message["kind"], {}).update(message.get("values", {}))
@@ -79,7 +79,7 @@ class Seen:
         except NotMeasured as why:
             ending = Ending(EndingKind.NOT_MEASURED, Phase.FALSIFIER, str(why))
         self.reason = ending.reason
-        self.measured, self.resolved = heard["measure"], heard["resolve"]
+        self.measured, self.resolved, self.unseen = heard["measure"], heard["resolve"], heard["unseen"]
         observation = Observation(
             subject=contract.subject, profile="full", parameters=asked, device={"type": device.partition(":")[0]},
             measurements=self.measured, resolved=self.resolved, ending=ending,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell.archived import outside_engine
+from falsifiers.blackwell.archived import external, outside_engine
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from harness import NotMeasured
 from harness.verdict import Outcome
@@ -181,6 +181,18 @@ def test_an_engine_that_writes_its_ptx_itself_is_neither_refuted_nor_passed(tmp_
 def test_a_library_that_is_not_there_hides_nothing_else(tmp_path: Path, gpu: None) -> None:
     seen = engine(tmp_path, tmp_path / "nowhere.so")
     assert "there is no file" in seen.reason
+    assert seen.measured["losses"]
+
+
+def test_a_library_that_cannot_be_read_hides_nothing_else(
+    tmp_path: Path, code: Path, gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(external, "inspect", unreadable)
+    seen = engine(tmp_path, code)
+    assert seen.unseen["kernels"] == f"{code}, a file with its device code, cannot be read: Permission denied"
     assert seen.measured["losses"]
 
 

@@ -60,3 +60,12 @@ def test_a_run_without_a_log_shows_its_cache_all_the_same(tmp_path: Path) -> Non
     seen = Seen(tmp_path, Recorded, device="cpu", trainer=APR, dir=str(place), ran_on="cuda")
     assert seen.clauses(Outcome.FAIL) == {"cache_files.maxItems"}
     assert seen.measured["cache_files"] == ["9/f00"]
+
+
+def test_kernels_that_were_made_ready_are_no_count_of_compilations(tmp_path: Path) -> None:
+    """The line says that they were compiled, before the first step; of how many it is silent."""
+    ready = b"[CUDA] Pre-warmed 27 forward kernels (JIT compiled before block upload)\n"
+    seen = recorded(tmp_path, ready + b"".join(b"Step %d/50 loss=7.4\n" % step for step in range(1, 51)))
+    assert "reported_compilations" not in seen.measured
+    why = "its output tells that 27 kernels were made ready before the first step"
+    assert seen.unseen["reported_compilations"] == f"{why}, and neither counts nor names compilations"
