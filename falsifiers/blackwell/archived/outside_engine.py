@@ -30,6 +30,8 @@ _NEVER_SEEN: Final = {
     ("other_kernel",): "it has no index that says which image is to hold which kernel",
     ("nvrtc_calls",): "calls of a compiler in another process are not seen",
     ("unlaunched",): "which kernels another process launched is not seen",
+    ("unread",): "which of its files another process opened is not seen",
+    ("other_weights", "gradient_errors"): "the weights of another process and their gradients are not seen",
     ("torch_products", "children"): "what else works in the steps of another process is not seen",
 }
 

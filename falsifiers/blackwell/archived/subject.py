@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,7 @@ class TrainedModel(Protocol):
     """A language model as `nn.Module`."""
 
     def parameters(self) -> list[nn.Parameter]:
-        """What an optimizer trains."""
+        """What an optimizer trains: embedding, last norm, and of each block as `BlockShape.parameters` has them."""
         ...
 
     def loss(self, tokens: Tensor) -> Tensor:
@@ -38,6 +38,6 @@ class ArchivedEngine(Protocol):
         """How often it says that it compiled a kernel since `start`."""
         ...
 
-    def launched(self) -> Collection[str]:
-        """Keys of the kernels that it says it launched."""
+    def launched(self) -> Mapping[str, int]:
+        """How often it says that it launched each kernel, by key, since `start`."""
         ...

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -294,9 +294,9 @@ class TorchInstead(Engine):
 class ClaimsLaunches(TorchInstead):
     """The same, and it says that it launched every kernel."""
 
-    def launched(self) -> Collection[str]:
-        """All of them, it says."""
-        return [spec.key for spec in block_kernels(self.shape)]
+    def launched(self) -> Mapping[str, int]:
+        """All of them and often, it says."""
+        return dict.fromkeys((spec.key for spec in block_kernels(self.shape)), 1_000_000)
 
 
 class TakesTooMuchMemory(Engine):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.host_device import HostDevice, NoHostCompiler
@@ -33,15 +32,16 @@ class Engine:
         self.shape = SHAPES[setting.parameters["model"]]
         self.targets = tuple(setting.parameters["targets"])
         self.cache: KernelCache | None = None
+        self._built: Path | None = None
 
     def archive(self) -> Path:
-        """Built once in the cache that trials share; what is there and right is kept."""
+        """Built in the cache that trials share, and looked at once: what is there and right is kept."""
         name = "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
         folder = self.setting.cache / "kernel-archive" / name
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
+        if self._built is None:
             build(folder, block_kernels(self.shape), self.targets)
-        return folder
+            self._built = folder
+        return self._built
 
     def start(self) -> LanguageModel:
         """Load the kernels of the model, then its weights."""
@@ -60,9 +60,9 @@ class Engine:
         """The cache's counter."""
         return 0 if self.cache is None else self.cache.compilations
 
-    def launched(self) -> Collection[str]:
+    def launched(self) -> Mapping[str, int]:
         """The cache's record."""
-        return () if self.cache is None else tuple(self.cache.requested)
+        return {} if self.cache is None else dict(self.cache.requested)
 
     def source(self) -> Source:
         """Where kernels come from."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,7 +47,7 @@ class HostDevice:
     sm = None
 
     def __init__(self, folder: Path) -> None:
-        """`folder` keeps what was built, by digest of text, constants and header."""
+        """`folder` keeps what was built, by digest of text, constants, header and kind of machine: it may be shared."""
         self.folder = folder
 
     def free_bytes(self) -> None:
@@ -71,7 +72,7 @@ class HostDevice:
     def _built(self, spec: KernelSpec) -> Path:
         text = f'#include "{_HEADER}"\n{spec.text}\n{_LAUNCH}'
         macros = [f"-D{name}={value}" for name, value in spec.macros.items()]
-        content = "\0".join([_HEADER.read_text(encoding="utf-8"), text, *macros])
+        content = "\0".join([platform.machine(), _HEADER.read_text(encoding="utf-8"), text, *macros])
         library = self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:24]}.so"
         if not library.exists():
             self._build(library, text, macros)

@@ -25,6 +25,7 @@ from tests.falsifiers.blackwell.archived.engines import (
 FROM_OUTSIDE_NEVER = {
     "other_kernel", "stale", "altered", "rebuilt", "not_reproduced", "nvrtc_calls", "refused_loads", "unlaunched",
     "torch_products", "blocks-run-own-kernels", "children", "images-rebuilt", "resolved.dtype", "residency",
+    "unread", "other_weights", "gradient_errors",
 }  # fmt: skip
 
 
