@@ -7,24 +7,35 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
-from falsifiers.blackwell.reference.kernel_cache import KernelCache, Loaded
-from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
+from falsifiers.blackwell.reference.kernel_cache import KernelCache, Loaded, Source
+from falsifiers.blackwell.reference.kernels.catalogue import block_kernels, causal_softmax
+from falsifiers.blackwell.reference.kernels.nvrtc import Image
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
-from falsifiers.blackwell.reference.prewarmed import PrewarmedBackends
+from falsifiers.blackwell.reference.prewarmed import PrewarmedBackends, Rehearsal
 from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import BlockShape
+from falsifiers.blackwell.reference.torch_backend import TorchBackend
 
 __all__ = [
+    "CompilesBeforeLooking",
     "ConstantKey",
+    "CountsOneForAnother",
     "EpsLeftOut",
     "ForgetsAfterAStep",
     "ForgetsBackward",
     "HoldsTooFew",
+    "ImagesWithoutEps",
+    "LeavesSiluToTorch",
+    "LongRowsForgotten",
     "MiscountsOne",
+    "NamesAnother",
     "RopeAtOne",
+    "RowsLeftOut",
     "SaysNothing",
+    "WarmsNarrowAtTheEdge",
     "WarmsNarrowTiles",
     "WarmsOtherEps",
     "WarmsTooMuch",
@@ -191,3 +202,128 @@ class MiscountsOne(PrewarmedBackends):
     """The counter of compilations leaves a kernel out."""
 
     cache_type = _HalfCountingCache
+
+
+class _HastyCache(KernelCache):
+    def _loaded(self, spec: KernelSpec) -> Loaded:
+        self.source.image(spec, self.device.sm or self.fallback_sm)
+        return super()._loaded(spec)
+
+
+class CompilesBeforeLooking(PrewarmedBackends):
+    """Every launch has its kernel compiled, then finds it in the cache; nothing is loaded, counted or logged."""
+
+    cache_type = _HastyCache
+
+
+class _MisnamingCache(KernelCache):
+    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+        return super()._fetch("silu_forward", spec)
+
+
+class NamesAnother(PrewarmedBackends):
+    """Each compilation has its line, and all lines name the same kernel."""
+
+    cache_type = _MisnamingCache
+
+
+class _UnevenCache(KernelCache):
+    def _fetch(self, key: str, spec: KernelSpec) -> Loaded:
+        loaded = super()._fetch(key, spec)
+        self.compilations += {"add": -1, "silu_gate": 1}.get(spec.name, 0)
+        return loaded
+
+
+class CountsOneForAnother(PrewarmedBackends):
+    """One kernel counts twice and one never: the sum is right."""
+
+    cache_type = _UnevenCache
+
+
+class _RowsLeftOutCache(KernelCache):
+    def key(self, spec: KernelSpec) -> str:
+        return replace(spec, constants=tuple(one for one in spec.constants if one[0] != "SIZE_M")).key
+
+
+class RowsLeftOut(PrewarmedBackends):
+    """No key has the rows of a result: two models of one width share the gradient of a weight."""
+
+    cache_type = _RowsLeftOutCache
+
+
+class _ImagesWithoutEps:
+    """A source that keeps what it made, by too little."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.kept: dict[str, tuple[Image, str | None]] = {}
+
+    def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
+        """See `Source`."""
+        name = _without_eps(spec.key)
+        if name not in self.kept:
+            self.kept[name] = self.source.image(spec, sm)
+        return self.kept[name]
+
+
+class ImagesWithoutEps(PrewarmedBackends):
+    """Kernels have good keys, and the images behind them are kept without the eps."""
+
+    def cache(self) -> KernelCache:
+        """See `Prewarmed`."""
+        source, device = self._where()
+        return KernelCache(_ImagesWithoutEps(source), device)
+
+    def rehearsed(self) -> KernelCache:
+        """See `Prewarmed`."""
+        rehearsal = Rehearsal()
+        return KernelCache(_ImagesWithoutEps(rehearsal), rehearsal)
+
+
+class _NarrowAtTheEdgeBackend(PtxBackend):
+    def prewarm(self, shape: BlockShape) -> None:
+        self.cache.prewarm(
+            replace(spec, constants=tuple((name, 64 if name == "TILE" else size) for name, size in spec.constants))
+            if ("SIZE_N", 2048) in spec.constants
+            else spec
+            for spec in block_kernels(shape)
+        )
+
+
+class WarmsNarrowAtTheEdge(PrewarmedBackends):
+    """The warm-up says wider than 2048 where a step says 2048 or wider."""
+
+    backend_type = _NarrowAtTheEdgeBackend
+
+
+class _LongRowsBackend(PtxBackend):
+    def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
+        if scores.shape[-1] <= 1024:
+            return super().causal_softmax(scores, scale)
+        out = torch.empty_like(scores)
+        long = replace(causal_softmax(), name="causal_softmax_long")
+        self._launch(long, scores[..., 0].numel(), scores, out, scale, scores.shape[-1])
+        return out
+
+
+class LongRowsForgotten(PrewarmedBackends):
+    """Rows of more than 1024 have a kernel of their own, which the warm-up does not know."""
+
+    backend_type = _LongRowsBackend
+
+
+class _SiluOfTorchBackend(PtxBackend):
+    def prewarm(self, shape: BlockShape) -> None:
+        self.cache.prewarm(spec for spec in block_kernels(shape) if spec.source.partition("_")[0] != "silu")
+
+    def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
+        return TorchBackend().silu_gate(gate, up)
+
+    def silu_gate_backward(self, gate: Tensor, up: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        return TorchBackend().silu_gate_backward(gate, up, gradient)
+
+
+class LeavesSiluToTorch(PrewarmedBackends):
+    """The activation is neither warmed up nor asked for: torch has it."""
+
+    backend_type = _SiluOfTorchBackend
