@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 
+import psutil
 import torch
 
 from falsifiers.blackwell.allocators import Allocator, AllocatorChoice, Device
@@ -12,9 +13,32 @@ from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]
 
-_CAPABILITIES = ((7, 5), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1))
-"""sm_75 to sm_121; of 8.7 (Orin), 11.0 (Thor) and 12.1 (GB10) there are integrated GPUs."""
-_OVERRIDES = (None, "auto", "0", "1", "yes", "", "2", " 1")
+_CAPABILITIES = (
+    *((5, 3), (7, 2), (7, 5), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0)),
+    (20, 0),
+)
+"""From sm_53 to what there is not yet; of 5.3, 7.2, 8.7, 11.0 (Tegra) and 12.1 (GB10) there are integrated GPUs."""
+_MEANT = (None, "auto", "0", "1")
+_MISSPELT = (
+    "",
+    " ",
+    "yes",
+    "no",
+    "true",
+    "on",
+    "off",
+    "false",
+    "AUTO",
+    "Auto",
+    "managed",
+    "2",
+    "-1",
+    "01",
+    " 1",
+    "1 ",
+    "0 ",
+)
+_OVERRIDES = (*_MEANT, *_MISSPELT)
 _REFUSED = "refused"
 _IS_MANAGED = 8  # CU_POINTER_ATTRIBUTE_IS_MANAGED
 _STRIDE = 16 * 2**20 + 4099  # bytes from one place that is written to to the next, at another offset into its page
@@ -51,7 +75,7 @@ def _answer(trial: Trial[AllocatorChoice], device: Device, override: str | None)
 
 def _right(device: Device, override: str | None) -> str:
     """The truth table."""
-    if override not in (None, "auto", "0", "1"):
+    if override not in _MEANT:
         return _REFUSED
     if override == "1":
         return Allocator.MANAGED.value if device.unified_addressing else _REFUSED
@@ -64,27 +88,39 @@ def _allocate(trial: Trial[AllocatorChoice]) -> None:
     size = int(trial.parameters["allocation_bytes"])
     on_gpu = trial.device != "cpu"
     if on_gpu:
-        free, total = torch.cuda.mem_get_info()
+        free, total = _free_and_total()
         if free < size + _GIB:
             raise NotMeasured(
                 f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB are free, and {size / _GIB:.1f} are asked for"
             )
     with trial.subject_fault():
         described = trial.subject.device()
+    trial.measure(allocator_right=_right(described, None))
+    if on_gpu:  # elsewhere there is no driver to ask; before the allocation, which another device may refuse
+        trial.measure(described_as_driver=int(described == _from_driver()))
+    with trial.subject_fault():
         memory = trial.subject.allocate(size)
-        values = (torch.arange(len(memory[::_STRIDE]), device=memory.device) % 251).to(torch.uint8)
-        memory[::_STRIDE] = values
+        places = memory[:-1:_STRIDE]
+        values = (torch.arange(len(places), device=memory.device) % 251).to(torch.uint8)
+        places.copy_(values)
         memory[-1] = _LAST
-        survived = int((memory[::_STRIDE] == values).sum()) + int(memory[-1] == _LAST)
+        survived = int((places == values).sum()) + int(memory[-1] == _LAST)
     trial.measure(
         allocated_bytes=memory.numel() * memory.element_size(),
         places_lost=len(values) + 1 - survived,
-        allocator_right=_right(described, None),
     )
-    if on_gpu:  # elsewhere there is no driver to ask
+    if on_gpu:
         used = Allocator.MANAGED if _is_managed(memory) else Allocator.PLAIN
-        trial.measure(allocator_used=used.value, described_as_driver=int(described == _from_driver()))
+        trial.measure(allocator_used=used.value)
     trial.resolve(device=memory.device.type)
+
+
+def _free_and_total() -> tuple[int, int]:
+    """Bytes of the current device; where host and device share them, those of the page cache are to be had as well."""
+    free, total = torch.cuda.mem_get_info()
+    if torch.cuda.get_device_properties(torch.cuda.current_device()).is_integrated:
+        free = max(free, psutil.virtual_memory().available)
+    return free, total
 
 
 def _is_managed(memory: torch.Tensor) -> bool:

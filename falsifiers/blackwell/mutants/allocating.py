@@ -9,6 +9,7 @@ from falsifiers.blackwell.allocators import Allocator, Device
 from falsifiers.blackwell.reference.allocator import IntegratedRule, managed
 
 __all__ = [
+    "AgainstTheRule",
     "AnyNumberIsOn",
     "AnythingIsOn",
     "AutoIsOn",
@@ -17,12 +18,16 @@ __all__ = [
     "ForgetsUnifiedAddressing",
     "IgnoresIntegrated",
     "IgnoresOverride",
-    "ManagedAnyway",
     "MisreadsDevice",
     "NeverManaged",
     "OffIsAuto",
     "OnWithoutAddressing",
+    "ReadsAnyCase",
+    "ReadsWords",
+    "StripsBlanks",
     "TakesItForIntegrated",
+    "TakesTheNextForIntegrated",
+    "TooOldForManaged",
 ]
 
 
@@ -127,9 +132,49 @@ class MisreadsDevice(IntegratedRule):
         return Device(described.unified_addressing, not described.integrated, described.capability)
 
 
-class ManagedAnyway(IntegratedRule):
-    """The rule is right, and the allocation does not ask it."""
+class AgainstTheRule(IntegratedRule):
+    """The rule is right, and the allocation goes the other way; a part is enough where plain memory may end early."""
 
     def allocate(self, size: int) -> Tensor:
-        torch.cuda.init()
-        return managed(size)
+        if self.choose(self.device(), None) is Allocator.PLAIN:
+            torch.cuda.init()
+            return managed(size)
+        return torch.empty(min(size, 8 * 2**30), dtype=torch.uint8, device=self._device)
+
+
+class ReadsWords(IntegratedRule):
+    """The variable is a switch as others are, and has their words: true and on, false and off."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        words = {"true": "1", "on": "1", "false": "0", "off": "0"}
+        return super().choose(device, None if override is None else words.get(override, override))
+
+
+class ReadsAnyCase(IntegratedRule):
+    """AUTO is taken for auto."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        return super().choose(device, None if override is None else override.lower())
+
+
+class StripsBlanks(IntegratedRule):
+    """What a shell script left behind the value is cut off: "1 " and "0 " are not refused."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        return super().choose(device, None if override is None else override.rstrip())
+
+
+class TooOldForManaged(IntegratedRule):
+    """The flag counts from sm_75 on: a Tegra X1 or Xavier shares its memory as well."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        integrated = device.integrated and device.capability >= (7, 5)
+        return super().choose(Device(device.unified_addressing, integrated, device.capability), override)
+
+
+class TakesTheNextForIntegrated(IntegratedRule):
+    """What comes after GB10 is taken to be like it."""
+
+    def choose(self, device: Device, override: str | None) -> Allocator:
+        integrated = device.integrated or device.capability > (12, 1)
+        return super().choose(Device(device.unified_addressing, integrated, device.capability), override)

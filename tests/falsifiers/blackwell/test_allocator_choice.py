@@ -9,7 +9,7 @@ import pytest
 
 from falsifiers.blackwell.allocator_choice import falsify
 from falsifiers.blackwell.allocators import Allocator, Device
-from falsifiers.blackwell.mutants.allocating import ByCapability
+from falsifiers.blackwell.mutants.allocating import AgainstTheRule, ByCapability, ReadsWords
 from falsifiers.blackwell.reference.allocator import IntegratedRule
 from harness import Setting, Trial
 
@@ -56,14 +56,14 @@ def test_the_first_rule_moves_a_b200(tmp_path: Path) -> None:
     assert (subject.choose(_B200, None), subject.choose(_ORIN, None)) == (Allocator.MANAGED, Allocator.PLAIN)
 
 
-def measured(tmp_path: Path, kind: type[IntegratedRule]) -> dict[str, Any]:
+def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> dict[str, Any]:
     """What a trial of a subject measures."""
     found: dict[str, Any] = {}
     names = (
         "rows wrong wrong_rows moved_by_capability allocated_bytes places_lost allocator_used allocator_right"
         " described_as_driver"
     )
-    setting = Setting({"allocation_bytes": 2**26}, "cpu", 0, tmp_path, tmp_path)
+    setting = Setting({"allocation_bytes": size}, "cpu", 0, tmp_path, tmp_path)
     trial: Trial[Any] = Trial(
         setting, tmp_path, frozenset(names.split()), lambda message: found.update(message.get("values", {}))
     )
@@ -73,9 +73,9 @@ def measured(tmp_path: Path, kind: type[IntegratedRule]) -> dict[str, Any]:
 
 
 def test_every_row_is_asked_and_memory_written_to(tmp_path: Path) -> None:
-    """288 rows, and none wrong."""
+    """1,176 rows, and none wrong."""
     found = measured(tmp_path, IntegratedRule)
-    assert (found["rows"], found["wrong"], found["places_lost"]) == (288, [], 0)
+    assert (found["rows"], found["wrong"], found["places_lost"]) == (1176, [], 0)
     assert found["allocated_bytes"] == 2**26
 
 
@@ -84,3 +84,23 @@ def test_wrong_rows_are_told_in_words(tmp_path: Path) -> None:
     found = measured(tmp_path, ByCapability)
     assert found["moved_by_capability"] > 0
     assert any("(10, 0)" in row and "managed, not plain" in row for row in found["wrong"])
+
+
+@pytest.mark.parametrize("size", [2**24 + 4099, 2**24 + 4100, 2**24 + 4101])
+def test_no_place_is_lost_at_any_size(tmp_path: Path, size: int) -> None:
+    """The last byte may be where the next place would be."""
+    assert measured(tmp_path, IntegratedRule, size)["places_lost"] == 0
+
+
+def test_words_are_refused_though_switches_often_know_them(tmp_path: Path) -> None:
+    """Somebody who accepts true and on is told which rows those are."""
+    assert any("MANAGED_MEMORY=on: managed, not refused" in row for row in measured(tmp_path, ReadsWords)["wrong"])
+
+
+def test_the_mutant_against_the_rule_takes_plain_memory_where_managed_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the claim's own target the rule says managed: memory that is always managed would be no defect there."""
+    subject = rule(tmp_path, AgainstTheRule)
+    monkeypatch.setattr(subject, "device", lambda: _GB10)
+    assert len(subject.allocate(2**20)) == 2**20  # on the CPU, where there is no managed memory to be had
