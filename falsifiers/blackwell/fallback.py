@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,9 +19,11 @@ from falsifiers.blackwell.fallback_faults import (
     MEMORY_FAULTS,
     OTHER_ERRORS,
     FaultyBackend,
+    Raiser,
     Witness,
     really_out_of_memory,
 )
+from falsifiers.blackwell.gradient_errors import largest_error, largest_relative_error
 from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block, Saved, new_weights
 from falsifiers.blackwell.reference.model import LanguageModel
@@ -38,16 +40,22 @@ class Subject(Protocol):
     """Something that makes layers which survive an out-of-memory, built as `Subject(setting)`."""
 
     def block(self, layer: int, primary: Backend) -> Block:
-        """Layer `layer`, counted from 0: forward and backward by `primary`, and its backward by wgpu if that fails."""
+        """Layer `layer`, counted from 0: forward and backward by `primary`, and its backward by wgpu if that fails.
+
+        Blocks that are attacked alone have numbers beyond those of the model's layers: who keeps in one place for all
+        which layers were told of may do so.
+        """
         ...
 
 
 @dataclass
 class _Findings:
-    """What was measured, over all parts."""
+    """What was measured, over all parts, and of which kinds the gradients were: (device, dtype)."""
 
+    kinds: set[tuple[str, str]] = field(default_factory=set)
     block_errors: list[float] = field(default_factory=list)
     step_errors: list[float] = field(default_factory=list)
+    step_errors_relative: list[float] = field(default_factory=list)
     launches_by_fault: list[float] = field(default_factory=list)
     launches_without_fault: list[int] = field(default_factory=list)
     primary_calls_after_fault: list[int] = field(default_factory=list)
@@ -56,6 +64,7 @@ class _Findings:
     warnings_too_many: list[int] = field(default_factory=list)
     layers_unnamed: list[int] = field(default_factory=list)
     held_after_fault: list[int] = field(default_factory=list)
+    kept_on_wgpu: list[float] = field(default_factory=list)
     changed_errors: list[str] = field(default_factory=list)
     work_after_other_errors: list[int] = field(default_factory=list)
 
@@ -64,11 +73,12 @@ def falsify(trial: Trial[Subject]) -> None:
     """Fail one block's backward at many places, then layers of a model that trains, then with errors of other kinds."""
     witness, seen = Witness(), _Findings()
     with witness.watching():
-        _one_block(trial, witness, seen)
-        _training(trial, witness, seen)
-        _other_errors(trial, witness, seen)
+        operations = _one_block(trial, witness, seen)
+        _training(trial, witness, seen, operations)
+        _other_errors(trial, witness, seen, operations)
     vulkan = {info["backend_type"] for info in witness.adapters.values()} == {"Vulkan"}
-    trial.measure(**vars(seen), adapters=sorted(witness.adapters), wrong_adapters=_wrong_adapters(trial, witness))
+    measured = {name: values for name, values in vars(seen).items() if name != "kinds"}
+    trial.measure(**measured, adapters=sorted(witness.adapters), wrong_adapters=_wrong_adapters(trial, witness))
     trial.resolve(backend="wgpu" if vulkan else "none")
 
 
@@ -91,41 +101,118 @@ def _drawn(trial: Trial[Subject], size: tuple[int, ...], salt: int) -> Tensor:
     return torch.randn(size, generator=generator).to(trial.device)
 
 
-def _one_block(trial: Trial[Subject], witness: Witness, seen: _Findings) -> None:
+def _one_block(trial: Trial[Subject], witness: Witness, seen: _Findings) -> int:
     """Every fault of memory, at places all over the backward: what was done before it must not count.
 
     Gradients of standard deviation 1 come from above, so that an error of 1e-4 is one of rounding and none of scale.
+    Two faults in a shorter batch go first, with other weights in the same place, as an optimizer leaves them: what is
+    kept of either must not be taken for what comes later.
+    After each fault the backward is made once more without one, by CUDA.
+
+    Returns:
+        How many operations of the primary backend a backward without fault has.
     """
-    shape, x, weights, gradient, faulty = _a_layer(trial, witness)
-    with torch.no_grad():
-        reference = Block(shape, _healthy(trial))
-        expected = _all(*reference.backward(reference.forward(x, weights)[1], weights, gradient))
-        with trial.subject_fault():
-            block = trial.subject.block(0, faulty)
-            _, saved = block.forward(x, weights)
-            operations = _operations(block, saved, weights, gradient, faulty)
-        faults = MEMORY_FAULTS if trial.device == "cpu" else (*MEMORY_FAULTS, really_out_of_memory)
-        places = _spread(operations, trial.parameters["places"])
-        for number, place in enumerate(places):
+    parameters = trial.parameters
+    faulty = FaultyBackend(_healthy(trial), witness)
+    with trial.subject_fault():
+        block = trial.subject.block(parameters["layers"], faulty)
+    shorter = (parameters["batch"] + 1, max(2, parameters["sequence"] // 4))
+    weights = _weights(trial)
+    operations = told = 0
+    for size, count in ((shorter, 2), ((parameters["batch"], parameters["sequence"]), parameters["places"])):
+        for weight in weights.values():
+            weight.copy_(weight.flip(0))
+        case = _case(trial, weights, size)
+        with torch.no_grad(), trial.subject_fault():
+            _, saved = block.forward(case.x, case.weights)
+        operations = _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
+        live = []
+        for number, place in enumerate(_spread(operations, count)):
             witness.clear()
-            faulty.fail(faults[(number + trial.seed) % len(faults)], place)
-            with trial.subject_fault(), witness.products_counted():
-                found = _all(*block.backward(saved, weights, gradient))
+            faulty.fail(_faults(trial)[(number + trial.seed) % len(_faults(trial))], place)
+            with torch.no_grad(), trial.subject_fault(), witness.products_counted():
+                found = _all(*block.backward(saved, case.weights, case.gradient))
             faulty.relent()
-            seen.block_errors.append(_largest_error(found, expected))
-            seen.launches_by_fault.append(witness.launches)
+            _compare(trial, seen, found, case)
+            seen.launches_by_fault.append(faulty.launches)
             seen.primary_calls_after_fault.append(witness.primary_calls)
             seen.torch_products_after_fault.append(witness.products)
-            seen.warnings_too_many.append(witness.warnings - (number == 0))
-            if witness.held is not None:
-                seen.held_after_fault.append(witness.held)
-            trial.resolve(device=found["x"].device.type, dtype=str(found["x"].dtype).removeprefix("torch."))
+            seen.warnings_too_many.append(witness.warnings - (told == 0))
+            told += 1
+            if faulty.held_then is not None:
+                seen.held_after_fault.append(faulty.held_then)
+            live.append(witness.live_bytes())
+            uploaded = witness.uploaded_bytes
+            _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
+        if len(live) > 1:
+            seen.kept_on_wgpu.append(max(0, live[-1] - live[0]) / (len(live) - 1) / max(1, uploaded))
+    return operations
 
 
-def _training(trial: Trial[Subject], witness: Witness, seen: _Findings) -> None:
+def _weights(trial: Trial[Subject]) -> dict[str, Tensor]:
+    return new_weights(SHAPES[trial.parameters["model"]], trial.seed, dtype=torch.float32, device=trial.device)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What goes into one block, and the gradients that a healthy backend makes of it."""
+
+    weights: dict[str, Tensor]
+    x: Tensor
+    gradient: Tensor
+    expected: dict[str, Tensor]
+
+
+def _case(trial: Trial[Subject], weights: dict[str, Tensor], size: tuple[int, int]) -> _Case:
+    """Standard normal numbers from the seed, for `size` sequences and tokens."""
+    shape = SHAPES[trial.parameters["model"]]
+    x, gradient = (_drawn(trial, (*size, shape.hidden), salt) for salt in (1, 2))
+    with torch.no_grad():
+        healthy = Block(shape, _healthy(trial))
+        expected = _all(*healthy.backward(healthy.forward(x, weights)[1], weights, gradient))
+    return _Case(weights, x, gradient, expected)
+
+
+def _faults(trial: Trial[Subject]) -> tuple[Raiser, ...]:
+    return MEMORY_FAULTS if trial.device == "cpu" else (*MEMORY_FAULTS, really_out_of_memory)
+
+
+def _without_fault(
+    trial: Trial[Subject],
+    witness: Witness,
+    seen: _Findings,
+    block: Block,
+    saved: Saved,
+    case: _Case,
+    faulty: FaultyBackend,
+    usual: int,
+) -> int:
+    """A backward without fault, which is all CUDA's; returns how many operations it should have: `usual`, unless 0."""
+    witness.clear()
+    before = faulty.calls
+    with torch.no_grad(), trial.subject_fault():
+        found = _all(*block.backward(saved, case.weights, case.gradient))
+    operations = faulty.calls - before
+    _compare(trial, seen, found, case)
+    seen.launches_without_fault.append(witness.launches)
+    usual = usual or max(1, operations)  # there is a place to fail at, also in a backward that never asked CUDA
+    seen.primary_calls_missing.append(max(0, usual - operations))
+    return usual
+
+
+def _compare(trial: Trial[Subject], seen: _Findings, found: dict[str, Tensor], case: _Case) -> None:
+    """The error, and of what kind all gradients are: one that lies elsewhere, or is wider, is not as its weight is."""
+    seen.kinds |= {(one.device.type, str(one.dtype).removeprefix("torch.")) for one in found.values()}
+    devices, dtypes = ("+".join(sorted(set(names))) for names in zip(*seen.kinds, strict=True))
+    trial.resolve(device=devices, dtype=dtypes)
+    seen.block_errors.append(largest_error(found, case.expected))
+
+
+def _training(trial: Trial[Subject], witness: Witness, seen: _Findings, operations: int) -> None:
     """Steps of a language model with and without faults, in each of two micro-batches that add their gradients up.
 
-    A model on healthy backends takes the same steps; both descend by what they found themselves.
+    A model on healthy backends takes the same steps; both descend by what they found themselves. What the primary
+    backend is asked for is known exactly: a fault costs it the operations of that backward from its place on.
     """
     parameters = trial.parameters
     shape, layers = SHAPES[parameters["model"]], parameters["layers"]
@@ -139,59 +226,74 @@ def _training(trial: Trial[Subject], witness: Witness, seen: _Findings) -> None:
     model = LanguageModel(shape, blocks, parameters["vocabulary"], trial.seed, device)
     model.load_state_dict(copy.deepcopy(reference.state_dict()))
     affected: set[int] = set()
-    calls_of_a_step: list[int] | None = None
+    usual: list[int] | None = None
     tokens_size = (2, parameters["batch"], parameters["sequence"] + 1)
     for step, failing in enumerate(_schedule(trial), start=1):
         generator = torch.Generator().manual_seed(trial.seed * 100 + step)
         tokens = torch.randint(parameters["vocabulary"], tokens_size, generator=generator).to(device)
+        places = random.Random(f"{trial.seed} {step}")  # noqa: S311 (places, no secrets)
         witness.clear()
-        calls = [-backend.calls for backend in faulty]
+        before = [backend.calls for backend in faulty]
+        spared = [0] * layers
         losses = []
-        for number, micro_batch in enumerate(tokens):
+        for micro_batch, failing_now in zip(tokens, failing, strict=True):
             reference.loss(micro_batch).backward()
             with trial.subject_fault():
                 loss = model.loss(micro_batch)
-                if number == 0:
-                    for layer in failing:
-                        places = random.Random(f"{trial.seed} {step} {layer}")  # noqa: S311 (places, no secrets)
-                        faulty[layer].fail(places.choice(MEMORY_FAULTS), places.randrange(20))
+                for layer in sorted(failing_now):
+                    place = places.randrange(operations)
+                    spared[layer] += operations - place
+                    faulty[layer].fail(places.choice(MEMORY_FAULTS), place)
                 loss.backward()
             for backend in faulty:
                 backend.relent()
+            seen.launches_by_fault += [faulty[layer].launches for layer in sorted(failing_now)]
             losses.append(loss.item())
-        error = _largest_error(_gradients(model), _gradients(reference))
-        calls = [count + backend.calls for count, backend in zip(calls, faulty, strict=True)]
-        seen.step_errors.append(error)
-        seen.warnings_too_many.append(witness.warnings - len(failing - affected))
-        seen.layers_unnamed.append(len(failing - affected - witness.layers_named))
-        seen.primary_calls_after_fault.append(0 if calls_of_a_step is None else _excess(calls, calls_of_a_step))
-        if failing:
-            seen.launches_by_fault.append(witness.launches / len(failing))
-        else:
+        errors = _gradients(model), _gradients(reference)
+        calls = [backend.calls - count for backend, count in zip(faulty, before, strict=True)]
+        usual = usual or calls
+        due = [most - fewer for most, fewer in zip(usual, spared, strict=True)]
+        news = set.union(*failing) - affected
+        seen.step_errors.append(largest_error(*errors))
+        seen.step_errors_relative.append(largest_relative_error(*errors))
+        seen.warnings_too_many.append(witness.warnings - len(news))
+        seen.layers_unnamed.append(len(news - witness.layers_named))
+        seen.primary_calls_after_fault.append(_excess(calls, due))
+        seen.primary_calls_missing.append(_excess(due, calls))
+        if not any(failing):
             seen.launches_without_fault.append(witness.launches)
-            calls_of_a_step = calls_of_a_step or calls
-            seen.primary_calls_missing.append(_excess(calls_of_a_step, calls))
-        affected |= failing
-        trial.step(step, loss=sum(losses) / len(losses), gradient_error=error, launches=witness.launches)
+        affected |= news
+        trial.step(
+            step,
+            loss=sum(losses) / len(losses),
+            gradient_error=seen.step_errors[-1],
+            relative_error=seen.step_errors_relative[-1],
+            launches=witness.launches,
+        )
         _descend(model)
         _descend(reference)
 
 
-def _other_errors(trial: Trial[Subject], witness: Witness, seen: _Findings) -> None:
-    """An error that is no lack of memory comes out itself, and neither wgpu nor the log hears of it."""
-    _, x, weights, gradient, faulty = _a_layer(trial, witness)
-    with torch.no_grad():
-        with trial.subject_fault():
-            block = trial.subject.block(0, faulty)
-            _, saved = block.forward(x, weights)
-        places = random.Random(trial.seed)  # noqa: S311 (places, no secrets)
+def _other_errors(trial: Trial[Subject], witness: Witness, seen: _Findings, operations: int) -> None:
+    """An error that is no lack of memory comes out itself, and neither wgpu nor the log hears of it.
+
+    Neither from a layer that never met a fault, nor from one that fell through before; which then goes on as ever.
+    """
+    parameters = trial.parameters
+    case = _case(trial, _weights(trial), (parameters["batch"], parameters["sequence"]))
+    faulty = FaultyBackend(_healthy(trial), witness)
+    with torch.no_grad(), trial.subject_fault():
+        block = trial.subject.block(parameters["layers"] + 1, faulty)
+        _, saved = block.forward(case.x, case.weights)
+    places = random.Random(trial.seed)  # noqa: S311 (places, no secrets)
+    for told_before in (False, True):
         for error in OTHER_ERRORS:
             witness.clear()
-            faulty.fail(lambda tensor, error=error: error, places.randrange(20))  # type: ignore[misc]
+            faulty.fail(lambda tensor, error=error: error, places.randrange(operations))  # type: ignore[misc]
             caught = None
-            with trial.subject_fault():
+            with torch.no_grad(), trial.subject_fault():
                 try:
-                    block.backward(saved, weights, gradient)
+                    block.backward(saved, case.weights, case.gradient)
                 except BaseException as raised:  # KeyboardInterrupt is among what must come out
                     caught = raised
             faulty.relent()
@@ -199,24 +301,16 @@ def _other_errors(trial: Trial[Subject], witness: Witness, seen: _Findings) -> N
                 came = "nothing" if caught is None else f"another {type(caught).__name__}"
                 seen.changed_errors.append(f"{type(error).__name__} ({error}): {came}")
             seen.work_after_other_errors.append(witness.launches + witness.warnings + witness.primary_calls)
-
-
-def _a_layer(
-    trial: Trial[Subject], witness: Witness
-) -> tuple[object, Tensor, dict[str, Tensor], Tensor, FaultyBackend]:
-    shape = SHAPES[trial.parameters["model"]]
-    size = (trial.parameters["batch"], trial.parameters["sequence"], shape.hidden)
-    weights = new_weights(shape, trial.seed, dtype=torch.float32, device=trial.device)
-    return shape, _drawn(trial, size, 1), weights, _drawn(trial, size, 2), FaultyBackend(_healthy(trial), witness)
-
-
-def _operations(
-    block: Block, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor, faulty: FaultyBackend
-) -> int:
-    """How many operations of the primary backend a backward without fault has."""
-    before = faulty.calls
-    block.backward(saved, weights, gradient)
-    return faulty.calls - before
+            error.__traceback__ = None  # it holds what the backward had computed
+        _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
+        witness.clear()
+        faulty.fail(MEMORY_FAULTS[0], places.randrange(operations))
+        with torch.no_grad(), trial.subject_fault():
+            found = _all(*block.backward(saved, case.weights, case.gradient))
+        faulty.relent()
+        _compare(trial, seen, found, case)
+        seen.launches_by_fault.append(faulty.launches)
+        seen.warnings_too_many.append(witness.warnings - (not told_before))
 
 
 def _spread(count: int, places: int) -> list[int]:
@@ -224,12 +318,13 @@ def _spread(count: int, places: int) -> list[int]:
     return sorted({round(number * (count - 1) / max(1, places - 1)) for number in range(places)})
 
 
-def _schedule(trial: Trial[Subject]) -> Iterator[set[int]]:
-    """The layers that fail in each step: none, one, all but the first, all, none, and one once more, none."""
+def _schedule(trial: Trial[Subject]) -> list[tuple[set[int], set[int]]]:
+    """The layers that fail in each step, by micro-batch: none, one, all but the first, all, none, one twice, none."""
     layers = trial.parameters["layers"]
     every = set(range(layers))
-    one = trial.seed % layers
-    return iter([set(), {one}, every - {0}, every, set(), {one}, set()])
+    one, none = {trial.seed % layers}, set[int]()
+    first = [none, one, every - {0}, every, none, one, none]
+    return [(failing, one if step == 5 else none) for step, failing in enumerate(first)]
 
 
 def _all(of_x: Tensor, of_weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -238,14 +333,6 @@ def _all(of_x: Tensor, of_weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _gradients(model: LanguageModel) -> dict[str, Tensor]:
     return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-
-
-def _largest_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """The largest absolute difference of any element; infinite where a gradient is missing or has another shape."""
-    if found.keys() != expected.keys() or any(found[name].shape != expected[name].shape for name in expected):
-        return float("inf")
-    differences = [(found[name].double() - expected[name].double()).abs().max() for name in expected]
-    return float(torch.stack(differences).max())  # a NaN among them is the largest
 
 
 def _excess(counts: list[int], usual: list[int]) -> int:

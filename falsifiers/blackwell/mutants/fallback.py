@@ -1,4 +1,4 @@
-"""Fallbacks that fall too often, too quietly or to the wrong place: mutants of F-BLACKWELL-WGPU-FALLBACK-001."""
+"""Fallbacks that fall too quietly or to the wrong place: mutants of F-BLACKWELL-WGPU-FALLBACK-001."""
 
 from __future__ import annotations
 
@@ -11,100 +11,33 @@ from torch import Tensor
 
 from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
 from falsifiers.blackwell.reference.block import Block, Saved
-from falsifiers.blackwell.reference.cuda_device import DriverError
 from falsifiers.blackwell.reference.fallback import Fallback, FallbackBlock
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from harness import Setting
 
 __all__ = [
     "AddsPartialResults",
     "ComputesOnTheCpu",
+    "FlushesSmallGradients",
     "ForgetsBiases",
     "ForgetsItsLayer",
-    "ForgetsJitFailures",
     "HoldsWhatItHad",
     "KeepsQuiet",
     "KeepsUploadedWeights",
+    "LastLayerOnTheCpu",
     "OnlyWeights",
-    "RaisesAnother",
     "RetriesOnCuda",
     "RoundsToTf32",
     "StaysOnWgpu",
-    "SwallowsDriverErrors",
-    "SwallowsEveryError",
-    "SwallowsRuntimeErrors",
-    "SwallowsValueErrors",
     "TakesAnotherLayersActivations",
     "WarnsAfterRecovery",
     "WarnsOncePerProcess",
     "WarnsPerCall",
+    "WidensBiases",
     "ZeroGradients",
 ]
 
 Gradients = tuple[Tensor, dict[str, Tensor]]
-
-
-class SwallowsEveryError(Fallback):
-    """`except Exception`: an illegal memory access is answered with gradients."""
-
-    class make_block(FallbackBlock):  # noqa: N801 (overrides an attribute)
-        """Falls through on everything."""
-
-        def _falls_through(self, error: Exception) -> bool:
-            return True
-
-
-class SwallowsRuntimeErrors(Fallback):
-    """torch's out-of-memory is a RuntimeError, and so are an assertion on the device and an illegal memory access."""
-
-    class make_block(FallbackBlock):  # noqa: N801
-        """Falls through on the base class."""
-
-        def _falls_through(self, error: Exception) -> bool:
-            return isinstance(error, RuntimeError)
-
-
-class SwallowsDriverErrors(Fallback):
-    """Whatever the CUDA driver refuses counts as a lack of memory."""
-
-    class make_block(FallbackBlock):  # noqa: N801
-        """Does not ask what the driver said."""
-
-        def _falls_through(self, error: Exception) -> bool:
-            return super()._falls_through(error) or isinstance(error, DriverError)
-
-
-class SwallowsValueErrors(Fallback):
-    """A mistake of the program counts as a lack of memory."""
-
-    class make_block(FallbackBlock):  # noqa: N801
-        """Falls through on one error too many."""
-
-        def _falls_through(self, error: Exception) -> bool:
-            return super()._falls_through(error) or isinstance(error, ValueError)
-
-
-class ForgetsJitFailures(Fallback):
-    """Only the out-of-memory falls through; a kernel that cannot be compiled ends the run."""
-
-    class make_block(FallbackBlock):  # noqa: N801
-        """Falls through on one error too few."""
-
-        def _falls_through(self, error: Exception) -> bool:
-            return isinstance(error, torch.OutOfMemoryError)
-
-
-class RaisesAnother(Fallback):
-    """Other errors come out wrapped: who catches ValueError does not catch this."""
-
-    class make_block(FallbackBlock):  # noqa: N801
-        """Wraps."""
-
-        def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
-            """See `Block`."""
-            try:
-                return super().backward(saved, weights, gradient)
-            except Exception as error:
-                raise RuntimeError(f"the backward of layer {self.layer} failed: {error}") from error
 
 
 class WarnsPerCall(Fallback):
@@ -233,6 +166,17 @@ class ForgetsBiases(Fallback):
             return of_x, {name: torch.zeros_like(g) if name.endswith("bias") else g for name, g in found.items()}
 
 
+class FlushesSmallGradients(Fallback):
+    """What is below 1e-4 is not worth its journey back, and no bound of 1e-4 will ever miss it."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Flushes to zero."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
+            return of_x, {name: torch.where(g.abs() < 0.9e-4, 0.0, g) for name, g in found.items()}
+
+
 class RoundsToTf32(Fallback):
     """What goes to wgpu is rounded to 10 bits of mantissa, as tensor cores would."""
 
@@ -278,6 +222,36 @@ class ComputesOnTheCpu(Fallback):
             on_cpu = {name: weight.cpu() for name, weight in weights.items()}
             of_x, found = Block(self.shape, TorchBackend()).backward(there, on_cpu, gradient.cpu())
             return of_x.to(gradient.device), {name: g.to(gradient.device) for name, g in found.items()}
+
+
+class LastLayerOnTheCpu(ComputesOnTheCpu):
+    """Of a model only the last layer is computed elsewhere, where its upload did not fit."""
+
+    class make_block(ComputesOnTheCpu.make_block):  # type: ignore[name-defined]  # noqa: N801
+        """Knows how many there are."""
+
+        layers: ClassVar[list[int]] = []
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            if self.layer + 1 == self.layers[0]:
+                return super()._backward_on_wgpu(saved, weights, gradient)  # type: ignore[no-any-return]
+            return FallbackBlock._backward_on_wgpu(self, saved, weights, gradient)
+
+    def __init__(self, setting: Setting) -> None:
+        """Read how many layers the model has."""
+        super().__init__(setting)
+        self.make_block.layers[:] = [setting.parameters["layers"]]
+
+
+class WidensBiases(Fallback):
+    """The gradients of biases, added up on the host, are left in float64."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Widens."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
+            return of_x, {name: g.double() if name.endswith("bias") else g for name, g in found.items()}
 
 
 class TakesAnotherLayersActivations(Fallback):

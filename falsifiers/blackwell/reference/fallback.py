@@ -40,6 +40,13 @@ _OF_THE_DRIVER: Final = frozenset(
 )
 """Answers of the CUDA driver that speak of memory, or of machine code that cannot be had."""
 
+_OF_TORCH: Final = (
+    "CUDA error: out of memory",
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDA error: no kernel image is available for execution on the device",
+)
+"""How torch's errors begin, of no class of their own, where the CUDA runtime or cuBLAS lacks either."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +54,9 @@ def falls_through(error: Exception) -> bool:
     """Whether wgpu can help: there was no memory, or no machine code. Any other error says that something is wrong."""
     if isinstance(error, DriverError):
         return error.name in _OF_THE_DRIVER
-    return isinstance(error, (torch.OutOfMemoryError, CompilationFailed))
+    if isinstance(error, (torch.OutOfMemoryError, CompilationFailed)):
+        return True
+    return isinstance(error, RuntimeError) and str(error).startswith(_OF_TORCH)
 
 
 class FallbackBlock(Block):
