@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +36,11 @@ class DeviceMemory(Protocol):
     """Memory that can run out, and the three figures that are known of it, all in bytes."""
 
     def tensor(self, shape: Sequence[int]) -> Tensor:
-        """An uninitialised float32 tensor; OutOfDeviceMemory where there is no room."""
+        """An uninitialised float32 tensor whose last number is NaN until somebody writes it.
+
+        Raises:
+            OutOfDeviceMemory: there is no room.
+        """
         ...
 
     def load_module(self, size: int) -> None:
@@ -77,9 +84,11 @@ class CudaMemory:
     def tensor(self, shape: Sequence[int]) -> Tensor:
         """See `DeviceMemory`."""
         try:
-            return torch.empty(tuple(shape), dtype=torch.float32, device=self._device)
+            tensor = torch.empty(tuple(shape), dtype=torch.float32, device=self._device)
         except torch.OutOfMemoryError as error:
             raise OutOfDeviceMemory(str(error).split(".")[0]) from error
+        tensor.view(-1)[-1:].fill_(math.nan)
+        return tensor
 
     def load_module(self, size: int) -> None:
         """See `DeviceMemory`; the module is a kernel that does nothing, and a table as large as others' code.
@@ -124,8 +133,8 @@ class CudaMemory:
 class Arena:
     """Tensors and modules in the CPU's memory, counted against a limit as on a GPU.
 
-    It rounds and gets segments as torch's allocator does. It knows no fragmentation, nothing is given back before
-    `clear`, and what operations allocate for their own results is not counted.
+    It rounds and gets segments as torch's allocator does. It knows no fragmentation: what nobody holds any more is
+    slack until `clear`, and not handed out again. What operations allocate for their own results is not counted.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -133,6 +142,7 @@ class Arena:
         capacity: bytes, the context's among them.
         """
         self._capacity = capacity
+        self._held = {True: 0, False: 0}  # by whether it is small
         self.clear()
 
     def tensor(self, shape: Sequence[int]) -> Tensor:
@@ -142,8 +152,12 @@ class Arena:
         large = self._large if size <= _SMALL else self._large + _up(size, _SEGMENT)
         self._need(_up(small, _SEGMENT) + large - self.reserved())
         self._small, self._large = small, large
-        self._allocated += size
-        return torch.empty(tuple(shape), dtype=torch.float32)
+        self._held[size <= _SMALL] += size
+        numbers = np.empty(tuple(shape), dtype=np.float32)
+        numbers.reshape(-1)[-1:] = math.nan
+        # Every view of the tensor holds these numbers, so they end with the last of them.
+        weakref.finalize(numbers, self._give_back, size).atexit = False
+        return torch.from_numpy(numbers)
 
     def load_module(self, size: int) -> None:
         """See `DeviceMemory`."""
@@ -160,16 +174,19 @@ class Arena:
 
     def allocated(self) -> int:
         """See `DeviceMemory`."""
-        return self._allocated
+        return sum(self._held.values())
 
     def free(self) -> int:
         """See `DeviceMemory`."""
         return self._capacity - self.used()
 
     def clear(self) -> None:
-        """See `DeviceMemory`; whoever still holds a tensor holds one that is not counted any more."""
-        self._small = self._large = self._allocated = 0
+        """See `DeviceMemory`; what somebody still holds stays counted."""
+        self._small, self._large = self._held[True], _up(self._held[False], _SEGMENT)
         self._modules: list[bytearray] = []
+
+    def _give_back(self, size: int) -> None:
+        self._held[size <= _SMALL] -= size
 
     def _need(self, size: int) -> None:
         if size > self.free():

@@ -69,5 +69,9 @@ class Attribution(Protocol):
     """Something that keeps a ledger; built as `Subject(setting)`."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
-        """Put the load on the device, run a step of every block, and say who owns what; it all stays until the next."""
+        """Put the load on the device, run a step of every block, and say who owns what; it all stays until the next.
+
+        Every weight and each of its two moments is a tensor of the memory's, in the weight's shape, and held as such.
+        An error other than that memory has run out is raised as it came.
+        """
         ...

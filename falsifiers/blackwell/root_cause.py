@@ -9,80 +9,143 @@ import torch
 from falsifiers.blackwell.device_memory import Arena, CudaMemory, DeviceMemory
 from falsifiers.blackwell.ownership import Attribution, Load, Owner, Report
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
-from harness import Trial
+from falsifiers.blackwell.watched_memory import BrokenMemory, DeviceFault, WatchedMemory
+from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]
 
 _NOBODY = "nobody"
-_MODULES_FILL = 0.92
+_MOST = 0.92
 _MODULES_SHARE = 0.3
+_USUAL_MODULES = 8
+"""Beside uncapped sequences: 4 GiB in the full profile, twice what SPEC-BLACKWELL-FIX-001 counts, so that it shows."""
+_OF_SHAPE = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)
 
 
 def falsify(trial: Trial[Attribution]) -> None:
-    """Run out of memory in three ways and not at all in a fourth, and hold the accounts against sizes we know.
+    """Run out of memory in five ways and not at all in a sixth, and hold the accounts against sizes we know.
 
+    - others: nine tenths are held by somebody whom the subject does not know: he is the cause, though no block fits.
     - uncapped: the longest sequence; the score workspace fills the device.
     - capped: sequences cut at 2,048; everything fits.
-    - modules: the same with kernels on nine tenths of the device: now they are the cause.
+    - refused: a sequence of which not one workspace fits; what was refused has most, and nobody holds it.
+    - modules: capped, with kernels on nine tenths of the device: now they are the cause.
     - both: the longest sequence with kernels on three tenths: many modules, and still not the cause.
+
+    At last the device fails where there is room, which is no out-of-memory.
     """
     asked = trial.parameters
     memory: DeviceMemory = Arena(asked["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
-    size = int(asked["module_bytes"])
-    room = memory.free()
-    loads = {
-        "uncapped": Load(asked["model"], asked["blocks"], asked["longest"], 1, size),
-        "capped": Load(asked["model"], asked["blocks_capped"], asked["cap"], 1, size),
-        "modules": Load(asked["model"], asked["blocks"], asked["cap"], int(_MODULES_FILL * room) // size, size),
-        "both": Load(asked["model"], asked["blocks"], asked["longest"], int(_MODULES_SHARE * room) // size, size),
-    }
+    room, libraries = memory.free(), memory.allocated()  # the latter is cuBLAS's workspace, for one
+    loads = _loads(asked, room)
     found: dict[str, dict[str, Any]] = {}
     for step, (name, load) in enumerate(loads.items()):
         memory.clear()
+        before = memory.allocated()
+        others = memory.tensor([int(_MOST * room) // 4]) if name == "others" else None
+        held = memory.allocated() - before
         context = memory.used() - memory.reserved()  # before the subject has anything there
+        watched = WatchedMemory(memory)
         with trial.subject_fault():
-            report = trial.subject.put(load, memory)
-        found[name] = _compared(load, report, memory, context)
+            report = trial.subject.put(load, watched)
+        found[name] = _compared(load, report, watched, {Owner.CONTEXT: context, Owner.UNKNOWN: libraries + held})
+        del others
         trial.step(step, driver_gib=found[name]["driver"] / 2**30, blocks=report.blocks)
     trial.measure(
         unaccounted=[one["unaccounted"] for one in found.values()],
         accounts_off=[one["worst"] for one in found.values()],
+        accounts_off_own=[one["worst_own"] for one in found.values()],
         accounts=[one["accounts"] for one in found.values()],
         driver_bytes=[one["driver"] for one in found.values()],
-        blocks=[one["blocks"] for one in found.values()],
-        room_left=[one["room"] for one in found.values() if one["room"] is not None],
+        blocks=[one["blocks"] for name, one in found.items() if name not in ("others", "refused")],
+        blocks_without_step=[one["blocks_without_step"] for one in found.values()],
+        room_left=[one["room"] for name, one in found.items() if name != "capped"],
         scores_uncapped=found["uncapped"]["scores"],
         scores_capped=found["capped"]["scores"],
-        **{f"module_share_{name}": one["module_share"] for name, one in found.items()},
+        **{f"module_share_{name}": found[name]["module_share"] for name in ("uncapped", "capped", "modules", "both")},
         **{f"blamed_{name}": one["blamed"] for name, one in found.items()},
     )
+    memory.clear()
+    with trial.subject_fault():
+        trial.measure(fault=_fault(trial.subject, loads["capped"], memory))
     memory.clear()
     trial.resolve(device=memory.tensor([1]).device.type)
 
 
-def _compared(load: Load, report: Report, memory: DeviceMemory, context: int) -> dict[str, Any]:
+def _loads(asked: Any, room: int) -> dict[str, Load]:
+    """The loads by their name, in the order in which they are put.
+
+    Raises:
+        NotMeasured: on a device with that much room memory would not run out, or before the first block is there.
+    """
+    model, longest, cap, size = asked["model"], asked["longest"], asked["cap"], int(asked["module_bytes"])
+    beyond = longest
+    while 4 * SHAPES[model].heads * beyond**2 <= room:
+        beyond *= 2
+    loads = {
+        "others": Load(model, 1, longest, 1, size),  # first: no load of before takes up the room for them
+        "uncapped": Load(model, asked["blocks"], longest, _USUAL_MODULES, size),
+        "capped": Load(model, asked["blocks_capped"], cap, 1, size),
+        "refused": Load(model, 1, beyond, 1, size),
+        "modules": Load(model, asked["blocks"], cap, int(_MOST * room) // size, size),
+        "both": Load(model, asked["blocks"], longest, int(_MODULES_SHARE * room) // size, size),
+    }
+    uncapped, capped = _block_bytes(loads["uncapped"]), _block_bytes(loads["capped"])
+    least = uncapped / (1.0 - _MODULES_SHARE)
+    most = asked["blocks"] * min(uncapped, capped / (1.0 - _MOST))
+    if not least < room < most:
+        raise NotMeasured(
+            f"{room / 2**20:,.0f} MiB are free, and these loads run out of memory as they are to between"
+            f" {least / 2**20:,.0f} and {most / 2**20:,.0f} MiB: choose the profile for the device, or free its memory"
+        )
+    return loads
+
+
+def _fault(subject: Attribution, load: Load, memory: DeviceMemory) -> str:
+    """What becomes of an error that is no lack of memory: "raised", or "swallowed"."""
+    try:
+        subject.put(load, BrokenMemory(memory))
+    except DeviceFault:
+        return "raised"
+    return "swallowed"
+
+
+def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Owner, int]) -> dict[str, Any]:
     """A report against the driver's figure, and against what everything has by its shape; relative to that figure.
 
     Memory runs out while a block is being put on the device: of what is asked for before its score workspace, as much
     as one more block has may be there as well.
+
+    Args:
+        known: context, and what others hold of the allocator's, as they were before the subject had anything there.
     """
     driver = memory.used()
-    accounts = {owner: int(report.accounts.get(owner, 0)) for owner in Owner}
-    deviations = [
-        max(low - accounts[owner], accounts[owner] - high, 0)
-        for owner, (low, high) in _bounds(load, report, memory, context).items()
-    ]
+    accounts = {owner: report.accounts.get(owner, 0) for owner in Owner}
+    bounds = {**_bounds(load, report, memory), **{owner: (size, size) for owner, size in known.items()}}
+    deviations = {owner: max(low - accounts[owner], accounts[owner] - high, 0) for owner, (low, high) in bounds.items()}
     return {
         "driver": driver,
         "blocks": report.blocks,
-        "room": memory.free() / _block_bytes(load) if report.ran_out else None,
+        "blocks_without_step": max(0, report.blocks - report.ran_out - _steps(SHAPES[load.model], memory)),
+        "room": memory.free() / _block_bytes(load),
         "accounts": {owner.value: size for owner, size in accounts.items()},
         "unaccounted": abs(sum(accounts.values()) - driver) / driver,
-        "worst": max(deviations) / driver,
+        "worst": max(deviations.values()) / driver,
+        "worst_own": max(
+            (deviations[owner] / bounds[owner][1] for owner in _OF_SHAPE if bounds[owner][1]), default=0.0
+        ),
         "scores": accounts[Owner.SCORES] / max(1, report.blocks),
         "module_share": accounts[Owner.MODULES] / driver,
         "blamed": report.blamed.value if report.blamed else _NOBODY,
     }
+
+
+def _steps(shape: BlockShape, memory: WatchedMemory) -> int:
+    """Of how many blocks a step has run: the last projection's weight and its two moments hold numbers.
+
+    Its gradient is nowhere 0, not even where all tokens are equal and those of queries and keys vanish.
+    """
+    return memory.written(shape.parameters()["down.weight"]) // 3
 
 
 def _block_bytes(load: Load) -> int:
@@ -99,7 +162,7 @@ def _kept(shape: BlockShape, sequence: int) -> int:
     return 4 * sequence * (6 * shape.hidden + 2 * shape.kv_heads * shape.head_dim + 3 * shape.intermediate)
 
 
-def _bounds(load: Load, report: Report, memory: DeviceMemory, context: int) -> dict[Owner, tuple[int, int]]:
+def _bounds(load: Load, report: Report, memory: DeviceMemory) -> dict[Owner, tuple[int, int]]:
     """The least and the most bytes of every owner that we can compute."""
     shape = SHAPES[load.model]
     weights, kept = _weights(shape), _kept(shape, load.sequence)
@@ -108,7 +171,6 @@ def _bounds(load: Load, report: Report, memory: DeviceMemory, context: int) -> d
         Owner.SCORES: report.blocks * 4 * shape.heads * load.sequence**2,
         Owner.MODULES: load.modules * load.module_bytes,
         Owner.SLACK: memory.reserved() - memory.allocated(),
-        Owner.CONTEXT: context,
     }
     between = {Owner.WEIGHTS: weights, Owner.OPTIMIZER: 2 * weights, Owner.ACTIVATIONS: kept}
     return {

@@ -15,13 +15,17 @@ from falsifiers.blackwell.reference.shapes import BlockShape
 __all__ = [
     "AlwaysBlamesModules",
     "AlwaysBlamesScores",
+    "AnyErrorIsOutOfMemory",
     "BlamesLastRequest",
     "BlamesManyModules",
+    "BlamesOneOfTwo",
+    "BlamesWhatWasGranted",
     "CountsScoresTwice",
     "ForgetsContext",
     "GivesUpAtHalf",
     "HalfScores",
     "HidesSlack",
+    "KeepsBrokenBlock",
     "ModulesUnseen",
     "OptimizerAsWeights",
     "PlannedNotMeasured",
@@ -29,6 +33,7 @@ __all__ = [
     "ScoresAsActivations",
     "ScoresAsModules",
     "SlackAsModules",
+    "StepsFirstBlockOnly",
 ]
 
 
@@ -48,10 +53,11 @@ class ScoresAsActivations(LedgerAttribution):
 
 
 class OptimizerAsWeights(LedgerAttribution):
-    """Moments and weights are told apart by nobody."""
+    """Moments and weights are told apart by nobody once memory ran out, where both are little."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
-        return _moved(super().told(ledger), Owner.OPTIMIZER, Owner.WEIGHTS)
+        told = super().told(ledger)
+        return _moved(told, Owner.OPTIMIZER, Owner.WEIGHTS) if ledger.wanted else told
 
 
 class SlackAsModules(LedgerAttribution):
@@ -60,6 +66,18 @@ class SlackAsModules(LedgerAttribution):
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = _moved(super().told(ledger), Owner.SCORES, Owner.SLACK)
         return _moved(told, Owner.SLACK, Owner.MODULES)
+
+
+class KeepsBrokenBlock(LedgerAttribution):
+    """The tensors of a block that was broken off are held beside the next load, as by a traceback that is kept."""
+
+    def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
+        before = len(ledger.held)
+        try:
+            return super().upload(shape, sequence, ledger)
+        except OutOfDeviceMemory:
+            self._broken_off = ledger.held[before:]
+            raise
 
 
 class CountsScoresTwice(LedgerAttribution):
@@ -99,6 +117,28 @@ class HalfScores(LedgerAttribution):
         return {**told, Owner.SCORES: told[Owner.SCORES] // 2}
 
 
+class StepsFirstBlockOnly(LedgerAttribution):
+    """All blocks are put on the device, and only the first of a load is run."""
+
+    def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
+        self._is_first = not ledger.held
+        return super().upload(shape, sequence, ledger)
+
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
+        if self._is_first:
+            super().step(shape, block, tokens)
+
+
+class AnyErrorIsOutOfMemory(LedgerAttribution):
+    """Torch's out-of-memory is a RuntimeError, and so every RuntimeError is taken for one."""
+
+    def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
+        try:
+            return super().upload(shape, sequence, ledger)
+        except RuntimeError as error:
+            raise OutOfDeviceMemory(str(error)) from error
+
+
 class PlannedNotMeasured(LedgerAttribution):
     """The refused request is told as if it had been granted."""
 
@@ -108,7 +148,10 @@ class PlannedNotMeasured(LedgerAttribution):
 
 
 class GivesUpAtHalf(LedgerAttribution):
-    """No block is begun where half of the device is taken; that memory ran out is said, and was never seen."""
+    """No block is begun where half of the device is taken; somebody is blamed, and nobody says that memory ran out."""
+
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        return replace(super().put(load, memory), ran_out=False)
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
         memory = ledger.memory
@@ -137,6 +180,21 @@ class AlwaysBlamesScores(LedgerAttribution):
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         return Owner.SCORES
+
+
+class BlamesOneOfTwo(LedgerAttribution):
+    """The post-mortem's conclusion where it is not the spec's: whoever else fills the device is never to blame."""
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        most = accounts[Owner.MODULES] > 0.5 * sum(accounts.values())
+        return Owner.MODULES if most else Owner.SCORES
+
+
+class BlamesWhatWasGranted(LedgerAttribution):
+    """Who holds most is to blame; the request for which there was no room is no part of it."""
+
+    def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
+        return super().blame(accounts, {})
 
 
 class BlamesManyModules(LedgerAttribution):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
-from falsifiers.blackwell.device_memory import Arena, OutOfDeviceMemory
+from falsifiers.blackwell.device_memory import Arena, DeviceMemory, OutOfDeviceMemory
 from falsifiers.blackwell.mutants.attributing import AlwaysBlamesModules, ScoresAsModules
-from falsifiers.blackwell.ownership import Load, Owner
+from falsifiers.blackwell.ownership import Load, Owner, Report
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
+from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.root_cause import falsify
-from harness import Setting, Trial
+from falsifiers.blackwell.watched_memory import BrokenMemory, DeviceFault, WatchedMemory
+from harness import NotMeasured, Setting, Trial
 from harness.judge import judge
 from harness.observation import Observation
 from harness.project import Project
@@ -51,13 +57,49 @@ def test_the_ledger_adds_up(tensors: list[tuple[Owner, int]], modules: list[int]
 def test_small_tensors_share_a_segment() -> None:
     """512 bytes each, and 2 MiB for all of them; 1 MiB and a byte has segments of its own."""
     memory = Arena(64 * _MIB)
-    for _ in range(100):
-        memory.tensor([1])
+    held = [memory.tensor([1]) for _ in range(100)]
     assert (memory.allocated(), memory.reserved()) == (51_200, 2 * _MIB)
-    memory.tensor([_MIB // 4 + 1])
+    held.append(memory.tensor([_MIB // 4 + 1]))
     assert (memory.allocated(), memory.reserved()) == (51_200 + _MIB + 512, 4 * _MIB)
+    held.clear()
     memory.clear()
     assert memory.reserved() == 0
+
+
+def test_what_nobody_holds_is_slack_and_what_somebody_holds_stays() -> None:
+    """As on a GPU: `clear` gives back segments that are empty, and a view holds the whole tensor."""
+    memory = Arena(64 * _MIB)
+    gone, view = memory.tensor([_MIB]), memory.tensor([2, _MIB])[0]
+    del gone
+    assert (memory.allocated(), memory.reserved()) == (8 * _MIB, 12 * _MIB)
+    memory.clear()
+    assert (memory.allocated(), memory.reserved()) == (8 * _MIB, 8 * _MIB)
+    del view
+    memory.clear()
+    assert memory.reserved() == 0
+
+
+def test_who_writes_a_tensor_is_seen() -> None:
+    """It is NaN until then; zeros are what an optimizer starts with, and no step's."""
+    memory = WatchedMemory(Arena(64 * _MIB))
+    tensors = [memory.tensor([3, 4]) for _ in range(4)]
+    assert memory.written([3, 4]) == 0
+    tensors[0].normal_()
+    tensors[1].zero_()
+    memory.tensor([4, 3]).normal_()
+    assert memory.written([3, 4]) == 1
+    tensors[2].fill_(1.0)
+    del tensors[0]
+    assert memory.written([3, 4]) == 1
+
+
+def test_broken_memory_fails_at_the_second_tensor() -> None:
+    """With an error that is no lack of memory, and there is room."""
+    memory = BrokenMemory(Arena(64 * _MIB))
+    memory.tensor([1])
+    with pytest.raises(DeviceFault, match="illegal memory access"):
+        memory.tensor([1])
+    assert memory.free() > 60 * _MIB
 
 
 def test_the_workspace_of_the_post_mortem() -> None:
@@ -78,6 +120,83 @@ def test_memory_runs_out_at_the_third_block(tmp_path: Path) -> None:
     assert (capped.blocks, capped.ran_out, capped.blamed) == (4, False, None)
 
 
+class FreesBrokenBlock(LedgerAttribution):
+    """What a broken-off block got is given back, and stands in the ledger all the same."""
+
+    def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
+        before = len(ledger.held)
+        try:
+            return super().upload(shape, sequence, ledger)
+        except OutOfDeviceMemory:
+            del ledger.held[before:]
+            raise
+
+
+class KeepsGradients(LedgerAttribution):
+    """A tensor as large as the weights stays of every step, on nobody's account."""
+
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        self._memory = memory
+        return super().put(load, memory)
+
+    def step(self, shape: BlockShape, block: Any, tokens: int) -> None:
+        super().step(shape, block, tokens)
+        self._held.extend(self._memory.tensor(size) for size in shape.parameters().values())
+
+
+class ForgetsKeptInput(LedgerAttribution):
+    """One of the eleven tensors that a block keeps is on nobody's account."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, int]:
+        told = super().told(ledger)
+        forgotten = told[Owner.ACTIVATIONS] // 20
+        activations, unknown = told[Owner.ACTIVATIONS] - forgotten, told[Owner.UNKNOWN] + forgotten
+        return {**told, Owner.ACTIVATIONS: activations, Owner.UNKNOWN: unknown}
+
+
+class AddsUpRefusals(LedgerAttribution):
+    """What was refused in one load still counts in the next."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._refused = 0
+
+    def blame(self, accounts: Any, wanted: Any) -> Owner:
+        self._refused += wanted.get(Owner.SCORES, 0)
+        return super().blame(accounts, {**wanted, Owner.SCORES: self._refused})
+
+
+class CountsBrokenBlock(LedgerAttribution):
+    """The block that was broken off counts, where it is one of several."""
+
+    def put(self, load: Load, memory: DeviceMemory) -> Report:
+        report = super().put(load, memory)
+        return replace(report, blocks=report.blocks + (report.ran_out and report.blocks > 2))
+
+
+class TellsNoNumber(LedgerAttribution):
+    """A figure that is none must not disarm the comparisons."""
+
+    def told(self, ledger: Ledger) -> dict[Owner, Any]:
+        return {**super().told(ledger), Owner.UNKNOWN: math.nan}
+
+
+class ZeroesMoments(LedgerAttribution):
+    """Moments start as zeros, as AdamW's do, and no step follows."""
+
+    def step(self, shape: BlockShape, block: Any, tokens: int) -> None:
+        for tensor in block.values():
+            torch.nn.init.zeros_(tensor)
+
+
+def trial_of(given_setting: Setting, kind: type[LedgerAttribution], hear: Any) -> Trial[Any]:
+    """A trial of the claim with a subject of this kind."""
+    declared = frozenset(_CONTRACT.observation["properties"])
+    trial: Trial[Any] = Trial(given_setting, given_setting.workspace, declared, hear)
+    trial.build(kind)
+    return trial
+
+
 def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
     """The clauses that a subject of this kind fails."""
     measured: dict[str, Any] = {}
@@ -88,10 +207,7 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
             (measured if message["kind"] == "measure" else resolved).update(message["values"])
 
     given_setting = setting(tmp_path)
-    declared = frozenset(_CONTRACT.observation["properties"])
-    trial: Trial[Any] = Trial(given_setting, tmp_path, declared, hear)
-    trial.build(kind)
-    falsify(trial)
+    falsify(trial_of(given_setting, kind, hear))
     observation = Observation(
         subject=_CONTRACT.subject,
         profile="reduced",
@@ -111,9 +227,24 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
         (LedgerAttribution, set()),
         (AlwaysBlamesModules, {"blamed_uncapped.const", "blamed_both.const"}),
         (ScoresAsModules, {"modules-are-not-the-cause", "workspace-uncapped", "accounts_off[].maximum"}),
+        (FreesBrokenBlock, {"accounts_off[].maximum", "accounts[]{}.minimum"}),
+        (KeepsGradients, {"accounts_off[].maximum"}),
+        (ForgetsKeptInput, {"accounts_off_own[].maximum"}),
+        (AddsUpRefusals, {"blamed_modules.const"}),
+        (CountsBrokenBlock, {"accounts_off_own[].maximum"}),
+        (TellsNoNumber, {"unaccounted[].maximum"}),
+        (ZeroesMoments, {"blocks_without_step[].maximum"}),
     ],
 )
 def test_the_verdict_follows_the_bytes(tmp_path: Path, kind: type[LedgerAttribution], clauses: set[str]) -> None:
     """The spec's root cause is refuted by the figures, and so is who repeats it against them."""
     assert clauses <= set(failed(tmp_path, kind))
     assert clauses or not failed(tmp_path, kind)
+
+
+@pytest.mark.parametrize("mebibytes", [100, 1500])
+def test_a_device_on_which_the_loads_do_something_else_is_no_verdict(tmp_path: Path, mebibytes: int) -> None:
+    """No block fits, as where others hold the GPU; or all of them do, as the reduced profile's on a GPU."""
+    given_setting = setting(tmp_path, arena_bytes=mebibytes * _MIB)
+    with pytest.raises(NotMeasured, match="MiB are free"):
+        falsify(trial_of(given_setting, LedgerAttribution, lambda message: None))
