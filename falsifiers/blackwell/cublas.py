@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from falsifiers.blackwell.compiler_count import counting_kernels
 from falsifiers.blackwell.projections import Moved, Path, Question, TwoPaths, cases, first_cases, question
 from falsifiers.blackwell.reference.backend import ProjectionGradients
 from falsifiers.blackwell.reference.block import Block
@@ -36,11 +37,12 @@ def falsify(trial: Trial[TwoPaths]) -> None:
     shape, asked = SHAPES[trial.parameters["model"]], trial.parameters
     devices: set[str] = set()
 
-    def check(case: Mapping[str, Any]) -> dict[str, float]:
-        return _compare(trial, question(case, trial.device), case["dtype"], devices)
-
     drawn = cases(shape, asked["largest_tokens"], asked["largest_size"])
     first = first_cases(shape, asked["largest_tokens"])
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        return _compare(trial, question(case, trial.device), case["dtype"], devices, is_known=case in first)
+
     trial.measure(cases=trial.search(drawn, check, examples=asked["cases"], first=first))
     _train(trial)
     trial.resolve(device="+".join(sorted(devices)), backend=_library(trial, question(first[0], trial.device)))
@@ -57,19 +59,23 @@ def _look_at_caches(trial: Trial[TwoPaths]) -> None:
     """
     shape, layers = SHAPES[trial.parameters["model"]], trial.parameters["layers"]
     with trial.subject_fault():
-        new = [int(size) for size in trial.subject.prewarm("new", shape, layers)]
+        with counting_kernels() as made:
+            new = [int(size) for size in trial.subject.prewarm("new", shape, layers)]
         old = [int(size) for size in trial.subject.prewarm("old", shape, layers)]
         shared = [[int(size) for size in trial.subject.shared_modules(moved, shape)] for moved in _MOVED]
     caches = dict(zip(("new", "old_per_layer", *_SHARED), (new, old, *shared), strict=True))
     trial.measure(**{f"modules_{name}": len(sizes) for name, sizes in caches.items()})
-    trial.measure(**{f"bytes_{name}": sum(sizes) for name, sizes in caches.items()})
+    trial.measure(**{f"bytes_{name}": sum(sizes) for name, sizes in caches.items()}, kernels_made_new=made.kernels)
 
 
-def _compare(trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[str]) -> dict[str, float]:
+def _compare(
+    trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[str], *, is_known: bool
+) -> dict[str, float]:
     """Errors of one case, as the contract names them.
 
     The backend is asked twice, with two gradients, and looked at afterwards: a second answer that adds to the first, or
-    that lies where the first one lay, is seen.
+    that lies where the first one lay, is seen. Each gradient is held against itself where the case is known beforehand:
+    a search for the worst finds sums that cancel, and errors which are large beside such a one.
     """
     before = [tensor.clone() for tensor in (asked.x, asked.weight, *asked.gradients)]
     with trial.subject_fault():
@@ -87,8 +93,11 @@ def _compare(trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[s
     # The largest of the numbers, and not a number where one is not: max() would lose it.
     relative = _worst([error / max(_largest(true), 1e-30) for error, true in zip(errors, right, strict=True)])
     if dtype != "float32":
-        return {"inputs_changed": float(changed), "bfloat16_relative": relative}
+        biased = {"bfloat16_bias": _worst(list(map(_bias, answers, right)))} if is_known else {}
+        return {"inputs_changed": float(changed), "bfloat16_relative": relative, **biased}
+    each = {"each_relative": _worst(list(map(_furthest_of_each, answers, right)))} if is_known else {}
     return {
+        **each,
         "inputs_changed": float(changed),
         "sample_against_old": _furthest(answers[0], old, first=_SAMPLE),
         "whole_against_old": _furthest(answers[0], old),
@@ -161,6 +170,28 @@ def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int |
         else:
             distances.append(_distance(ours, theirs, first))
     return _worst(distances)
+
+
+def _furthest_of_each(got: ProjectionGradients, right: ProjectionGradients) -> float:
+    """The largest difference in any gradient over the largest element of that one."""
+    return _worst_of_each(got, right, lambda one, true: _distance(one, true) / max(float(true.abs().max()), 1e-30))
+
+
+def _bias(got: ProjectionGradients, right: ProjectionGradients) -> float:
+    """By which part any gradient is too long or too short along the true one; rounding to nearest leaves that alone."""
+    return _worst_of_each(got, right, lambda one, true: abs(_along(one.double(), true) - 1.0))
+
+
+def _worst_of_each(
+    got: ProjectionGradients, right: ProjectionGradients, measure: Callable[[Tensor, Tensor], float]
+) -> float:
+    """The largest measure of any gradient that there should be; infinite where it is missing or has another shape."""
+    pairs = [(one, true) for one, true in zip(got, right, strict=True) if true is not None]
+    return _worst([math.inf if one is None or one.shape != true.shape else measure(one, true) for one, true in pairs])
+
+
+def _along(one: Tensor, other: Tensor) -> float:
+    return float((one * other).sum() / (other * other).sum())
 
 
 def _distance(one: Tensor, other: Tensor, first: int | None = None) -> float:

@@ -20,6 +20,7 @@ __all__ = [
     "AddsToTheLast",
     "BiasLeftOut",
     "BiasOverFeatures",
+    "BiasedInBfloat16",
     "ChangesItsInput",
     "CublasNeverCalled",
     "FlushesSmall",
@@ -28,11 +29,14 @@ __all__ = [
     "InnerTailDropped",
     "OldPathBroken",
     "OverwritesTheLast",
+    "SmallInputsInTf32",
     "StillWarmsProducts",
     "TakesATenthLonger",
+    "TellsOfOneModule",
     "Tf32LeftOn",
     "TransposedOperand",
     "WrongBeyondSample",
+    "WrongInLongBatches",
 ]
 
 _INNER = 32
@@ -153,6 +157,31 @@ class FlushesSmall(_Damaging):
         return right._replace(weight=flushed)
 
 
+class SmallInputsInTf32(_Damaging):
+    """Where gradients are small the input's is made in TF32: it is smaller than the others, and hides behind them."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        if gradient.dtype != torch.float32 or float(gradient.abs().max()) > 2e-3:
+            return right
+        return right._replace(x=Tf32Rounding().matmul(gradient, weight))
+
+
+class WrongInLongBatches(_Damaging):
+    """More tokens than were ever warmed up have a gradient of the weight that is 1 % too large."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        return right._replace(weight=right.weight * 1.01) if len(x) > self.tokens else right
+
+
+class BiasedInBfloat16(_Damaging):
+    """In bfloat16 the gradient of the weight is 1.5 % too large, no more than a few roundings of an element."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        if right.weight.dtype != torch.bfloat16:
+            return right
+        return right._replace(weight=(right.weight.float() * 1.015).bfloat16())
+
+
 class ChangesItsInput(_Damaging):
     """The gradient that it was given is scaled in place once it is done with it."""
 
@@ -201,6 +230,14 @@ class StillWarmsProducts(CublasPath):
 
     def shared_modules(self, moved: Moved, shape: BlockShape) -> Sequence[int]:
         return super().shared_modules("nothing", shape)
+
+
+class TellsOfOneModule(CublasPath):
+    """All kernels are warmed up as before, and one is told."""
+
+    def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
+        warmed = super().prewarm("old", shape, layers)
+        return warmed if path == "old" else warmed[:1]
 
 
 class TakesATenthLonger(_Damaging):

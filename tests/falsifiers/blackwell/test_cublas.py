@@ -12,6 +12,7 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
 
 from falsifiers.blackwell.backward_time import time_backward
+from falsifiers.blackwell.compiler_count import counting_kernels
 from falsifiers.blackwell.projections import first_cases, question
 from falsifiers.blackwell.reference.cublas_path import CublasPath, Tf32Rounding
 from falsifiers.blackwell.reference.shapes import SHAPES
@@ -24,12 +25,16 @@ from harness.verdict import Outcome
 
 _TINY = SHAPES["qwen2-tiny"]
 _CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-CUBLAS-001")
-_ERRORS = ("sample_against_old", "whole_against_old", "whole_against_float64", "whole_relative", "training_difference")
+_ERRORS = (
+    "sample_against_old", "whole_against_old", "whole_against_float64", "whole_relative", "each_relative",
+    "training_difference",
+)  # fmt: skip
 _GOOD = {
     **{name: [1e-7, 6e-7] for name in _ERRORS},
-    "bfloat16_relative": [0.003], "inputs_changed": [0.0, 0.0], "loss_first": 4.1, "loss_last": 3.5,
+    "bfloat16_relative": [0.003], "bfloat16_bias": [0.0003], "inputs_changed": [0.0, 0.0],
+    "loss_first": 4.1, "loss_last": 3.5,
     "modules_old_per_layer": 171, "modules_new": 3, "bytes_old_per_layer": 30_000_000, "bytes_new": 40_000,
-    "modules_old_shared": 27, "modules_new_shared": 19, "modules_new_shared_all_products": 11,
+    "kernels_made_new": 3, "modules_old_shared": 27, "modules_new_shared": 19, "modules_new_shared_all_products": 11,
     "bytes_old_shared": 450_848, "bytes_new_shared": 287_584, "bytes_new_shared_all_products": 131_232,
     "cases": 60, "noise": [0.99, 1.01], "slower_low": 0.4, "slower_high": 0.42,
 }  # fmt: skip
@@ -63,6 +68,10 @@ def refuted(**changes: Any) -> list[str]:
         ({"slower_low": 1.06, "slower_high": 1.2}, "no-later"),
         ({"modules_new": 171}, "fewer-modules"),
         ({"bytes_new": 20_000_000}, "fewer-bytes"),
+        ({"kernels_made_new": 171}, "tells-of-all-modules"),
+        ({"bytes_new": 3}, "tells-of-all-modules"),
+        ({"each_relative": [3e-5]}, "each_relative[].maximum"),
+        ({"bfloat16_bias": [0.015]}, "bfloat16_bias[].maximum"),
         ({"modules_new_shared": 27}, "fewer-shared-modules"),
         ({"modules_new_shared_all_products": 19}, "fewer-shared-modules"),
         ({"bytes_new_shared": 450_848}, "fewer-shared-bytes"),
@@ -106,6 +115,19 @@ def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
     found = Tf32Rounding().project_backward("q", asked.x, asked.weight, asked.gradients[0], bias=False)
     assert 0.5 * scale < float(right.weight.std()) < 2 * scale
     assert (float((found.weight - right.weight).abs().max()) <= 1e-5) == (scale == 0.001)
+
+
+def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
+    """Those that the subject asked a compiler for, also where Triton's cache has them; and no longer than asked to."""
+    pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
+    made, _ = trial(tmp_path)
+    with counting_kernels() as seen:
+        told = made.subject.prewarm("new", _TINY, 2)
+        assert seen.kernels == len(told) == 3
+        made.subject.prewarm("old", _TINY, 2)
+    assert seen.kernels == 3 + 17
+    made.subject.prewarm("new", _TINY, 2)
+    assert seen.kernels == 3 + 17
 
 
 def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
