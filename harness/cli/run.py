@@ -215,6 +215,11 @@ def _handlers(junit: Path | None, json_file: str | None, verbose: bool) -> list[
     from harness.report import progress, records
 
     handlers: list[Handler] = [progress.handler(sys.stderr if json_file == "-" else sys.stdout, verbose)]
+    if junit == Path("-"):
+        raise click.BadParameter(
+            "a file is needed, for until its end a run is an error there; standard output is for --json -",
+            param_hint="--junit",
+        )
     if junit is not None:
         try:
             handlers.append(junit_report.handler(junit))

@@ -210,6 +210,14 @@ def test_json_and_junit(folder: Path) -> None:
     assert "<testsuite" in (folder / "junit.xml").read_text()
 
 
+def test_junit_wants_a_file(folder: Path) -> None:
+    """Standard output could not be taken back; so it is no file of the name "-" either."""
+    done = harness(folder, "run", CLAIM, "--junit", "-")
+    assert done.returncode == ExitStatus.REFUSED
+    assert "--json -" in done.stderr
+    assert not (folder / "-").exists()
+
+
 def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
     """Nobody waits for hours to learn that the bundle has no place."""
     (folder / "evidence").write_text("a file is in the way")
