@@ -119,6 +119,11 @@ def _in_checksums(data: bytes, at: int, bit: int) -> Iterator[tuple[str, str, by
     yield "header", f"byte {place} flipped, footer right", patched + zlib.crc32(patched).to_bytes(4, "little")
     unset = _written(_flipped(data, 50, bit), 40, bytes(4))[:-4]
     yield "header", "reserved byte set, checksum zero, footer right", unset + zlib.crc32(unset).to_bytes(4, "little")
+    # And as one that knows the header's checksum alone: no flag says that the footer does not count.
+    flags = int.from_bytes(data[6:8], "little")
+    for flag in range(16):
+        resealed = reseal(_written(data, 6, (flags ^ 1 << flag).to_bytes(2, "little")))
+        yield "header", f"flag {flag} changed, header's checksum right", resealed[:-4] + data[-4:]
 
 
 def _cut(data: bytes, layout: Layout, at: int) -> Iterator[tuple[str, str, bytes]]:
@@ -152,19 +157,24 @@ def _unbounded(data: bytes, layout: Layout) -> Iterator[tuple[str, str, bytes]]:
     """Files with both checksums right whose numbers reach past the end: what a checksum alone cannot tell."""
 
     def said(at: int, width: int, number: int) -> bytes:
-        return reseal(_written(data, at, number.to_bytes(width, "little")))
+        return reseal(_written(data, at, (number % 2 ** (8 * width)).to_bytes(width, "little")))
 
-    huge = (2**64 - 64, 2**63, len(data) + 64)
-    for number in huge:
-        yield "unbounded", f"index at {number}", said(24, 8, number)
-        yield "unbounded", f"data at {number}", said(32, 8, number)
+    fields = {"metadata": 12, "index": 24, "data": 32}
+    if layout.entries:
+        # An entry's offset and size are its last sixteen bytes. One that lies past the end shows in the last tensor;
+        # one that an overflow brings back into the file shows where the last tensor still ends with the data.
+        first = layout.entries[0]
+        fields["the first tensor"] = layout.index[0] + 4 + len(first.name) + 8 * len(first.shape)
+        fields["the last tensor"] = layout.index[1] - 16
+    sizes = {f"{which}'s size": at + 8 for which, at in fields.items() if which.endswith("tensor")}
+    for what, at in (fields | sizes).items():
+        true = int.from_bytes(data[at : at + 8], "little")
+        # The third is what 32 bits take for the truth.
+        for number in (2**64 - 64, 2**63, true + 2**32, len(data) + 64):
+            yield "unbounded", f"{what}: {number}", said(at, 8, number)
+    yield "unbounded", "65,536 tensors more", said(8, 4, int.from_bytes(data[8:12], "little") + 2**16)
     yield "unbounded", "2**32 - 1 tensors", said(8, 4, 2**32 - 1)
     yield "unbounded", "2**32 - 1 bytes of metadata", said(20, 4, 2**32 - 1)
-    if layout.entries:
-        # The last entry's offset and size are the last sixteen bytes of the index.
-        for number in huge:
-            yield "unbounded", f"the last tensor at {number}", said(layout.index[1] - 16, 8, number)
-            yield "unbounded", f"the last tensor of {number} bytes", said(layout.index[1] - 8, 8, number)
 
 
 def _flipped(data: bytes, place: int, bit: int) -> bytes:

@@ -110,5 +110,11 @@ KNOWN: dict[str, dict[str, Any]] = {
         "tensors": [_known("embed", 7, (300, 300)), _known("head", 0, (100, 333))],
         "metadata": {"chat_template": "x" * 70_000},
     },
+    "larger than a mebibyte": {"tensors": [_known("embed", 7, (1100, 1000))], "metadata": {}},
+    # Only a tensor without elements has dimensions beyond 16 or 32 bits and fits into memory.
+    "dimensions beyond 16 and 32 bits": {
+        "tensors": [_known("vast", 0, (2**16 + 2, 0, 2**32 + 3)), _known("vaster", 6, (2**63, 0))],
+        "metadata": {},
+    },
 }
 """Sets that are tried before any other; some mutants show on one of them alone."""

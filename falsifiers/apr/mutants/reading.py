@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
+from dataclasses import replace
 
 from falsifiers.apr.reference.format import HEADER_SIZE, Header, Reference, padded
 from falsifiers.apr.subject import AprFile, Rejected, TensorRecord
@@ -12,6 +14,7 @@ from harness import Setting
 __all__ = [
     "AcceptsWhatIsThere",
     "AlwaysRejects",
+    "CountIn16Bits",
     "DataFooter",
     "DropsTheTail",
     "EndUnchecked",
@@ -20,11 +23,16 @@ __all__ = [
     "HeaderOnly",
     "HeaderUnchecked",
     "IndexLeftOut",
+    "MetadataNotSought",
+    "OffsetsIn32Bits",
     "Panics",
+    "RestartsInEachChunk",
     "ShortenedTensors",
+    "StreamedUnchecked",
     "TrustsTheHeader",
     "VerifiedOnce",
     "WarnsOnly",
+    "WrapsAround",
     "ZeroIsUnchecked",
 ]
 
@@ -191,3 +199,65 @@ class AlwaysRejects(Reference):
 
     def read(self, data: bytes) -> AprFile:
         raise Rejected(f"shorter than {HEADER_SIZE} bytes, or not")
+
+
+class StreamedUnchecked(Reference):
+    """What is flagged as streamed is said to have no footer that counts."""
+
+    def check_footer(self, data: bytes) -> None:
+        (flags,) = struct.unpack_from("<H", data, 6)
+        if not flags & 1 << 8:
+            super().check_footer(data)
+
+
+class RestartsInEachChunk(Reference):
+    """The checksum is taken of chunks of a mebibyte and not carried from one to the next."""
+
+    def check_footer(self, data: bytes) -> None:
+        checksum = 0
+        for start in range(0, len(data) - 4, 1 << 20):
+            checksum = self.footer(data[start : min(start + (1 << 20), len(data) - 4)])
+        if checksum != int.from_bytes(data[-4:], "little"):
+            raise Rejected("the footer's checksum is wrong")
+
+
+class OffsetsIn32Bits(Reference):
+    """Offsets and sizes lose their upper halves on their way into a number of 32 bits."""
+
+    def parsed(self, data: bytes) -> Header:
+        header = super().parsed(data)
+        return replace(header, index=header.index % 2**32, data=header.data % 2**32)
+
+    def entries(self, index: bytes, count: int) -> Iterator[tuple[str, int, tuple[int, ...], int, int]]:
+        for name, dtype, shape, offset, size in super().entries(index, count):
+            yield name, dtype, shape, offset % 2**32, size % 2**32
+
+
+class CountIn16Bits(Reference):
+    """The count of tensors is read into a number of 16 bits."""
+
+    def parsed(self, data: bytes) -> Header:
+        header = super().parsed(data)
+        return replace(header, count=header.count % 2**16)
+
+
+class MetadataNotSought(Reference):
+    """The metadata is taken from behind the header, wherever the header says that it begins."""
+
+    def parsed(self, data: bytes) -> Header:
+        return replace(super().parsed(data), metadata=HEADER_SIZE)
+
+
+class WrapsAround(Reference):
+    """Offset and size are added in 64 bits without a look at the carry, and the sum is held against the end."""
+
+    def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
+        found, end = [], header.data
+        for name, dtype, shape, offset, size in self.entries(data[header.index : header.data], header.count):
+            start = (header.data + offset) % 2**64
+            stop = (start + size) % 2**64
+            if stop > len(data) - 4:
+                raise Rejected(f"the tensor {name!r} reaches past the end")
+            found.append(TensorRecord(name, dtype, shape, data[start:stop]))
+            end = max(end, padded(stop))
+        return found, end

@@ -23,6 +23,7 @@ __all__ = [
     "CountInAByte",
     "CountOffByOne",
     "CutNames",
+    "DimensionsIn32Bits",
     "FooterWithoutHeader",
     "GarbagePadding",
     "LegacyNumbers",
@@ -141,6 +142,13 @@ class ReversedDimensions(Reference):
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, shape=tensor.shape[::-1]), place)
+
+
+class DimensionsIn32Bits(Reference):
+    """Each dimension through a number of 32 bits, which only an empty tensor shows in a small file."""
+
+    def entry(self, tensor: TensorRecord, place: int) -> bytes:
+        return super().entry(replace(tensor, shape=tuple(size % 2**32 for size in tensor.shape)), place)
 
 
 class LegacyNumbers(Reference):
