@@ -7,36 +7,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from falsifiers.blackwell.compilation_watch import CompilationWatch, watching
+
 __all__ = ["CompilerCount", "counting_kernels"]
 
 
 @dataclass
 class CompilerCount:
-    """Kernels that Triton or NVRTC was asked for; Triton's count also where its cache on the disk had them."""
+    """What was seen."""
 
-    kernels: int = 0
+    nvidia: CompilationWatch
+    triton: int = 0
+    """Kernels that Triton's compiler was asked for, also where its cache on the disk had them."""
+
+    @property
+    def kernels(self) -> int:
+        """Those of Triton and of NVRTC."""
+        return self.triton + self.nvidia.nvrtc
 
 
 @contextmanager
 def counting_kernels() -> Iterator[CompilerCount]:
     """Count calls of Triton's compiler, and of NVRTC through cuda.bindings; those of other processes are not seen."""
-    from cuda.bindings import nvrtc
     from triton import knobs
 
-    seen = CompilerCount()
-    listener, compile_program = knobs.compilation.listener, nvrtc.nvrtcCompileProgram
+    listener = knobs.compilation.listener
+    with watching() as nvidia:
+        seen = CompilerCount(nvidia)
 
-    def compiled(**told: Any) -> None:
-        seen.kernels += 1
-        if listener is not None:
-            listener(**told)
+        def compiled(**told: Any) -> None:
+            seen.triton += 1
+            if listener is not None:
+                listener(**told)
 
-    def compiling(*arguments: Any) -> Any:
-        seen.kernels += 1
-        return compile_program(*arguments)
-
-    knobs.compilation.listener, nvrtc.nvrtcCompileProgram = compiled, compiling
-    try:
-        yield seen
-    finally:
-        knobs.compilation.listener, nvrtc.nvrtcCompileProgram = listener, compile_program
+        knobs.compilation.listener = compiled
+        try:
+            yield seen
+        finally:
+            knobs.compilation.listener = listener
