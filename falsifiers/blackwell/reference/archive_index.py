@@ -76,6 +76,10 @@ def _parsed(data: bytes) -> Any:
         raise IndexRefused(f"it is no UTF-8 text, from byte {error.start} on") from error
     except json.JSONDecodeError as error:
         raise IndexRefused(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except IndexRefused:
+        raise
+    except ValueError as error:  # the only other one: Python's limit on the digits of an integer
+        raise IndexRefused("it has an integer of more digits than Python reads") from error
     except RecursionError as error:
         raise IndexRefused("it is nested too deeply to be an index") from error
 

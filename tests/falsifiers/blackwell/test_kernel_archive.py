@@ -211,6 +211,7 @@ BROKEN = {
     },
     "/images/0 and /images/1 are both add for sm_90": {"format": 1, "compiler": "x", "images": [IMAGE, IMAGE]},
     "it is nested too deeply": "[" * 100_000,
+    "it has an integer of more digits than Python reads": '{"format": ' + "1" * 5000 + "}",
 }  # fmt: skip
 
 
