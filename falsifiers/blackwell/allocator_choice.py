@@ -14,30 +14,14 @@ from harness import NotMeasured, Trial
 __all__ = ["falsify"]
 
 _CAPABILITIES = (
-    *((5, 3), (7, 2), (7, 5), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0)),
-    (20, 0),
-)
+    (5, 3), (7, 2), (7, 5), (8, 6), (8, 7), (8, 9),
+    (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0), (20, 0),
+)  # fmt: skip
 """From sm_53 to what there is not yet; of 5.3, 7.2, 8.7, 11.0 (Tegra) and 12.1 (GB10) there are integrated GPUs."""
 _MEANT = (None, "auto", "0", "1")
 _MISSPELT = (
-    "",
-    " ",
-    "yes",
-    "no",
-    "true",
-    "on",
-    "off",
-    "false",
-    "AUTO",
-    "Auto",
-    "managed",
-    "2",
-    "-1",
-    "01",
-    " 1",
-    "1 ",
-    "0 ",
-)
+    "", " ", "yes", "no", "true", "on", "off", "false", "AUTO", "Auto", "managed", "2", "-1", "01", " 1", "1 ", "0 ",
+)  # fmt: skip
 _OVERRIDES = (*_MEANT, *_MISSPELT)
 _REFUSED = "refused"
 _IS_MANAGED = 8  # CU_POINTER_ATTRIBUTE_IS_MANAGED
