@@ -63,7 +63,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("cuda.bindings")
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("needs g++ or clang++")
-    return tmp_path_factory.mktemp("cache")
+    cache = tmp_path_factory.mktemp("cache")
+    engine(cache).archive()
+    return cache
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +109,13 @@ def outcomes(
     return {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
 
 
+def engine(cache: Path) -> Any:
+    """The subject of the claim on archives, with what it keeps in `cache`."""
+    contract = PROJECT.contract(PTX)
+    parameters = {**contract.profiles["reduced"].parameters, **SMALLER[PTX]}
+    return named(contract.subject)(Setting(parameters, "cpu", 1, cache, cache))
+
+
 def named(entry_point: str) -> type:
     module, _, name = entry_point.partition(":")
     return getattr(importlib.import_module(module), name)
@@ -139,6 +148,8 @@ def test_a_machine_without_a_compiler_of_its_own_is_not_the_subjects_fault(
     found = outcomes(PTX, contract, named(contract.subject), tmp_path, tmp_path / "cache", rebuilt_targets=0)
     assert (found["subject.completes"], found["absent.maxItems"]) == (Outcome.NOT_MEASURED, Outcome.PASS)
     assert Outcome.FAIL not in found.values()
+    with pytest.raises(NotMeasured, match="install g"):
+        engine(tmp_path / "cache").start()
 
 
 def test_the_watch_sees_a_compilation_and_puts_everything_back() -> None:
