@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
 
+from falsifiers.blackwell import backward_time
 from falsifiers.blackwell.backward_time import time_backward
 from falsifiers.blackwell.compiler_count import counting_kernels
+from falsifiers.blackwell.projections import Path as Side
 from falsifiers.blackwell.projections import first_cases, question
+from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
 from falsifiers.blackwell.reference.cublas_path import CublasPath, Tf32Rounding
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
@@ -21,6 +26,7 @@ from harness import NotMeasured, Setting, Trial
 from harness.judge import Judgment, judge
 from harness.observation import Observation
 from harness.project import Project
+from harness.toolkit.timing import interleave
 from harness.verdict import Outcome
 
 _TINY = SHAPES["qwen2-tiny"]
@@ -140,23 +146,54 @@ def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
         assert torch.equal(other.gradients[1], plain.gradients[1])
 
 
-def trial(tmp_path: Path, **parameters: Any) -> tuple[Trial[Any], dict[str, Any]]:
+def trial(
+    tmp_path: Path, subject: type[CublasPath] = CublasPath, **parameters: Any
+) -> tuple[Trial[Any], dict[str, Any]]:
     """A trial of the reduced profile with its subject, and where its measurements arrive."""
     setting = Setting({**_CONTRACT.profiles["reduced"].parameters, **parameters}, "cpu", 1, tmp_path, tmp_path)
     measured: dict[str, Any] = {}
     made: Trial[Any] = Trial(
         setting, tmp_path, frozenset(_GOOD), lambda message: measured.update(message.get("values", {}))
     )
-    made.build(CublasPath)
+    made.build(subject)
     return made, measured
 
 
-def test_backward_is_timed(tmp_path: Path) -> None:
-    """The library beats an interpreter of kernels by far, on any machine; samples are kept."""
-    made, measured = trial(tmp_path, rounds=4, layers=1, largest_tokens=16, noise_limit=1e9)
+class Costing(CublasPath):
+    """Every gradient of a projection advances a clock, as many seconds as its path costs."""
+
+    costs: ClassVar[dict[Side, float]] = {"old": 4.0, "new": 1.0}
+    now = 0.0
+
+    def backend(self, path: Side, layer: int) -> Backend:
+        """See `TwoPaths`."""
+
+        class Spending(TorchBackend):
+            def project_backward(self, *operands: Any, bias: bool) -> ProjectionGradients:
+                Costing.now += Costing.costs[path]
+                return super().project_backward(*operands, bias=bias)
+
+        return Spending()
+
+
+@pytest.mark.parametrize(("new", "slower"), [(1.0, 0.25), (4.2, 1.05), (8.0, 2.0)])
+def test_backward_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: float, slower: float) -> None:
+    """The new path over the old one, over all layers and nothing else; samples are kept."""
+    monkeypatch.setattr(backward_time, "interleave", partial(interleave, clock=lambda: Costing.now))
+    monkeypatch.setattr(Costing, "costs", {"old": 4.0, "new": new})
+    made, measured = trial(tmp_path, Costing, rounds=4, layers=2, largest_tokens=16)
     time_backward(made, _TINY)
-    assert measured["slower_low"] <= measured["slower_high"] < 0.9
-    assert (tmp_path / "timing.json").stat().st_size > 100
+    assert measured["noise"] == pytest.approx([1.0, 1.0])
+    assert [measured["slower_low"], measured["slower_high"]] == pytest.approx([slower, slower])
+    seconds = json.loads((tmp_path / "timing.json").read_text())["seconds"]
+    assert seconds["old"] == pytest.approx([2 * 7 * 4.0] * 4)
+
+
+def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path) -> None:
+    """Triton's interpreter on the old path, whose real time is more than none."""
+    made, measured = trial(tmp_path, rounds=2, layers=1, largest_tokens=16, noise_limit=1e9, ratio_limit=1e-9)
+    time_backward(made, _TINY)
+    assert 0 < measured["slower_low"] <= measured["slower_high"]
 
 
 def test_a_restless_machine_times_nothing(tmp_path: Path) -> None:
