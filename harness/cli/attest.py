@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.signing_key import signer_of
 from harness.verdict import ExitStatus
 
 __all__ = ["command"]
@@ -31,17 +32,12 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
     Exit status: 0 every bundle is signed now; 2 one was refused; 3 there is none.
     """
     from harness.evidence.attestation import AlreadySigned
-    from harness.evidence.keys import KeyRefused, exposure, load_private
+    from harness.evidence.keys import KeyRefused
     from harness.evidence.signing import sign
     from harness.evidence.verify import find_bundles
     from harness.report.escaping import printable
 
-    try:
-        signer = load_private(key)
-    except KeyRefused as error:
-        raise click.BadParameter(str(error), param_hint="--key") from error
-    if exposed := exposure(key):
-        click.echo(printable(f"harness: {exposed}"), err=True)
+    signer = signer_of(key)
     for path in paths:
         if not path.is_dir():
             raise click.UsageError(f"{path} is no folder; name a bundle or a folder of bundles")

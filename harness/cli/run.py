@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from harness.cli.signing_key import signer_of
 from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.events import Handler
@@ -283,16 +284,8 @@ def _attest(key: Path | None) -> Attest | None:
     from functools import partial
 
     from harness.evidence import attestation
-    from harness.evidence.keys import KeyRefused, exposure, load_private
-    from harness.report.escaping import printable
 
-    try:
-        signer = load_private(key)
-    except KeyRefused as error:
-        raise click.BadParameter(str(error), param_hint="--key") from error
-    if exposed := exposure(key):
-        click.echo(printable(f"harness: {exposed}"), err=True)
-    return partial(attestation.attest, signer=signer)
+    return partial(attestation.attest, signer=signer_of(key))
 
 
 def checked_device(text: str) -> str:

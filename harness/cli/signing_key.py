@@ -1,0 +1,27 @@
+"""The private key that a command signs with, read before there is anything to sign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner
+
+__all__ = ["signer_of"]
+
+
+def signer_of(key: Path) -> CryptoSigner:
+    """Who signs with a key's file; a warning where others can read it, BadParameter where it cannot sign."""
+    from harness.evidence.keys import KeyRefused, exposure, load_private
+    from harness.report.escaping import printable
+
+    try:
+        signer = load_private(key)
+    except KeyRefused as error:
+        raise click.BadParameter(str(error), param_hint="--key") from error
+    if exposed := exposure(key):
+        click.echo(printable(f"harness: {exposed}"), err=True)
+    return signer
