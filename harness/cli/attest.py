@@ -34,13 +34,13 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
     from harness.evidence.attestation import AlreadySigned
     from harness.evidence.keys import KeyRefused
     from harness.evidence.signing import sign
-    from harness.evidence.verify import find_bundles
+    from harness.evidence.verify import find_bundles, no_folder
     from harness.report.escaping import printable
 
     signer = signer_of(key)
     for path in paths:
         if not path.is_dir():
-            raise click.UsageError(f"{path} is no folder; name a bundle or a folder of bundles")
+            raise click.UsageError(printable(f"{path} {no_folder(path)}"))
     bundles = find_bundles(paths)
     refused = 0
     for bundle in bundles:

@@ -42,10 +42,11 @@ class BundlePaths:
         Args:
             doing: what there is nothing to do for, such as "verify".
         """
+        from harness.evidence.verify import no_folder
         from harness.report.escaping import printable
 
         for path in self.no_folder:
-            click.echo(f"{printable(str(path))}: is no folder; name a bundle or a folder of bundles", err=True)
+            click.echo(printable(f"{path}: {no_folder(path)}"), err=True)
         for path in self.without:
             click.echo(f"{printable(str(path))}: nothing to {doing}, there is no bundle below it", err=True)
 

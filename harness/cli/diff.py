@@ -80,7 +80,7 @@ def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:
 
 def _bundle(run: str, place: Path | None) -> Path:
     """The folder of a bundle, given that or the name of its run."""
-    if os.sep in run or Path(run).is_dir():
+    if os.sep in run or Path(run).exists():
         return Path(run)
     found = [entry.path for entry in _entries(place) if entry.run == run] if place else []
     if len(found) == 1:

@@ -25,6 +25,7 @@ from harness.verdict import ExitStatus
 __all__ = ["command"]
 
 _OPTIONS = {"/id": "ID", "/issue": "--issue", "/spec": "--spec", "/title": "--title"}
+_IN_THE_WAY = (FileExistsError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def command(
     try:
         write_all(contents)
     except OSError as error:
-        raise click.ClickException(f"{error}; another --name or --folder may help") from error
+        # Where the disk is full or read-only, no other name helps.
+        remedy = "; another --name or --folder may help" if isinstance(error, _IN_THE_WAY) else ""
+        raise click.ClickException(f"{error}{remedy}") from error
     for path in contents:
         click.echo(f"wrote {path.relative_to(project.root)}")
     click.echo(_next(claim, contract.relative_to(project.root)))

@@ -174,7 +174,10 @@ def command(
         if selection.unreadable:
             for one in selection.unreadable:
                 click.echo(unreadable_line(one), err=True)
-            raise click.ClickException("there may be a FAIL among these bundles, so nobody can tell what is stale")
+            raise click.ClickException(
+                "there may be a FAIL among these bundles, so nobody can tell what is stale; get back what they were "
+                "(git checkout -- PATH, where they are committed), or take them out of there"
+            )
         contracts = [contract for contract, _ in selection.due]
         for line in selection.lines():
             click.echo(printable(line), err=json_file == "-" or event_lines)

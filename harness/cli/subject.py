@@ -88,7 +88,7 @@ def checked_subject(text: str | None, project: Project) -> str | None:
         try:
             locate(text, project.search)
         except EntryPointError as error:
-            raise _refused(str(error)) from error
+            raise _refused(f"{error}; {error.remedy}") from error
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -50,4 +51,6 @@ def command(archive: Path, into: Path) -> ExitStatus:
     there = f", {len(bundles) - new} already there and identical" if new < len(bundles) else ""
     sound = "all" if len(bundles) > 1 else "it is"
     click.echo(f"{new} bundle{'' if new == 1 else 's'} unpacked{there}, {sound} sound")
+    below = shlex.quote(printable(str(into)))
+    click.echo(f"what narrows them: harness verify {below}; as pages: harness report {below} --html DIR")
     return ExitStatus.PASS

@@ -19,6 +19,7 @@ from harness.evidence.history import TRIAL_SECONDS
 from harness.evidence.index import Measurement
 from harness.evidence.layout import CONTRACT, ENVIRONMENT, METRICS, OBSERVATION, RECORD
 from harness.evidence.noise import Noise, Shift
+from harness.evidence.verify import find_bundles, no_folder
 from harness.record import Record, RecordError
 
 if TYPE_CHECKING:
@@ -163,9 +164,13 @@ def _json(bundle: Path, name: str) -> Any:
 def _bytes(bundle: Path, name: str) -> bytes:
     try:
         return reader.read(bundle, name)[0]
+    except NotADirectoryError as error:
+        raise DifferenceError(f"{bundle} {no_folder(bundle)}") from error
     except (OSError, reader.TooLarge) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise DifferenceError(f"{bundle / name} cannot be read: {why}; name a whole bundle") from error
+        below = find_bundles([bundle]) if name == RECORD else []
+        such = f", such as {below[0]}" if below and below[0] != bundle else ""
+        raise DifferenceError(f"{bundle / name} cannot be read: {why}; name a whole bundle{such}") from error
 
 
 def _changes(before: Any, after: Any, where: str = "") -> Iterator[Change]:

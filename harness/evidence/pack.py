@@ -24,7 +24,7 @@ from harness.evidence import manifest, reader
 from harness.evidence.archive import MOST_ENTRIES, ArchiveError, check_sizes, files_by_bundle
 from harness.evidence.durable import sync_folder
 from harness.evidence.layout import MANIFEST
-from harness.evidence.verify import Verification, find_bundles, verify_all
+from harness.evidence.verify import Verification, find_bundles, no_folder, verify_all
 
 __all__ = ["NothingToPack", "Packed", "pack"]
 
@@ -96,7 +96,8 @@ def pack(paths: Sequence[Path], target: Path) -> Packed:
             raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary.exists():  # on a read-only filesystem removing what is not there fails too, with this name
+            temporary.unlink()
     sync_folder(target.parent)
     return Packed(tuple(bundles), len(files), size, digest)
 
@@ -105,7 +106,7 @@ def _sound(paths: Sequence[Path]) -> list[Verification]:
     """The bundles at or below these folders, each once, in the order of their places."""
     for path in paths:
         if not path.is_dir():
-            raise ArchiveError(f"{path} is no folder; name a bundle or a folder of bundles")
+            raise ArchiveError(f"{path} {no_folder(path)}")
     found = {bundle.resolve(): bundle for bundle in find_bundles(paths)}
     if not found:
         raise NothingToPack(f"there is no bundle below {', '.join(map(str, paths))}")

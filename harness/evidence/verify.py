@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from harness.evidence.staleness import ProjectState
 
-__all__ = ["Against", "Code", "Finding", "Limits", "Verification", "find_bundles", "verify", "verify_all"]
+__all__ = ["Against", "Code", "Finding", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
 
 _MARKS = frozenset({MANIFEST, RECORD, OBSERVATION})
 """A folder that has one of these is, or was, a bundle."""
@@ -115,6 +117,13 @@ def find_bundles(paths: Iterable[Path]) -> list[Path]:
             else:
                 pending += folders
     return sorted(found)
+
+
+def no_folder(path: Path) -> str:
+    """What stands in the way of finding bundles below a path that is no folder, with the remedy."""
+    if path.is_file() and zipfile.is_zipfile(path):
+        return f"is an archive; unpack it first: harness unpack {shlex.quote(str(path))} -C DIR"
+    return "is no folder; name a bundle or a folder of bundles"
 
 
 def _look_into(folder: Path) -> list[Path] | None:

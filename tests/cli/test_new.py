@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
+import click
 import pytest
 
+from harness.cli import new
 from harness.verdict import ExitStatus
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness
@@ -146,6 +151,19 @@ def test_a_failure_half_way_leaves_nothing(project: Path) -> None:
     before = contents(project)
     assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
     assert contents(project) == before
+
+
+def test_no_other_name_is_recommended_where_none_helps(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a filesystem that is read-only."""
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "contracts")
+
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(new, "write_all", refuse)
+    with pytest.raises(click.ClickException) as refused:
+        new.command.main([CLAIM], standalone_mode=False)
+    assert refused.value.message == "[Errno 30] Read-only file system: 'contracts'"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
         f"PASS  {told}  received/{PLACE}/a-pass",
         f"FAIL  {told}  {why}  received/{PLACE}/b-fail",
         "2 bundles unpacked, all sound",
+        "what narrows them: harness verify received; as pages: harness report received --html DIR",
     ]
     assert contents(tmp_path / "received") == contents(tmp_path / "evidence")
     again = harness(tmp_path, "unpack", "bundles.zip", "-C", "evidence")
@@ -49,8 +50,20 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
         f"PASS  {told}  evidence/{PLACE}/a-pass  already there, identical",
         f"FAIL  {told}  {why}  evidence/{PLACE}/b-fail  already there, identical",
         "0 bundles unpacked, 2 already there and identical, all sound",
+        "what narrows them: harness verify evidence; as pages: harness report evidence --html DIR",
     ]
     assert contents(tmp_path / "evidence") == contents(tmp_path / "received")
+
+
+@pytest.mark.parametrize("command", ["verify", "report", "pack", "diff"])
+def test_an_archive_instead_of_a_folder_is_to_be_unpacked(tmp_path: Path, command: str) -> None:
+    """Whoever was sent one types what they would for a folder."""
+    bundle = sealed(tmp_path)
+    assert harness(tmp_path, "pack", "evidence", "-o", "a b.zip").returncode == 0
+    options = {"report": ("--html", "site"), "pack": ("-o", "c.zip"), "diff": (str(bundle),)}
+    ended = harness(tmp_path, command, "a b.zip", *options.get(command, ()))
+    assert ended.returncode == 2
+    assert "unpack it first: harness unpack 'a b.zip' -C DIR" in ended.stderr
 
 
 def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:

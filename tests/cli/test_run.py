@@ -137,6 +137,12 @@ def test_refusals(folder: Path, arguments: list[str]) -> None:
     assert bundles(folder) == []
 
 
+def test_a_subject_named_by_its_file_is_told_how_to_name_it(folder: Path) -> None:
+    """The refusal says what form a subject has."""
+    done = harness(folder, "run", CLAIM, "--subject", "toy/sorting.py")
+    assert "write module.path:Name of something defined under the project's root" in " ".join(done.stderr.split())
+
+
 def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
     """Why, and with which option it would run; not a row for every clause."""
     with changed(folder) as contract:

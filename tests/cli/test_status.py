@@ -214,6 +214,7 @@ def test_a_record_that_was_edited_is_not_believed(project: Path) -> None:
     for command in (["status", "--fail-on", "falsified"], ["run", "--stale"]):
         done = harness(project, *command)
         assert (done.returncode, done.stderr.startswith(said)) == (ExitStatus.REFUSED, True)
+    assert "git checkout -- PATH" in done.stderr
     assert harness(project, "history", CLAIM).stderr.startswith(said)
     record.write_text(text)
     assert harness(project, "status", "--fail-on", "falsified").returncode == ExitStatus.FAIL

@@ -105,3 +105,10 @@ def test_a_bundle_that_is_none(tmp_path: Path, spoil: Any, why: str) -> None:
     spoil(bad)
     with pytest.raises(DifferenceError, match=why):
         compare(good, bad, {})
+
+
+def test_a_folder_above_a_bundle_is_no_bundle(tmp_path: Path) -> None:
+    """It is refused, and the bundle below it is named."""
+    bundle = sealed(tmp_path)
+    with pytest.raises(DifferenceError, match=f"name a whole bundle, such as {bundle}$"):
+        compare(bundle.parent, bundle, {})

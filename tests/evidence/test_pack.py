@@ -8,7 +8,7 @@ import os
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from zipfile import ZipFile
 
 import pytest
@@ -111,6 +111,25 @@ def test_an_existing_file_is_not_replaced(pristine: Path, tmp_path: Path) -> Non
     with pytest.raises(FileExistsError):
         pack([pristine], target)
     assert contents(tmp_path).keys() == {"a.zip"}
+
+
+def test_a_filesystem_that_is_read_only_is_told_by_the_name_that_was_given(
+    pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a one refuses to remove what is not there, too, and with the name of our own temporary file."""
+
+    def refuse(path: Path, *arguments: object, **options: object) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    def open_other(path: Path, *arguments: Any, **options: Any) -> Any:
+        return refuse(path) if path.parent == tmp_path else opened(path, *arguments, **options)
+
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", open_other)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(OSError, match="Read-only") as refused:
+        pack([pristine], tmp_path / "a.zip")
+    assert refused.value.filename == str(tmp_path / "a.zip")
 
 
 def test_a_file_that_comes_meanwhile_is_not_replaced(
