@@ -97,9 +97,10 @@ _CONCLUSIONS = {
 
 
 def _line(clause: ClauseResult) -> str:
-    from harness.report import figures
+    from harness.report import figures, wording
 
-    parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), clause.bound]
+    bound = wording.bound(clause.bound, clause.unit)
+    parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), bound]
     return "  ".join(parts) + (f"  ({clause.reason})" if clause.reason else "")
 
 

@@ -1,8 +1,8 @@
 """Bundles as one piece of Markdown: a comment on a pull request, or the summary of a workflow's job.
 
 Such places cut off, or refuse, what is too long. So the text is made of blocks, each whole Markdown, the weightiest
-first: counts of all bundles, a table of verdicts, what speaks against each claim, the kill tables. What does not fit is
-left out as a whole, and the last line says how much that is.
+first: counts of all bundles, a table of verdicts, what speaks against each claim, the kill tables, what was measured.
+What does not fit is left out as a whole, and the last line says how much that is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from harness.report import figures
 from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
 from harness.report.examined import Examined
-from harness.report.tables import beside, clause_table, mutant_table, sentence, shortened, table, tally, verdict
+from harness.report.tables import (
+    beside,
+    clause_table,
+    is_trivial,
+    judged,
+    mutant_table,
+    sentence,
+    shortened,
+    table,
+    tally,
+    verdict,
+)
 from harness.report.verified import denominator, signed
 from harness.verdict import Fate, Outcome, Verdict
 
@@ -52,7 +63,8 @@ def render(bundles: Sequence[Examined], limit: int = COMMENT) -> str:
     room = limit - len(head.encode()) - _FOR_LAST
     rows, room = _fitting([_row(bundle) for bundle in ordered], room - 200, max(0, room // 2))
     blocks = [block for bundle in ordered for block in _against(bundle)]
-    blocks += [block for bundle in ordered if bundle.record for block in _folded(bundle.record)]
+    blocks += [block for bundle in ordered if bundle.record for block in _kills(bundle.record)]
+    blocks += [block for bundle in ordered if bundle.record for block in _measured(bundle.record)]
     shown, _ = _fitting(blocks, room, room)
     parts = [head]
     if rows:
@@ -158,13 +170,28 @@ def _against(bundle: Examined) -> Iterator[str]:
     yield "\n\n".join(part for part in parts if part)
 
 
-def _folded(record: Record) -> Iterator[str]:
-    """The kill table, and how to reproduce a PASS, behind a line that opens it."""
+def _kills(record: Record) -> Iterator[str]:
+    """The kill table, and how to reproduce a PASS; what is none has said so above."""
     kills = mutant_table(record.mutants) or "No mutant is declared."
+    reproduce = f"\n\n{_reproduce(record)}" if record.verdict is Verdict.PASS else ""
+    yield _folded(f"Mutants of {_which(record)}: {tally(record.mutants)}", f"{kills}{reproduce}")
+
+
+def _measured(record: Record) -> Iterator[str]:
+    """Each clause with what was measured and its bound, but for those on types."""
+    shown = [clause for clause in record.clauses if not is_trivial(clause)]
+    if shown:
+        yield _folded(f"Clauses of {_which(record)}: {judged(record.clauses)}", clause_table(shown))
+
+
+def _which(record: Record) -> str:
+    return f"{record.id} on {shortened(str(record.device.get('name')))}"
+
+
+def _folded(title: str, content: str) -> str:
+    """Markdown behind a line that opens it."""
     # Within these tags nothing is Markdown.
-    title = f"Mutants of {record.id} on {shortened(str(record.device.get('name')))}: {tally(record.mutants)}"
-    summary = f"<summary>{html.escape(printable(title))}</summary>"
-    yield f"<details>\n{summary}\n\n{kills}\n\n{_reproduce(record)}\n\n</details>"
+    return f"<details>\n<summary>{html.escape(printable(title))}</summary>\n\n{content}\n\n</details>"
 
 
 def _reproduce(record: Record) -> str:

@@ -190,7 +190,7 @@ def hidden_text(record: Record, shown: int) -> str:
     hidden = len(record.clauses) - shown
     passed = sum(_is_mere_type(clause) and clause.outcome is Outcome.PASS for clause in record.clauses)
     told = "all PASS" if passed == hidden else f"{passed} PASS, {hidden - passed} NOT_MEASURED as above"
-    return f"and {hidden} clauses on types, {told} (-v shows them)" if hidden else ""
+    return f"and {hidden} clause{'' if hidden == 1 else 's'} on types, {told} (-v shows them)" if hidden else ""
 
 
 def unjudged_text(record: Record) -> str:

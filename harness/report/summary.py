@@ -10,7 +10,7 @@ from harness.record import Record
 from harness.report import figures
 from harness.report.caveats import capability, caveats
 from harness.report.escaping import code_block, code_span, markdown
-from harness.report.tables import clause_table, mutant_table, sentence, table, tally, verdict
+from harness.report.tables import clause_table, is_trivial, judged, mutant_table, sentence, table, tally, verdict
 from harness.verdict import Outcome
 
 __all__ = ["render"]
@@ -71,17 +71,12 @@ def _circumstances(record: Record) -> str:
 def _clauses(clauses: Sequence[ClauseResult]) -> str:
     if not clauses:
         return "None was judged."
-    counts = ", ".join(f"{sum(clause.outcome is one for clause in clauses)} {one}" for one in Outcome)
     # Those that decided the verdict first; the rest in the contract's order.
-    shown = [clause for clause in clauses if not _is_trivial(clause)]
+    shown = [clause for clause in clauses if not is_trivial(clause)]
     order = sorted(shown, key=lambda clause: (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS).index(clause.outcome))
-    trivial = ", ".join(code_span(clause.id) for clause in clauses if _is_trivial(clause))
+    trivial = ", ".join(code_span(clause.id) for clause in clauses if is_trivial(clause))
     rest = f"\n\nOf the right type, too: {trivial}." if trivial else ""
-    return f"{len(clauses)} judged: {counts}.\n\n{clause_table(order)}{rest}"
-
-
-def _is_trivial(clause: ClauseResult) -> bool:
-    return clause.outcome is Outcome.PASS and clause.id.endswith((".type", ".closed"))
+    return f"{judged(clauses)}.\n\n{clause_table(order)}{rest}"
 
 
 def _resolved(record: Record) -> str:

@@ -7,12 +7,23 @@ from collections.abc import Iterable, Sequence
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
 from harness.record import MutantRecord, Record
-from harness.report import figures
+from harness.report import figures, wording
 from harness.report.caveats import Caveat, Code, narrowed
 from harness.report.escaping import code_span, markdown
 from harness.verdict import Fate, Outcome
 
-__all__ = ["beside", "clause_table", "mutant_table", "sentence", "shortened", "table", "tally", "verdict"]
+__all__ = [
+    "beside",
+    "clause_table",
+    "is_trivial",
+    "judged",
+    "mutant_table",
+    "sentence",
+    "shortened",
+    "table",
+    "tally",
+    "verdict",
+]
 
 
 def verdict(record: Record, remarks: Iterable[Finding]) -> str:
@@ -40,12 +51,23 @@ def clause_table(clauses: Sequence[ClauseResult]) -> str:
             code_span(clause.id),
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
             markdown(figures.value(clause.value, clause.unit)),
-            markdown(shortened(clause.bound)),
+            markdown(shortened(wording.bound(clause.bound, clause.unit))),
             markdown(shortened(clause.reason)),
         )
         for clause in clauses
     ]
     return table(("clause", "outcome", "measured", "bound", "why"), rows)
+
+
+def is_trivial(clause: ClauseResult) -> bool:
+    """Whether it says no more than that something was of the right type."""
+    return clause.outcome is Outcome.PASS and clause.id.endswith((".type", ".closed"))
+
+
+def judged(clauses: Sequence[ClauseResult]) -> str:
+    """How many clauses were judged, and how."""
+    counts = ", ".join(f"{sum(clause.outcome is one for clause in clauses)} {one}" for one in Outcome)
+    return f"{len(clauses)} judged: {counts}"
 
 
 def tally(mutants: Sequence[MutantRecord]) -> str:

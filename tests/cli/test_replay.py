@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,7 @@ def test_a_counterexample_is_run_again(folder: Path) -> None:
     still = harness(folder, "replay", str(bundle))
     assert still.returncode == ExitStatus.FAIL, still.stdout + still.stderr
     assert "errors[].maximum failed" in still.stdout
+    assert re.search(r"FAIL +errors\[\]\.maximum  .*  at most ", still.stdout)
     assert still.stdout.splitlines()[-1] == "  it still refutes the claim"
     with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0, directory=folder / "leases"):
         waiting = start(folder, "replay", str(bundle))

@@ -117,6 +117,21 @@ def test_kill_tables_are_folded(tmp_path: Path) -> None:
     assert "not run</summary>\n\n| mutant | fate |" in text
 
 
+def test_what_was_measured_is_folded_below_with_its_bound_in_words(tmp_path: Path) -> None:
+    """Of a PASS too, last, so that it is left out first; and the command stands once for each bundle."""
+    record = claim_result(tmp_path).record
+    (loss,) = (replace(one, id="loss.maximum", bound="maximum 2", unit="nats", value=1.5) for one in record.clauses[:1])
+    one = examined(replace(record, clauses=(loss, *record.clauses)))
+    text = markdown.render([one])
+    counted = f"{len(record.clauses) + 1} judged: {len(record.clauses) + 1} PASS, 0 FAIL, 0 NOT_MEASURED"
+    assert f"<summary>Clauses of F-DEMO-SORT-001 on a CPU: {counted}</summary>" in text
+    last = text.rpartition("<details>")[2]
+    assert "| `loss.maximum` | PASS | 1.5 nats | at most 2 nats |  |" in last
+    assert "`given.type`" not in last
+    assert len(text.encode()) - len(markdown.render([one], len(text.encode()) - 1).encode()) > 300
+    assert [markdown.render([shown]).count("To reproduce") for shown in every_verdict(tmp_path)].count(2) == 0
+
+
 def test_a_pass_that_nothing_narrows_needs_no_words(tmp_path: Path) -> None:
     """A row and a folded table."""
     record = claim_result(tmp_path, profile="full", target={"type": "cpu"}).record

@@ -17,7 +17,7 @@ from harness.events import SUBJECT, Event
 from harness.judge import judge
 from harness.record import Record
 from harness.report import markdown
-from harness.report.progress import Lines, handler, verdict_text
+from harness.report.progress import Lines, handler, hidden_text, verdict_text
 from harness.report.relay import Relay
 from harness.settle import MutantOutcome
 from harness.verdict import Fate, Verdict
@@ -111,6 +111,13 @@ def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
     assert [line.partition("step ")[2].partition("  loss")[0] for line in lines] == [
         "1/3", "2/3", "3/3", "6 (asked for: 3)", "12 (asked for: 3)", "24 (asked for: 3)", "48 (asked for: 3)",
     ]  # fmt: skip
+
+
+def test_clauses_left_out_are_counted_in_good_english(record: Record) -> None:
+    """One of them is a clause."""
+    shown = len(record.clauses)
+    assert hidden_text(record, shown - 2).startswith("and 2 clauses on types, ")
+    assert hidden_text(record, shown - 1).startswith("and 1 clause on types, ")
 
 
 def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:

@@ -233,6 +233,7 @@ def _circumstances(record: Record, verification: Verification | None) -> list[st
     return known if verification is None else [*known, signed(verification)]
 
 
+_TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)
 _HOW_MUCH: Final = (".minItems", ".minLength", ".minProperties")
 """Clauses on how much was measured, which no claim is about: they are shown where there is nothing else."""
 
@@ -245,8 +246,11 @@ def _parted(claim: str) -> tuple[str, str]:
 
 def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
     """What to show first: what decided the verdict, else what the claim is about: what most mutants have to fail."""
-    decisive = {row.reason or row.id: row for row in reversed(rows) if row.outcome is not Outcome.PASS}
-    if decisive:
+    against = [row for row in rows if row.outcome is not Outcome.PASS]
+    if against:
+        # Where an exception is behind it all, or another device, that says more than what it broke.
+        against.sort(key=lambda row: (row.kind is not Kind.DECISIVE, _TELLING.index(row.nature)))
+        decisive = {row.reason or row.id: row for row in reversed(against)}
         return list(reversed(decisive.values()))[:_HIGHLIGHTS]
     telling = sorted(
         (row for row in rows if row.comparisons and row.kind in (Kind.RULE, Kind.BOUND)),

@@ -65,6 +65,8 @@ class Row:
     source: str
     about: str
     kind: Kind
+    nature: Kind
+    """The kind that it is of when it passes."""
     comparisons: tuple[Comparison, ...] = ()
 
     @property
@@ -115,6 +117,7 @@ class Clauses:
             source=_cut(clause.source if clause else rule.source if rule else ""),
             about=_cut(about),
             kind=_kind(clause, rule, result),
+            nature=_nature(clause, rule, result),
             comparisons=comparisons if _tells(comparisons, result.outcome) else (),
         )
 
@@ -162,6 +165,10 @@ def _kind(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) 
         return Kind.DECISIVE
     if result.outcome is Outcome.NOT_MEASURED:
         return Kind.UNMEASURED
+    return _nature(clause, rule, result)
+
+
+def _nature(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult) -> Kind:
     if rule is not None:
         return Kind.RULE
     if clause is None:

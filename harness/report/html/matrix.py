@@ -65,6 +65,7 @@ def of_project(project: Project, evidence: Sequence[Entry], pages: Mapping[Path,
     contracts, _ = project.load_all()
     claims = statuses(contracts, evidence, Staleness(project))
     devices = sorted({entry.device_class for entry in evidence})
+    here = {entry.id for entry in evidence}
     rows = [
         Row(
             id=claim.id,
@@ -77,16 +78,18 @@ def of_project(project: Project, evidence: Sequence[Entry], pages: Mapping[Path,
         for claim in claims
     ]
     known = {claim.id for claim in claims}
+    # Of a stranger's bundle, the rest of the project's claims are not what its reader came for.
+    tried, others = [row for row in rows if row.id in here], [row for row in rows if row.id not in here]
     strangers = of_verdicts(
         [entry for entry in evidence if entry.id not in known], pages, [str(one) for one in devices]
     )
     legend = (
         "DISCHARGED: a proven PASS of the full profile on the claim's hardware, with the code as it is. "
         "PARTIAL: a proven PASS elsewhere, or of the reduced profile. FALSIFIED: a FAIL. "
-        "STALE: contract, falsifier or subject changed since. UNRUN: no run says anything. "
+        "STALE: contract, falsifier or subject changed since. UNRUN: no bundle here says anything. "
         "Set aside: a FAIL with other parameters or of another subject, which refutes another sentence than the claim."
     )
-    return Matrix(tuple(str(device) for device in devices), (*rows, *strangers.rows), legend)
+    return Matrix(tuple(str(device) for device in devices), (*tried, *strangers.rows, *others), legend)
 
 
 def of_verdicts(evidence: Sequence[Entry], pages: Mapping[Path, str], devices: Sequence[str] | None = None) -> Matrix:

@@ -309,3 +309,10 @@ def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, mutants=mutants))))
     first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
     assert re.findall(r"<code>([^<]+)</code>", first)[0] == "given.const"
+
+
+def test_what_was_not_measured_is_shown_by_the_claim_and_not_by_its_types(tmp_path: Path) -> None:
+    """A missing measurement leaves its type unknown too, which tells a reader nothing."""
+    page = page_of(Contents.read(sealed(tmp_path, measurements=healthy(smallest=..., returned=...))))
+    first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
+    assert re.findall(r"<code>([a-z][^<]*)</code>", first)[:2] == ["nothing-lost", "ordered"]

@@ -10,7 +10,7 @@ from harness.contract import load
 from harness.evidence.isolation import Limits
 from harness.evidence.verify import find_bundles
 from harness.project import Project
-from tests.contracts import healthy, write_project
+from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write
 
@@ -79,6 +79,16 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     assert badges((tmp_path / "two" / "index.html").read_text())[:2] == ["UNRUN", "UNSOUND"]
     write([], tmp_path / "three", project)
     assert badges((tmp_path / "three" / "index.html").read_text()) == ["UNRUN"]
+
+
+def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_path: Path) -> None:
+    """Who looks at one bundle finds its claim on top, also where the project does not have it."""
+    others = [document(id=f"F-DEMO-{name}-001") for name in ("ALPHA", "ZETA")]
+    project = Project.find(write_project(tmp_path / "project", *others))
+    write([sealed(tmp_path)], tmp_path / "site", project)
+    index = (tmp_path / "site" / "index.html").read_text()
+    table = index[index.index('<table class="matrix"') :].partition("</table>")[0]
+    assert re.findall(r"<code>(F-[^<]+)</code>", table) == ["F-DEMO-SORT-001", "F-DEMO-ALPHA-001", "F-DEMO-ZETA-001"]
 
 
 def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
