@@ -20,6 +20,7 @@ def command(path: Path) -> ExitStatus:
     PATH.pub with `harness verify --trusted-key`.
     """
     from harness.evidence.keys import KeyRefused, generate
+    from harness.machine.provenance import is_untracked
 
     try:
         key, public = generate(path)
@@ -29,4 +30,10 @@ def command(path: Path) -> ExitStatus:
     click.echo(f"public key:  {public}")
     click.echo(f"key id:      {key.keyid}")
     click.echo(public.read_text(encoding="ascii"), nl=False)
+    if is_untracked(path):
+        click.echo(
+            f"move both out of this git checkout: a commit could take {path.name} along, and what is sealed here says "
+            "DIRTY_TREE until then, and is signed without its commit",
+            err=True,
+        )
     return ExitStatus.PASS

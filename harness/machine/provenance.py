@@ -18,7 +18,7 @@ from harness.machine import nvml, timebox
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["Commit", "commit", "distributions", "harness_identity", "software"]
+__all__ = ["Commit", "commit", "distributions", "harness_identity", "is_untracked", "software"]
 
 
 @final
@@ -87,12 +87,8 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",), seconds: float
         outputs: folders under root that runs write to, so that a bundle does not make the next run dirty.
         seconds: how long git may take.
     """
-    # A hook or a wrapper may point GIT_DIR elsewhere; and looking must not take the index lock from a person at work.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     excluded = [f":(exclude){folder}" for folder in outputs]
-    command = ["git", "-C", str(root), "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", "."]
-    answer = timebox.run([*command, *excluded], seconds, environment=environment)
+    answer = _git_status(root, ["--branch", "--", ".", *excluded], seconds)
     if answer.value is None:
         return Commit(None, None, answer.reason)
     lines = answer.value.splitlines()
@@ -101,6 +97,20 @@ def commit(root: Path, *, outputs: Sequence[str] = ("evidence",), seconds: float
     if not re.fullmatch(r"[0-9a-f]{40,64}", oid):
         return Commit(None, dirty, "the repository has no commit yet")
     return Commit(oid, dirty)
+
+
+def is_untracked(path: Path, seconds: float = 10.0) -> bool:
+    """Whether a file lies in a git checkout that neither has it nor ignores it; False where git cannot tell."""
+    answer = _git_status(path.parent, ["--", f":(literal){path.name}"], seconds)
+    return answer.value is not None and answer.value.startswith("? ")
+
+
+def _git_status(folder: Path, arguments: Sequence[str], seconds: float) -> timebox.Answer[str]:
+    # A hook or a wrapper may point GIT_DIR elsewhere; and looking must not take the index lock from a person at work.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    command = ["git", "-C", str(folder), "status", "--porcelain=v2", "--untracked-files=normal", *arguments]
+    return timebox.run(command, seconds, environment=environment)
 
 
 @cache

@@ -58,6 +58,18 @@ def test_a_key_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     assert public.startswith("-----BEGIN PUBLIC KEY-----\n")
 
 
+@pytest.mark.parametrize("ignored", ["", "*.key*\n"])
+def test_a_key_that_a_commit_could_take_along_is_told(tmp_path: Path, ignored: str) -> None:
+    """It makes the checkout dirty, too, so that what is signed there names no commit."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / ".gitignore").write_text(ignored)
+    (tmp_path / "a folder").mkdir()
+    for name in ("ci.key", "a folder/[x].key"):
+        made = harness(tmp_path, "keygen", name)
+        assert made.returncode == ExitStatus.PASS
+        assert ("DIRTY_TREE" in made.stderr) == (not ignored), made.stderr
+
+
 @pytest.mark.parametrize("taken", ["ci.key", "ci.key.pub"])
 def test_nothing_is_overwritten(tmp_path: Path, taken: str) -> None:
     """Nor is half a key left; a link that leads nowhere is something too."""
