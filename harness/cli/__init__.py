@@ -79,6 +79,17 @@ class _Commands(click.Group):
         command: click.Command = import_module(f"harness.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command, as click does of options."""
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], _COMMANDS, 1)
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries above: click would import every command for its own, and cut them."""
         with formatter.section("Commands"):
@@ -96,10 +107,10 @@ def main() -> None:
     from harness.contract import ContractError
     from harness.project import ProjectError
 
+    _open_what_was_closed()
     try:
         status = _group.main(prog_name="harness", standalone_mode=False)
-        if sys.stdout:  # None where it was closed before we began
-            sys.stdout.flush()
+        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         status = ExitStatus.REFUSED
@@ -127,6 +138,23 @@ def main() -> None:
         click.echo(f"harness: {why}", err=True)
         status = ExitStatus.NOT_MEASURED
     sys.exit(int(status or 0))
+
+
+def _open_what_was_closed() -> None:
+    """Let standard streams that were closed before we began lead nowhere.
+
+    Python has None for such a stream, and the next file that is opened gets its number: what a child prints would end
+    up in it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 (kept open)
+            setattr(sys, name, stream)
 
 
 def _drop_output() -> None:

@@ -38,3 +38,11 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str) -> No
             assert done.returncode == ExitStatus.NOT_MEASURED
             said = "harness: what there is to say cannot be written: No space left on device; "
             assert done.stderr == said + "free some space and run it again\n"
+
+
+def test_a_command_that_is_mistyped(tmp_path: Path) -> None:
+    """The nearest is named, where one is near."""
+    for name, near in (("veriy", "No such command 'veriy'. Did you mean 'verify'?"), ("xyzzy", "command 'xyzzy'.\n")):
+        done = harness(tmp_path, name)
+        assert done.returncode == ExitStatus.REFUSED
+        assert near in done.stderr

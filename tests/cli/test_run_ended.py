@@ -174,3 +174,12 @@ def test_a_terminal_that_goes_away(folder: Path) -> None:
     assert process.wait(timeout=60) == ExitStatus.PASS
     assert record(folder)["verdict"] == "PASS"
     assert processes_in(folder) == set()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_without_standard_streams(folder: Path, closed: str) -> None:
+    """As some schedulers start it: the bundle is sealed, is sound, and the status is that of the verdict."""
+    for arguments in (["run", CLAIM], ["status"], ["verify", "evidence"]):
+        line = ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *arguments]
+        assert subprocess.run(line, cwd=folder, env=environment(folder), timeout=120).returncode == ExitStatus.PASS
+    assert record(folder)["verdict"] == "PASS"
