@@ -300,14 +300,14 @@ class ClaimsLaunches(TorchInstead):
 
 
 class TakesTooMuchMemory(Engine):
-    """The driver is asked for as much memory as the cap allows, past torch's allocator, as modules would take it."""
+    """The driver is asked for a tenth more memory than the cap allows, past torch's allocator, as modules take it."""
 
     def start(self) -> LanguageModel:
         """See `Engine`."""
         from cuda.bindings import driver
 
         model = super().start()
-        status, _address = driver.cuMemAlloc(int(self.setting.parameters["memory_cap_gib"] * 2**30))
+        status, _address = driver.cuMemAlloc(int(1.1 * self.setting.parameters["memory_cap_gib"] * 2**30))
         if status.value != 0:
             raise MemoryError(status.name)
         return model
