@@ -41,9 +41,17 @@ def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
 
 
 def resolve(entry_point: str) -> Any:
-    """Import an entry point. Only a trial's own process does this."""
+    """Import an entry point. Only a trial's own process does this.
+
+    Raises:
+        ImportError: it, or what it imports, cannot be imported; the text begins with the entry point's module.
+    """
     module, _, name = entry_point.partition(":")
-    return getattr(importlib.import_module(module), name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        error.msg = f"{module}: {error}"
+        raise
 
 
 @lru_cache(maxsize=512)

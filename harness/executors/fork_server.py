@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.process.worker import IMPORTING
 from harness.redaction import allowed_environment, looks_secret
 
 __all__ = ["ForkServer", "ForkServerError"]
@@ -69,11 +70,12 @@ class ForkServer:
             with open(writing, "wb"):
                 self._ask(request, [writing])
             if not select.select([answer], [], [], IMPORT_SECONDS)[0]:
+                last = self._last_import()  # which goes with the server
                 self._process.terminate()
-                raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s")
+                raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s{last}")
             reply = answer.readline()
         if not reply:
-            raise ForkServerError(self._obituary())
+            raise ForkServerError(f"{self._obituary()}{self._last_import()}")
         result: dict[str, Any] = json.loads(reply)
         return result
 
@@ -98,6 +100,12 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)  # the server has done it, unless it was killed
+
+    def _last_import(self) -> str:
+        try:
+            return f"; the last import was that of {(self.folder / IMPORTING).read_text(encoding='utf-8')}"
+        except OSError:
+            return ""
 
     def _obituary(self) -> str:
         try:

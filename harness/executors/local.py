@@ -58,6 +58,8 @@ class LocalExecutor:
         self._admits = admits
         self._interrupted = threading.Event()
         self._redactor = Redactor()
+        self._lost: ForkServerError | None = None
+        """Why there is no fork server to ask for trials."""
 
     def __enter__(self) -> LocalExecutor:
         self._server = ForkServer(self._project.root, self._project.search, self._admits)
@@ -72,6 +74,7 @@ class LocalExecutor:
         try:
             answer = self._server.import_modules(modules)
         except ForkServerError as error:
+            self._lost = error
             return Imports({"fork server": str(error)}, {})
         return Imports(answer["failures"], answer["sources"])
 
@@ -87,6 +90,8 @@ class LocalExecutor:
             for place in (folder / "workspace", folder / "artifacts", self._cache):
                 place.mkdir(parents=True, exist_ok=True)
             strictjson.dump(_claim(request), folder / "claim.json")
+            if self._lost is not None:
+                raise self._lost
             with _pipes() as (ours, theirs):
                 self._server.start(self._spec(request, folder), theirs)
                 for descriptor in theirs:

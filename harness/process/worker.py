@@ -36,10 +36,13 @@ from harness.process.processes import adopt_orphans, end_descendants
 from harness.process.supervisor import supervise
 from harness.trial import MeasurementTooLarge, NotMeasured, Setting, SubjectFault, Trial, described
 
-__all__ = ["LARGEST_MESSAGE", "main"]
+__all__ = ["IMPORTING", "LARGEST_MESSAGE", "main"]
 
 LARGEST_MESSAGE = 16 << 20
 """Bytes of one message, as of one document of a bundle."""
+
+IMPORTING = "importing"
+"""The file in the server's folder that has the name of the module that is being imported, or was the last one."""
 
 _LARGEST_REQUEST = 1 << 20
 _HARNESS = Path(__file__).parents[1]
@@ -69,7 +72,7 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
                 break
             message = json.loads(request)
             if message["do"] == "import":
-                imported = _import(message["modules"], Path(message["root"]))
+                imported = _import(message["modules"], Path(message["root"]), Path(folder, IMPORTING))
                 if os.getpid() != owner:
                     os._exit(1)  # a module forked, and its child came back to us
                 (answer,) = descriptors
@@ -95,10 +98,16 @@ def _leave(owner: int, folder: str, code: int) -> NoReturn:
     os._exit(code)  # the shutdown of an interpreter with torch in it takes longer than all of the above
 
 
-def _import(modules: list[str], root: Path) -> dict[str, Any]:
-    """Import the modules of the entry points; what fails fails again, and is reported, in the trial that needs it."""
+def _import(modules: list[str], root: Path, place: Path) -> dict[str, Any]:
+    """Import the modules of the entry points; what fails fails again, and is reported, in the trial that needs it.
+
+    Args:
+        place: the file that has the name of the one that is being imported, for whoever finds that it never ends.
+    """
     failures: dict[str, str] = {}
     for name in modules:
+        with contextlib.suppress(OSError):
+            place.write_text(name, encoding="utf-8")
         try:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server

@@ -145,7 +145,9 @@ def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text("import os, sys\nprint('last words', flush=True)\nos._exit(7)\n")
     server = ForkServer(tmp_path, (tmp_path,))
     try:
-        with pytest.raises(ForkServerError, match=r"ended with status 7: last words"):
+        with pytest.raises(
+            ForkServerError, match=r"ended with status 7: last words; the last import was that of deadly$"
+        ):
             server.import_modules(["deadly"])
     finally:
         server.close()
@@ -157,10 +159,37 @@ def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "waiting.py").write_text("import time\ntime.sleep(1000)\n")
     server = ForkServer(tmp_path, (tmp_path,))
     try:
-        with pytest.raises(ForkServerError, match="longer than 1 s"):
-            server.import_modules(["waiting"])
+        with pytest.raises(ForkServerError, match=r"longer than 1 s; the last import was that of waiting$"):
+            server.import_modules(["json", "waiting"])
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("line", ["import time; time.sleep(1000)", "import os; os._exit(7)"])
+def test_what_ended_the_imports_is_the_reason_of_every_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A user who waited for ten minutes is told for which module, and not that a trial vanished."""
+    monkeypatch.setattr("harness.executors.fork_server.IMPORT_SECONDS", 3.0)
+    project = write_project(tmp_path)
+    module = tmp_path / "toy" / "sorting.py"
+    module.write_text(f"{line}\n{module.read_text()}")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+        assert executor.imports().failures
+        for _ in range(2):
+            ending = run(executor, "well").observation.ending
+            assert ending.kind is EndingKind.LOST
+            assert "the last import was that of toy." in ending.reason
+
+
+def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
+    """Whoever reads that there is no such module learns for whom."""
+    project = write_project(tmp_path)
+    (tmp_path / "toy" / "broken.py").write_text("falsify = None\nimport nonexistent\n")
+    with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), None, tmp_path / "cache") as executor:
+        ending = run(executor, "well").observation.ending
+    assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
+    assert ending.reason == "ModuleNotFoundError: toy.broken: No module named 'nonexistent'"
 
 
 def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
