@@ -105,6 +105,7 @@ def _group() -> None:
 def main() -> None:
     """Run the command line; every refusal is one line that names the cause and the remedy."""
     from harness.contract import ContractError
+    from harness.machine.paths import NoCacheFolderError
     from harness.project import ProjectError
 
     _open_what_was_closed()
@@ -114,7 +115,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         status = ExitStatus.REFUSED
-    except (ContractError, ProjectError) as error:
+    except (ContractError, ProjectError, NoCacheFolderError) as error:
         click.echo(f"harness: {error}", err=True)
         status = ExitStatus.REFUSED
     except (click.Abort, KeyboardInterrupt):

@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["cache_folder"]
+__all__ = ["NoCacheFolderError", "cache_folder"]
+
+
+class NoCacheFolderError(Exception):
+    """Nothing says where this user's cache is, as in a container of a user that it does not know."""
 
 
 def cache_folder() -> Path:
-    """Where trials keep what is dear to make twice: $HARNESS_CACHE_DIR, or the XDG cache folder."""
+    """Where trials keep what is dear to make twice: $HARNESS_CACHE_DIR, or the XDG cache folder.
+
+    Raises:
+        NoCacheFolderError: neither is set, and the user has no home folder.
+    """
     chosen = os.environ.get("HARNESS_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "falsifier-harness"
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "falsifier-harness"
+    except RuntimeError as error:
+        raise NoCacheFolderError("this user has no home folder to keep a cache in; set HARNESS_CACHE_DIR") from error

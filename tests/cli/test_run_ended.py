@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -174,6 +175,20 @@ def test_a_terminal_that_goes_away(folder: Path) -> None:
     assert process.wait(timeout=60) == ExitStatus.PASS
     assert record(folder)["verdict"] == "PASS"
     assert processes_in(folder) == set()
+
+
+def test_a_user_without_a_home(tmp_path: Path) -> None:
+    """As in a container whose users have no names: told what to set, by each command that needs it."""
+    write_project(tmp_path)
+    known = {
+        name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME", "HARNESS_CACHE_DIR")
+    }
+    program = "import pwd; pwd.getpwuid = lambda number: {}[number]; from harness.cli import main; main()"
+    for arguments in (["run", CLAIM], ["status"]):
+        line = [sys.executable, "-c", program, *arguments]
+        done = subprocess.run(line, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=120)
+        assert done.returncode == ExitStatus.REFUSED
+        assert done.stderr == "harness: this user has no home folder to keep a cache in; set HARNESS_CACHE_DIR\n"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
