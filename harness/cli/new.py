@@ -74,7 +74,8 @@ def command(
         raise click.ClickException(f"{error}{remedy}") from error
     for path in contents:
         click.echo(f"wrote {path.relative_to(project.root)}")
-    click.echo(_next(claim, contract.relative_to(project.root)))
+    *_, test = contents  # the last one
+    click.echo(_next(claim, contract.relative_to(project.root), test.relative_to(project.root)))
     return ExitStatus.PASS
 
 
@@ -102,7 +103,7 @@ def _claim(identifier: str, issue: str, spec: str | None, title: str, folder: st
 
 
 def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
-    """The contract's path, and the text of every file to write by its path."""
+    """The contract's path, and the text of every file to write by its path, the test's last."""
     home = next((folder for folder in project.search if (folder / "falsifiers").is_dir()), project.search[0])
     package, tests = home / "falsifiers" / claim.folder, project.root / "tests"
     contract = project.contracts / claim.folder / f"{claim.id}.json"
@@ -155,16 +156,17 @@ def _refuse_lookalikes(project: Project, claim: _Claim) -> None:
             raise click.ClickException(f"{package} is a package, and would hide a module of that name; give a --name")
 
 
-def _next(claim: _Claim, contract: Path) -> str:
+def _next(claim: _Claim, contract: Path, test: Path) -> str:
     place = claim.module.replace(".", "/")
     return "\n".join(
         [
             "",
-            "Now fill in what is marked TODO:",
+            "Now fill in what is marked TODO, and fit the test to it:",
             f"  1. {contract}: the claim, where it was made, which measurements refute it",
             f"  2. {place}_subject.py: the code under test, behind what the falsifier needs",
             f"  3. {place}.py: do the work and measure",
             f"  4. {place}_mutants.py: a defect that it must not miss",
+            f"  5. {test}: measurements that satisfy the contract, and some that refute the claim",
             f"Then: harness lint, and harness run {claim.id}",
         ]
     )
