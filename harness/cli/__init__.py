@@ -34,6 +34,7 @@ _COMMANDS = {
     "report": "write bundles as a static site",
     "pack": "pack bundles into one file",
     "unpack": "unpack bundles",
+    "calibrate": "by what margin a falsifier is right, over many seeds",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "make the harness at home in another repository",
 }

@@ -1,7 +1,7 @@
 """How far a measurement is beyond a clause's threshold, as a ratio: above 1 the clause is violated, below 1 it holds.
 
 A mutant that dies at a ratio of 1.01 may live tomorrow, and a healthy subject at 0.99 may fail. So contracts record,
-for every mutant, the ratio at which it dies, and benchmarks/false_alarms.py measures both.
+for every mutant, the ratio at which it dies, and `harness calibrate` measures both.
 
 A bound that leaves no room (`const`, `maxItems 0`, a maximum of 0) has no ratio, nor has a rule that is no comparison.
 """

@@ -1,0 +1,183 @@
+"""`harness calibrate`: run a claim with many seeds, and say by what margin its falsifier is right."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.parameters import overrides
+from harness.cli.run import checked_device
+from harness.contract import Contract
+from harness.plan import Options
+from harness.project import Project
+from harness.verdict import ExitStatus, Verdict, exit_status
+
+if TYPE_CHECKING:
+    from harness.events import Event
+    from harness.result import ClaimResult
+
+__all__ = ["command"]
+
+
+@click.command("calibrate")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds a claim.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="The others follow on it.")
+@click.option(
+    "--profile",
+    type=click.Choice(["auto", "full", "reduced"]),
+    default="auto",
+    show_default=True,
+    help="auto takes full where this machine meets its requirements, else reduced.",
+)
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
+@click.option("--no-mutants", is_flag=True, help="Only the subject: for many seeds in little time.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
+)
+def command(
+    ids: tuple[str, ...],
+    runs: int,
+    first_seed: int,
+    profile: str,
+    device: str,
+    parameters: tuple[str, ...],
+    no_mutants: bool,
+    jobs: int | None,
+) -> ExitStatus:
+    """Run claims with many seeds, each as `harness run` does it, and seal nothing.
+
+    Printed are how often the subject passed and each mutant was killed; for every clause with a threshold, how far
+    beyond it they were: a ratio above 1 violates the clause, so that the subject's largest should be well below 1 and
+    a mutant's smallest well above; the `ratios` that the contract should record, ready to be copied; and between what
+    the subject's numbers lay.
+
+    The exit status is that of the worst run. Ctrl-C ends it, and what was measured until then is printed.
+    """
+    project = Project.find()
+    contracts = list({name: project.contract(name) for name in ids}.values())
+    options = Options(
+        profile=profile,
+        device=checked_device(device),
+        parameters=overrides(parameters, contracts),
+        mutants=not no_mutants,
+        jobs=jobs,
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    verdicts: list[Verdict] = []
+    for contract in contracts:
+        results: list[ClaimResult] = []
+        try:
+            for result in _runs(project, contract, options, range(first_seed, first_seed + runs)):
+                results.append(result)
+                verdicts.append(result.record.verdict)
+                _tell(result)
+        except KeyboardInterrupt:
+            if results:
+                _print(contract, results)
+            return ExitStatus.INTERRUPTED
+        _print(contract, results)
+    return exit_status(verdicts)
+
+
+def _runs(project: Project, contract: Contract, options: Options, seeds: Iterable[int]) -> Iterator[ClaimResult]:
+    """Run the claim once with each seed; yields what a bundle would have been made from.
+
+    Raises:
+        KeyboardInterrupt: the run that was under way is not among them.
+    """
+    from harness.engine import Engine
+    from harness.events import ClaimWaiting
+    from harness.executors.local import LocalExecutor
+    from harness.machine.host import probe
+    from harness.machine.paths import cache_folder
+    from harness.report.escaping import printable
+
+    kept: list[ClaimResult] = []
+
+    def keep(result: ClaimResult) -> Path:
+        kept.append(result)
+        return project.evidence  # where it would have gone
+
+    def tell(event: Event) -> None:
+        if isinstance(event, ClaimWaiting):
+            click.echo(printable(f"{event.id}: waiting for {', '.join(event.holders)}"), err=True)
+
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    engine = Engine(
+        project,
+        probe(project.root),
+        executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
+        seal=keep,
+        emit=tell,
+        command="",
+    )
+    for seed in seeds:
+        if engine.run([contract], replace(options, seed=seed)).interrupted:
+            raise KeyboardInterrupt
+        yield kept.pop()
+
+
+def _tell(result: ClaimResult) -> None:
+    from harness.report.escaping import printable
+
+    record = result.record
+    told = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {record.reason}"
+    click.echo(printable(told.rstrip()), err=True)
+
+
+def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
+    """Tables of what was found, and what to record of it."""
+    from harness import calibration, strictjson
+    from harness.report.columns import aligned, terminal_width
+    from harness.report.escaping import printable
+
+    width = terminal_width()
+    profile = results[0].record.profile
+    times = "1 run" if len(results) == 1 else f"{len(results)} runs"
+    click.echo(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device['name']}"))
+    rates = [
+        (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
+        for one in calibration.rates(contract, results)
+    ]
+    _echo(aligned([("trial", "as declared", "passes, or must fail on"), *rates], width))
+    margins = calibration.margins(contract, results)
+    if margins:
+        rows = [
+            (one.trial, one.clause, f"{one.smallest:.3g}", f"{one.largest:.3g}", _recorded(one.recorded))
+            for one in margins
+        ]
+        _echo(aligned([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows], width))
+    recordable = calibration.recordable(contract, margins)
+    for name, ratios in recordable.items():
+        click.echo(printable(f'  {name}: "ratios": {strictjson.dumps({profile: ratios})}'))
+    if recordable:
+        click.echo()
+    spreads = calibration.spreads(results)
+    if spreads:
+        numbers = [(one.measurement, *map(_six_digits, (one.least, one.mean, one.most))) for one in spreads]
+        _echo(aligned([("the subject measured", "least", "mean", "most"), *numbers], width))
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+    click.echo()
+
+
+def _share(part: int, runs: int) -> str:
+    return f"{part} of {runs} ({part / runs:.1%})" if runs else "not run"
+
+
+def _recorded(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.3g}"
+
+
+def _six_digits(number: float) -> str:
+    return f"{number:.6g}"

@@ -1,0 +1,98 @@
+"""`harness calibrate` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.verdict import ExitStatus
+from tests.cli.harness_command import harness, start
+from tests.cli.toy_claim import CLAIM
+from tests.executors.projects import write_project
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The toy project, with a bound that leaves room."""
+    write_project(tmp_path)
+    path = tmp_path / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    contract["observation"]["properties"]["inversions"]["maximum"] = 0.5
+    path.write_text(json.dumps(contract))
+    return tmp_path
+
+
+def test_runs_are_counted_and_ratios_are_ready_to_be_copied(folder: Path) -> None:
+    """The list comes back as it was, [3, 1, 2]: one inversion, where at most half of one is allowed."""
+    done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--first-seed", "5")
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    assert [line.split(",")[0] for line in done.stderr.splitlines()] == [f"{CLAIM} seed 5", f"{CLAIM} seed 6"]
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[0].startswith(f"{CLAIM}: 2 runs of the reduced profile on ")
+    assert "(the subject) 2 of 2 (100.0%) every clause" in lines
+    assert "identity 2 of 2 (100.0%) inversions.maximum" in lines
+    assert "(the subject) inversions.maximum 0 0" in lines
+    assert "identity inversions.maximum 2 2" in lines
+    assert 'identity: "ratios": {"reduced": {"inversions.maximum": 2.0}}' in lines
+    assert "inversions 0 0 0" in lines
+    assert not (folder / "evidence").exists()
+
+
+def test_what_it_prints_is_what_a_contract_takes(folder: Path) -> None:
+    """Copied into the contract it is recorded, and shown beside what is measured next."""
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    printed = harness(folder, "calibrate", CLAIM, "--runs", "1").stdout
+    (line,) = [line for line in printed.splitlines() if '"ratios"' in line]
+    contract["mutants"][0] |= json.loads("{" + line.partition(": ")[2] + "}")
+    path.write_text(json.dumps(contract))
+    again = harness(folder, "calibrate", CLAIM, "--runs", "1").stdout
+    assert "identity inversions.maximum 2 2 2" in [" ".join(line.split()) for line in again.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "said"),
+    [
+        (["-P", "how=not at all"], ExitStatus.FAIL, "(the subject) 0 of 1 (0.0%)"),
+        (["-P", "how=falsifier raises"], ExitStatus.NOT_MEASURED, "(the subject) 0 of 1 (0.0%)"),
+        (["--no-mutants"], ExitStatus.PASS, "(the subject) 1 of 1 (100.0%)"),
+    ],
+)
+def test_the_status_is_that_of_the_worst_run(folder: Path, options: list[str], status: int, said: str) -> None:
+    done = harness(folder, "calibrate", CLAIM, "--runs", "1", *options)
+    assert done.returncode == status, done.stderr
+    assert said in " ".join(done.stdout.split())
+    assert ("identity" in done.stdout) is ("--no-mutants" not in options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["F-TOY-SORT-002"], "did you mean F-TOY-SORT-001?"),
+        ([CLAIM, "-P", "itmes=3"], "did you mean items?"),
+        ([CLAIM, "--device", "gpu"], "did you mean cuda:0?"),
+        ([CLAIM, "--runs", "0"], "0 is not in the range"),
+        ([], "Missing argument 'ID…'"),
+    ],
+)
+def test_what_it_refuses(folder: Path, arguments: list[str], said: str) -> None:
+    done = harness(folder, "calibrate", *arguments)
+    assert done.returncode == ExitStatus.REFUSED
+    assert said in done.stderr
+
+
+def test_ctrl_c_prints_what_was_measured(folder: Path) -> None:
+    """The run that was under way is not among it."""
+    process = start(folder, "calibrate", CLAIM, "--runs", "1000", "--no-mutants")
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert first.startswith(f"{CLAIM} seed 0"), first
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == ExitStatus.INTERRUPTED, output
+    assert re.search(r"\(the subject\) ([0-9]+) of \1 \(100.0%\) every clause", " ".join(output.split())), output
