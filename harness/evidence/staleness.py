@@ -222,8 +222,9 @@ def _history(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:
         reason = record.commit["reason"] if record.commit["revision"] is None else None
         yield _remark(Code.COMMIT_NOT_IN_HISTORY, f"{lacks}: {reason}" if reason else lacks, "commit", "revision")
     if record.harness.get("sha256") != state.harness:
-        said = f"another state of the harness's sources measured it (version: {record.harness['version']})"
-        yield _remark(Code.OTHER_HARNESS, said, "harness")
+        version = record.harness["version"]
+        which = "a checkout that was not installed" if version == provenance.NOT_INSTALLED else f"version {version}"
+        yield _remark(Code.OTHER_HARNESS, f"another state of the harness measured it: {which}", "harness")
 
 
 def _remark(code: Code, message: str, *steps: str) -> Finding:

@@ -18,7 +18,10 @@ from harness.machine import nvml, timebox
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["Commit", "commit", "distributions", "harness_identity", "is_untracked", "software"]
+__all__ = ["NOT_INSTALLED", "Commit", "commit", "distributions", "harness_identity", "is_untracked", "software"]
+
+NOT_INSTALLED = "not installed"
+"""The version of a harness that runs from its sources."""
 
 
 @final
@@ -121,7 +124,7 @@ def harness_identity() -> dict[str, str]:
     try:
         number = version("falsifier-harness")
     except PackageNotFoundError:
-        number = "not installed"
+        number = NOT_INSTALLED
     digest, folder = sha256(), Path(__file__).parents[1]
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())

@@ -210,6 +210,16 @@ def test_every_way_of_covering_less(root: Path, changes: dict[str, Any], expecte
     assert codes(record_of(root, **changes), root) == {expected}
 
 
+@pytest.mark.parametrize(
+    ("version", "which"), [("0.1.0", "version 0.1.0"), ("not installed", "a checkout that was not installed")]
+)
+def test_another_harness_is_told_by_its_version(root: Path, version: str, which: str) -> None:
+    """That one was not installed there says nothing of the machine at hand."""
+    record = record_of(root, harness={"version": version, "sha256": "b" * 64})
+    (finding,) = staleness(record, ProjectState(Project.find(root)))
+    assert finding.message.endswith(f": {which}")
+
+
 @pytest.mark.parametrize("dirty", [True, None])
 def test_a_tree_that_was_not_clean_for_certain_is_dirty(root: Path, dirty: bool | None) -> None:
     """Not known is not clean."""
