@@ -264,7 +264,10 @@ def _select(
     if everything or issue or spec:
         contracts, refused = project.load_all()
         if refused:
-            raise refused[0]
+            *others, last = refused
+            for error in others:  # whoever mends one of them should not meet the next in the night after
+                click.echo(f"harness: {error}", err=True)
+            raise last
         found = [
             contract
             for contract in contracts

@@ -224,6 +224,17 @@ def test_junit_wants_a_file(folder: Path) -> None:
     assert not (folder / "-").exists()
 
 
+def test_every_contract_that_is_refused_is_named(folder: Path) -> None:
+    """Not the first alone."""
+    for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"):
+        path = folder / "contracts" / f"{name}.json"
+        path.write_text(path.read_text().replace('"title"', '"titel"'))
+    done = harness(folder, "run", "--all")
+    assert done.returncode == ExitStatus.REFUSED
+    assert [line.partition(": ")[0] for line in done.stderr.splitlines()].count("harness") == 2
+    assert all(f"{name}.json" in done.stderr for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"))
+
+
 def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
     """Nobody waits for hours to learn that the bundle has no place."""
     (folder / "evidence").write_text("a file is in the way")
