@@ -108,10 +108,10 @@ def test_visible_devices(variable: str, count: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "connect", lambda: time.sleep(60))
+    monkeypatch.setattr(nvml, "connect", lambda: time.sleep(5))
     begin = time.monotonic()
     host = probe(seconds=0.2)
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 2
     assert "no answer within 0.2 s" in str(host.gpu_reason)
 
 
@@ -275,9 +275,9 @@ def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None
     script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
     answer = timebox.run(["sh", "-c", script], 0.5)
     assert answer == timebox.Answer(None, "sh gave no answer within 0.5 s")
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 3
     child = (tmp_path / "pid").read_text().strip()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 3
     while _runs(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _runs(child)

@@ -108,9 +108,9 @@ def test_masking_is_idempotent_on_texts_without_secrets(text: str) -> None:
 def test_no_text_takes_long(piece: str) -> None:
     """Masking a full log takes no more than a moment, whatever is in it: somebody waits for the verdict."""
     text = piece * ((64 << 10) // len(piece))
-    before = time.process_time()
+    before = time.perf_counter()
     REDACTOR.mask(text)
-    assert time.process_time() - before < 2
+    assert time.perf_counter() - before < 2
 
 
 def test_the_environment_of_trials() -> None:

@@ -63,7 +63,7 @@ def test_a_tree_of_processes_is_sampled_from_outside() -> None:
     assert (telemetry.peak("system_available_bytes") or 0) > 1 << 20
     seconds = [cell for cell in column(telemetry, "seconds") if cell is not None]
     assert seconds == sorted(seconds)
-    assert seconds[0] < 10  # of the trial, not of the clock
+    assert seconds[0] < 0.2
 
 
 def test_without_a_gpu_every_gpu_column_says_why() -> None:
@@ -163,10 +163,10 @@ def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> No
     begin = time.monotonic()
     sampler.sample()
     telemetry = sampler.stop()
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 2
     assert telemetry.reasons["seconds"] == "sampling hung and was given up after 0.2 s"
     over.set()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 5
     while any(thread.name == "harness-telemetry" for thread in threading.enumerate()) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert sampler.stop().rows == ()

@@ -197,7 +197,7 @@ def test_tools_that_hang_or_fail_are_given_up(folder: Path, monkeypatch: pytest.
     put(folder / "wgpu" / "__init__.py", "print('[[[')\nimport os; os._exit(0)\n")
     begin = time.monotonic()
     tools = survey(seconds=0.5)
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 5
     assert tools.slurm.reason == "sinfo gave no answer within 0.5 s"
     assert "was not understood" in str(tools.vulkan[0].reason)
     (folder / "wgpu" / "__init__.py").write_text("raise SystemExit(7)")

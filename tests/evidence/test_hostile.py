@@ -42,7 +42,7 @@ def test_a_pipe_is_not_waited_for(bundle: Path, name: str) -> None:
     os.mkfifo(bundle / name)
     started = time.monotonic()
     assert (Code.TAMPERED, name) in found(verify(bundle))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 10
 
 
 def test_a_socket_is_not_opened(bundle: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_terabyte_is_not_read(bundle: Path, name: str) -> None:
     os.truncate(bundle / name, 1 << 40)
     started = time.monotonic()
     assert [finding.code for finding in verify(bundle).findings] == [Code.INVALID]
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '{"measurements":[{"a":'])
@@ -132,7 +132,7 @@ def test_a_judgment_that_never_ends_is_stopped(bundle: Path, monkeypatch: pytest
     started = time.monotonic()
     (finding,) = verify(bundle, Limits(seconds=1)).findings
     assert (finding.code, "did not end within 1 s" in finding.message) == (Code.INVALID, True)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 10
 
 
 def test_a_document_that_eats_all_memory_is_stopped(bundle: Path) -> None:

@@ -62,7 +62,7 @@ def test_work_that_fails_is_a_reason(work: Callable[[], bytes], says: str) -> No
     started = time.monotonic()
     with pytest.raises(Stopped, match=says):
         isolated(work, LIMITS)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 5
     assert set(psutil.Process().children()) == before
 
 
@@ -103,7 +103,7 @@ def test_a_work_that_hangs_holds_up_no_other() -> None:
     outcomes = list(isolated_all(works, LIMITS, 2))
     assert isinstance(outcomes[0], Stopped)
     assert outcomes[1:] == [b"done"] * 10
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 2 * LIMITS.seconds
 
 
 def test_what_one_work_leaves_behind_the_next_does_not_find() -> None:
@@ -147,4 +147,4 @@ def test_a_work_that_closes_its_pipe_and_goes_on_is_ended() -> None:
     started = time.monotonic()
     with pytest.raises(Stopped, match="did not end after its last word"):
         isolated(work, LIMITS)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 5

@@ -39,7 +39,7 @@ def test_a_healthy_trial_is_measured(executor: LocalExecutor) -> None:
     assert result.artifacts is not None
     assert (result.artifacts / "result.txt").read_text() == "[1, 2, 3]"
     assert (result.telemetry.peak("rss_bytes") or 0) > 1 << 20
-    assert 1.0 <= result.seconds < 30
+    assert 1.0 <= result.seconds < 3.0
     assert judge(executor._contract, result.observation).outcome is Outcome.PASS
 
 
@@ -80,10 +80,10 @@ def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> No
 
 @pytest.mark.parametrize("how", ["hangs", "hangs in a signal-proof way"])
 def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None:
-    """The limit holds, whatever the subject does with signals."""
+    """The limit holds within a second, whatever the subject does with signals."""
     before = time.monotonic()
     result = run(executor, how, seconds=1.0)
-    assert time.monotonic() - before < 30
+    assert time.monotonic() - before < 2.5
     assert result.observation.ending.kind is EndingKind.TIMED_OUT
     assert judge(executor._contract, result.observation).outcome is Outcome.FAIL
 

@@ -245,7 +245,7 @@ def test_a_handler_that_blocks_holds_up_nobody() -> None:
     scroll, heard = threading.Event(), list[Event]()
 
     def pager(event: Event) -> None:
-        assert scroll.wait(60)
+        assert scroll.wait(10)
         heard.append(event)
 
     relay = Relay([pager])
@@ -254,7 +254,7 @@ def test_a_handler_that_blocks_holds_up_nobody() -> None:
         relay(event)
     last = events.RunFinished(0, (), 0.0, False)
     relay(last)
-    assert time.monotonic() - before < 30
+    assert time.monotonic() - before < 5
     scroll.set()
     relay.close()
     assert len(heard) < 11_000
