@@ -55,8 +55,8 @@ def command(
 
     Printed are how often the subject passed and each mutant was killed; for every clause with a threshold, how far
     beyond it they were: a ratio above 1 violates the clause, so that the subject's largest should be well below 1 and
-    a mutant's smallest well above; the `ratios` that the contract should record, ready to be copied; and between what
-    the subject's numbers lay.
+    a mutant's smallest well above; the `ratios` that the contract should record, ready to be copied, unless -P changed
+    what was run; and between what the subject's numbers lay.
 
     The exit status is that of the worst run. Ctrl-C ends it, and what was measured until then is printed.
     """
@@ -96,7 +96,7 @@ def _runs(project: Project, contract: Contract, options: Options, seeds: Iterabl
     from harness.events import ClaimWaiting
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
-    from harness.machine.paths import cache_folder
+    from harness.machine.paths import made_cache_folder
     from harness.report.escaping import printable
 
     kept: list[ClaimResult] = []
@@ -109,11 +109,11 @@ def _runs(project: Project, contract: Contract, options: Options, seeds: Iterabl
         if isinstance(event, ClaimWaiting):
             click.echo(printable(f"{event.id}: waiting for {', '.join(event.holders)}"), err=True)
 
-    cache_folder().mkdir(parents=True, exist_ok=True)
+    cache = made_cache_folder()
     engine = Engine(
         project,
         probe(project.root),
-        executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache_folder()),
+        executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache),
         seal=keep,
         emit=tell,
         command="",
@@ -154,7 +154,8 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
             for one in margins
         ]
         _echo(aligned([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows], width))
-    recordable = calibration.recordable(contract, margins)
+    # What was measured with other parameters than the contract's is none of its calibration.
+    recordable = {} if results[0].record.overrides else calibration.recordable(contract, margins)
     for name, ratios in recordable.items():
         click.echo(printable(f'  {name}: "ratios": {strictjson.dumps({profile: ratios})}'))
     if recordable:

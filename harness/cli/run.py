@@ -143,7 +143,7 @@ def command(
     from harness.evidence.due import Due, due
     from harness.executors.local import LocalExecutor
     from harness.machine.host import probe
-    from harness.machine.paths import cache_folder
+    from harness.machine.paths import made_cache_folder
     from harness.report import views
     from harness.report.counting import counting
     from harness.report.escaping import printable
@@ -159,13 +159,9 @@ def command(
     sealer = Sealer(evidence or project.evidence, views.VIEWS, _attest(key))
     try:
         sealer.prepare()
-        cache_folder().mkdir(parents=True, exist_ok=True)
     except SealError as error:
         raise click.BadParameter(str(error), param_hint="--evidence") from error
-    except OSError as error:
-        raise click.UsageError(
-            f"the cache {cache_folder()} cannot be used: {error.strerror}; set HARNESS_CACHE_DIR"
-        ) from error
+    cache = made_cache_folder()
     machine = probe(project.root)
     selection: Due | None = None
     if stale:
@@ -186,7 +182,7 @@ def command(
         project,
         machine,
         executor=lambda contract, gpu: LocalExecutor(
-            project, contract, gpu, cache_folder(), () if options.external is None else options.external.admits
+            project, contract, gpu, cache, () if options.external is None else options.external.admits
         ),
         seal=sealer.seal,
         emit=relay,

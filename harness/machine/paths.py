@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["NoCacheFolderError", "cache_folder"]
+__all__ = ["NoCacheFolderError", "cache_folder", "made_cache_folder"]
 
 
 class NoCacheFolderError(Exception):
-    """Nothing says where this user's cache is, as in a container of a user that it does not know."""
+    """Nothing says where this user's cache is, as in a container that does not know the user; or it cannot be made."""
 
 
 def cache_folder() -> Path:
@@ -26,3 +26,19 @@ def cache_folder() -> Path:
         return (Path(base) if base else Path.home() / ".cache") / "falsifier-harness"
     except RuntimeError as error:
         raise NoCacheFolderError("this user has no home folder to keep a cache in; set HARNESS_CACHE_DIR") from error
+
+
+def made_cache_folder() -> Path:
+    """The same, which is there afterwards.
+
+    Raises:
+        NoCacheFolderError: it is not known, or cannot be made.
+    """
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NoCacheFolderError(
+            f"the cache {folder} cannot be used: {error.strerror}; set HARNESS_CACHE_DIR"
+        ) from error
+    return folder

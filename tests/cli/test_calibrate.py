@@ -55,6 +55,13 @@ def test_what_it_prints_is_what_a_contract_takes(folder: Path) -> None:
     assert "identity inversions.maximum 2 2 2" in [" ".join(line.split()) for line in again.splitlines()]
 
 
+def test_what_other_parameters_measure_is_not_to_be_recorded(folder: Path) -> None:
+    """The mutant dies as ever, and its ratio is shown; a contract's is of its own profile."""
+    done = harness(folder, "calibrate", CLAIM, "--runs", "1", "-P", "items=2")
+    assert "identity inversions.maximum 2 2" in [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert '"ratios"' not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
@@ -84,6 +91,15 @@ def test_what_it_refuses(folder: Path, arguments: list[str], said: str) -> None:
     done = harness(folder, "calibrate", *arguments)
     assert done.returncode == ExitStatus.REFUSED
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("command", ["calibrate", "run"])
+def test_a_cache_that_cannot_be_used_is_refused_before_anything_runs(folder: Path, command: str) -> None:
+    (folder / "cache").write_text("a file is in its place")
+    done = harness(folder, command, CLAIM)
+    assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
+    assert done.stderr.startswith(f"harness: the cache {folder / 'cache'} cannot be used: ")
+    assert done.stderr.endswith("; set HARNESS_CACHE_DIR\n")
 
 
 def test_ctrl_c_prints_what_was_measured(folder: Path) -> None:
