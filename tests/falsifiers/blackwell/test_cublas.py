@@ -19,9 +19,10 @@ from falsifiers.blackwell.compiler_count import counting_kernels
 from falsifiers.blackwell.projections import Path as Side
 from falsifiers.blackwell.projections import first_cases, question
 from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
-from falsifiers.blackwell.reference.cublas_path import CublasPath, Tf32Rounding
+from falsifiers.blackwell.reference.cublas_path import CublasPath, LibraryBackend, Tf32Rounding
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from falsifiers.blackwell.reference.triton_backend import TritonBackend
 from harness import NotMeasured, Setting, Trial
 from harness.judge import Judgment, judge
 from harness.observation import Observation
@@ -190,10 +191,22 @@ def test_backward_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new:
 
 
 def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path) -> None:
-    """Triton's interpreter on the old path, whose real time is more than none."""
-    made, measured = trial(tmp_path, rounds=2, layers=1, largest_tokens=16, noise_limit=1e9, ratio_limit=1e-9)
+    """Both paths of the reference, in real time: the library's products, and Triton's, which an interpreter runs."""
+    asked: dict[str, Backend] = {}
+
+    class Remembering(CublasPath):
+        def backend(self, path: Side, layer: int) -> Backend:
+            """See `TwoPaths`."""
+            asked[path] = super().backend(path, layer)
+            return asked[path]
+
+    made, measured = trial(
+        tmp_path, Remembering, rounds=2, layers=1, largest_tokens=16, noise_limit=1e9, ratio_limit=1e-9
+    )
     time_backward(made, _TINY)
+    assert (type(asked["new"]), type(asked["old"])) == (LibraryBackend, TritonBackend)
     assert 0 < measured["slower_low"] <= measured["slower_high"]
+    assert min(min(times) for times in json.loads((tmp_path / "timing.json").read_text())["seconds"].values()) > 0
 
 
 def test_a_restless_machine_times_nothing(tmp_path: Path) -> None:
