@@ -26,8 +26,25 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
         NotMeasured: the new path differs from itself by as much as would matter, or the limit lies in the interval.
     """
     asked = trial.parameters
+    generator = torch.Generator().manual_seed(trial.seed)
+    size = (1, asked["largest_tokens"], shape.hidden)
+    x, gradient = (torch.randn(size, generator=generator).to(trial.device) for _ in range(2))
+    layers = [new_weights(shape, layer, dtype=torch.float32, device=trial.device) for layer in range(asked["layers"])]
+
+    def arm(path: Path) -> Callable[[], None]:
+        """The backward of all layers, one after the other, with the forward of each done beforehand."""
+        blocks = [Block(shape, trial.subject.backend(path, layer)) for layer in range(len(layers))]
+        saved = [block.forward(x, weights)[1] for block, weights in zip(blocks, layers, strict=True)]
+
+        def backward() -> None:
+            above = gradient
+            for block, weights, kept in reversed(list(zip(blocks, layers, saved, strict=True))):
+                above, _ = block.backward(kept, weights, above)
+
+        return backward
+
     with trial.subject_fault():
-        arms = {_NEW: _backward(trial, "new", shape), _OLD: _backward(trial, "old", shape)}
+        arms = {_NEW: arm("new"), _OLD: arm("old")}
         timing = interleave(
             {**arms, _AGAIN: arms[_NEW]},
             rounds=asked["rounds"],
@@ -49,23 +66,3 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
             f"and the limit of {asked['ratio_limit']} lies within"
         )
     trial.measure(slower_low=slower.low, slower_high=slower.high)
-
-
-def _backward(trial: Trial[TwoPaths], path: Path, shape: BlockShape) -> Callable[[], None]:
-    """The backward of all layers, one after the other, with their forward done beforehand."""
-    asked = trial.parameters
-    generator = torch.Generator().manual_seed(trial.seed)
-    size = (1, asked["largest_tokens"], shape.hidden)
-    x, gradient = (torch.randn(size, generator=generator).to(trial.device) for _ in range(2))
-    layers = []
-    for layer in range(asked["layers"]):
-        block = Block(shape, trial.subject.backend(path, layer))
-        weights = new_weights(shape, layer, dtype=torch.float32, device=trial.device)
-        layers.append((block, weights, block.forward(x, weights)[1]))
-
-    def backward() -> None:
-        above = gradient
-        for block, weights, saved in reversed(layers):
-            above, _ = block.backward(saved, weights, above)
-
-    return backward
