@@ -105,8 +105,9 @@ def _one_block(trial: Trial[Subject], witness: Witness, seen: _Findings) -> int:
     """Every fault of memory, at places all over the backward: what was done before it must not count.
 
     Gradients of standard deviation 1 come from above, so that an error of 1e-4 is one of rounding and none of scale.
-    Two faults in a shorter batch go first, with other weights in the same place, as an optimizer leaves them: what is
-    kept of either must not be taken for what comes later.
+    Two faults in a batch of shorter sequences go first, with other weights in the same place, as an optimizer leaves
+    them: what is kept of either must not be taken for what comes later. Their length is odd in the profiles, so that no
+    tile of a matrix product ends where its tokens do.
     After each fault the backward is made once more without one, by CUDA.
 
     Returns:
@@ -116,7 +117,7 @@ def _one_block(trial: Trial[Subject], witness: Witness, seen: _Findings) -> int:
     faulty = FaultyBackend(_healthy(trial), witness)
     with trial.subject_fault():
         block = trial.subject.block(parameters["layers"], faulty)
-    shorter = (parameters["batch"] + 1, max(2, parameters["sequence"] // 4))
+    shorter = (parameters["batch"] + 1, max(2, parameters["sequence"] // 4 - 1))
     weights = _weights(trial)
     operations = told = 0
     for size, count in ((shorter, 2), ((parameters["batch"], parameters["sequence"]), parameters["places"])):

@@ -25,6 +25,7 @@ __all__ = [
     "KeepsQuiet",
     "KeepsUploadedWeights",
     "LastLayerOnTheCpu",
+    "LeavesOutTheTail",
     "OnlyWeights",
     "RetriesOnCuda",
     "RoundsToTf32",
@@ -164,6 +165,19 @@ class ForgetsBiases(Fallback):
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
             return of_x, {name: torch.zeros_like(g) if name.endswith("bias") else g for name, g in found.items()}
+
+
+class LeavesOutTheTail(Fallback):
+    """Products are made of whole tiles of eight tokens, and the rows behind them keep the 0 that they began with."""
+
+    class make_block(FallbackBlock):  # noqa: N801
+        """Leaves out the rows of the input's gradient behind the last whole tile."""
+
+        def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
+            of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
+            rows = of_x.flatten(0, 1)
+            rows[len(rows) // 8 * 8 :] = 0.0
+            return rows.view(of_x.shape), found
 
 
 class FlushesSmallGradients(Fallback):
