@@ -46,8 +46,9 @@ def command(
 
     A bundle is unsound where it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
     remarks: UNSIGNED, UNKNOWN_KEY, STALE_CONTRACT, STALE_FALSIFIER, STALE_SUBJECT, COMMIT_NOT_IN_HISTORY, DIRTY_TREE,
-    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, OTHER_HARNESS. They are told, and change
-    the exit status where --fail-on names them. Whether it is stale is asked of the project that this folder is in.
+    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, CLOCK_AHEAD, OTHER_HARNESS. They are
+    told, and change the exit status where --fail-on names them. Whether it is stale is asked of the project that this
+    folder is in.
 
     The verdicts do not change the exit status: a sound bundle that says FAIL is sound. It is 2 where a bundle is
     unsound, unfinished or not accepted, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.

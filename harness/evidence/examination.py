@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from harness.contract.cel_engine import engine
 from harness.evidence import attestation, manifest, reader
 from harness.evidence.agreement import agreement
 from harness.evidence.archive import UNPACKING
+from harness.evidence.clock import clock_ahead
 from harness.evidence.findings import Code, Finding, Severity, Verification
 from harness.evidence.layout import (
     ARTIFACTS,
@@ -293,7 +295,7 @@ class _Examination:
             for mutant in folders
         }
         if record is not None and contract is not None:
-            self._found += coverage(record, contract.subject)
+            self._found += (*coverage(record, contract.subject), *clock_ahead(record, datetime.now(UTC)))
             self._check_attestation(record, contract)
         if record is None or contract is None or observation is None:
             return

@@ -63,6 +63,8 @@ class Code(StrEnum):
     """Parameters were changed on the command line: it speaks of another claim than the contract's."""
     OTHER_SUBJECT = "OTHER_SUBJECT"
     """Another subject was measured than the contract names."""
+    CLOCK_AHEAD = "CLOCK_AHEAD"
+    """It says that it started later than now: the clock that it was measured by was ahead, or this one is behind."""
     OTHER_HARNESS = "OTHER_HARNESS"
     """Another state of the harness's own sources measured it than the one that judges it now."""
 

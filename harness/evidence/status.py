@@ -12,7 +12,8 @@ On one class of device, of the bundles that speak and cover, these count:
 
 1. Of each profile the newest FAIL or proven PASS. A PASS is passed over where a newer run of its profile was VOID, for
    the same falsifier then let a mutant live. NOT_MEASURED and unproven runs say nothing, for or against. Of runs that
-   started in the same second the worst counts as the newest.
+   started in the same second the worst counts as the newest. Of a run that says that it starts in the future nobody
+   knows when it was: as a PASS it counts as the oldest, as a FAIL or VOID as the newest.
 2. FALSIFIED where the full profile's is a FAIL; or where the reduced profile's is one, unless a proven PASS in the full
    profile is newer. So no FAIL is hidden by an older PASS, nor by a PASS of less.
 3. DISCHARGED where the full profile's is a PASS and the device is hardware that the claim speaks of.
@@ -34,11 +35,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import final
 
 from harness.contract import Contract
+from harness.evidence.clock import is_ahead
 from harness.evidence.index import Entry
 from harness.machine.device_class import DeviceClass, hardware
 from harness.verdict import Verdict
@@ -122,13 +125,16 @@ class ClaimStatus:
         return _strongest(self.cells.values())
 
 
-def statuses(contracts: Iterable[Contract], entries: Iterable[Entry], stale: Stale) -> tuple[ClaimStatus, ...]:
+def statuses(
+    contracts: Iterable[Contract], entries: Iterable[Entry], stale: Stale, now: datetime
+) -> tuple[ClaimStatus, ...]:
     """The status of every claim, in the order of the contracts.
 
     Args:
         contracts: the project's.
         entries: all evidence; that of claims without a contract only adds its classes of device.
         stale: asked only of bundles that speak for their claim.
+        now: what runs may not have started after.
     """
     everything = list(entries)
     devices = sorted({entry.device_class for entry in everything})
@@ -138,11 +144,10 @@ def statuses(contracts: Iterable[Contract], entries: Iterable[Entry], stale: Sta
     found = []
     for contract in contracts:
         cells = {
-            device: _cell(contract, device, _newest_first(grouped.get((contract.id, device), [])), stale)
-            for device in devices
+            device: _cell(contract, device, grouped.get((contract.id, device), []), stale, now) for device in devices
         }
         deciding = _strongest(cells.values())
-        newest = _newest_first([cell.newest for cell in cells.values() if cell.newest is not None])
+        newest = _newest_first([cell.newest for cell in cells.values() if cell.newest is not None], now)
         found.append(
             ClaimStatus(
                 **{name: getattr(contract, name) for name in ("id", "issue", "spec", "title")},
@@ -168,11 +173,11 @@ def speaks_for(contract: Contract, entry: Entry) -> bool:
     return entry.contract_digest != contract.digest and "--subject" not in _words(entry.command)
 
 
-def _cell(contract: Contract, device: DeviceClass, entries: Sequence[Entry], stale: Stale) -> Cell:
+def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale: Stale, now: datetime) -> Cell:
     """Args:
-    entries: of this claim on this class of device, newest first.
+    found: the bundles of this claim on this class of device.
     """
-
+    entries = _newest_first(found, now)
     aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and not speaks_for(contract, one))
 
     def cell(status: Status, reason: str, entry: Entry | None = None) -> Cell:
@@ -186,7 +191,7 @@ def _cell(contract: Contract, device: DeviceClass, entries: Sequence[Entry], sta
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
     if full is not None and full.verdict is Verdict.FAIL:
         return cell(Status.FALSIFIED, full.reason, full)
-    if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced)):
+    if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced, now)):
         return cell(Status.FALSIFIED, f"in the reduced profile: {reduced.reason}", reduced)
     if full is not None and device.meets(contract.target):
         return cell(Status.DISCHARGED, "", full)
@@ -247,15 +252,26 @@ def _strongest(cells: Iterable[Cell]) -> Cell | None:
     return max(cells, key=weight, default=None)
 
 
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _WORST_LAST = (Verdict.NOT_MEASURED, Verdict.PASS, Verdict.VOID, Verdict.FAIL)
 
 
-def _newest_first(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda one: (one.when, _WORST_LAST.index(one.verdict), one.run), reverse=True)
+def _newest_first(entries: Iterable[Entry], now: datetime) -> list[Entry]:
+    def place(one: Entry) -> tuple[datetime, int, str]:
+        return _counts_from(one, now), _WORST_LAST.index(one.verdict), one.run
+
+    return sorted(entries, key=place, reverse=True)
 
 
-def _is_newer(one: Entry, other: Entry) -> bool:
-    return one.when > other.when
+def _is_newer(one: Entry, other: Entry, now: datetime) -> bool:
+    return _counts_from(one, now) > _counts_from(other, now)
+
+
+def _counts_from(entry: Entry, now: datetime) -> datetime:
+    """When it started; if that is yet to come, the time at which it hides no FAIL and no VOID."""
+    if not is_ahead(entry.when, now):
+        return entry.when
+    return _LAST if entry.verdict in (Verdict.FAIL, Verdict.VOID) else _FIRST
 
 
 def _words(command: str) -> list[str]:

@@ -8,6 +8,7 @@ for claim in survey.claims:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
@@ -69,5 +70,5 @@ class Survey:
             here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
             contents = replace(contents, entries=here)
         stale = Staleness(project)
-        claims = statuses(contracts, contents.entries, stale)
+        claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
         return cls(tuple(contracts), tuple(refused), contents, claims, stale)

@@ -42,6 +42,7 @@ _HEADS = {
     findings.Code.WRONG_TARGET: "Not the claim's hardware",
     findings.Code.DIRTY_TREE: "Uncommitted changes",
     findings.Code.COMMIT_NOT_IN_HISTORY: "Not in this history",
+    findings.Code.CLOCK_AHEAD: "From the future",
     findings.Code.OTHER_HARNESS: "Another harness",
     findings.Code.UNKNOWN_KEY: "Signed by an unknown key",
     findings.Code.UNSIGNED: "Unsigned",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,11 +21,14 @@ VOID = {"verdict": Verdict.VOID, "reason": "mutant forgets-one survived", "prove
 UNMEASURED = {"verdict": Verdict.NOT_MEASURED, "reason": "the GPU is busy", "proven": False}
 UNPROVEN = {"reason": "unproven: the mutants were skipped", "proven": False, "mutants_skipped": True}
 REDUCED = {"profile": "reduced"}
+AHEAD = {"started": "2036-11-20T20:00:00+00:00"}
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+"""After all runs but those that say they are from the future."""
 
 
 def status_of(*found: Entry, **changes: Any) -> ClaimStatus:
     """The status of the tiny claim, given all its evidence."""
-    (status,) = statuses([claim(**changes)], found, stale)
+    (status,) = statuses([claim(**changes)], found, stale, NOW)
     return status
 
 
@@ -86,6 +90,26 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
 def test_runs_of_one_second() -> None:
     """The worst counts as the newest."""
     assert only_cell(entry(3, run="a"), entry(3, run="b", **FAIL), entry(3, run="c")).status is Status.FALSIFIED
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([FAIL, AHEAD], Status.FALSIFIED),
+        ([{}, {**FAIL, **AHEAD}], Status.FALSIFIED),
+        ([{**FAIL, **AHEAD}, {}], Status.FALSIFIED),
+        ([VOID, AHEAD], Status.UNRUN),
+        ([{}, {**VOID, **AHEAD}], Status.UNRUN),
+        ([{**FAIL, **REDUCED}, AHEAD], Status.FALSIFIED),
+        ([{}, {**FAIL, **REDUCED, **AHEAD}], Status.FALSIFIED),
+        ([AHEAD], Status.DISCHARGED),
+        ([{"started": "2026-11-21T00:59:00+00:00"}, FAIL], Status.DISCHARGED),
+        ([{"started": "2026-11-21T01:01:00+00:00"}, FAIL], Status.FALSIFIED),
+    ],
+)
+def test_a_run_from_the_future_hides_nothing(runs: list[dict[str, Any]], expected: Status) -> None:
+    """Its clock was ahead, and nobody knows by how much: a PASS counts as the oldest, a FAIL or VOID as the newest."""
+    assert only_cell(*(entry(second, **changes) for second, changes in enumerate(runs))).status is expected
 
 
 def test_a_claim_without_hardware_is_never_discharged() -> None:

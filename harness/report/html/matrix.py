@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.evidence.index import Entry
@@ -63,7 +64,7 @@ def of_project(project: Project, evidence: Sequence[Entry], pages: Mapping[Path,
         pages: the page of each bundle, by its folder.
     """
     contracts, _ = project.load_all()
-    claims = statuses(contracts, evidence, Staleness(project))
+    claims = statuses(contracts, evidence, Staleness(project), datetime.now(UTC))
     devices = sorted({entry.device_class for entry in evidence})
     here = {entry.id for entry in evidence}
     rows = [
