@@ -193,7 +193,7 @@ def _allocator_peak(trial: Trial[Any]) -> int | None:
 
 
 def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
-    falsify, subject = resolve(spec["falsifier"]), resolve(spec["subject"])
+    falsify, subject = resolve(spec["falsifier"]), _loaded(spec["subject"])
     if trial.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(spec["seed"], spec["threads"])
@@ -205,12 +205,21 @@ def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
     trial.tell_what_was_hidden()
 
 
+def _loaded(subject: str) -> Any:
+    """The subject's class; one that cannot be imported is neither refuted by that nor the falsifier's fault."""
+    try:
+        return resolve(subject)
+    except BaseException as error:  # whatever a module does on import
+        raise NotMeasured(f"the subject could not be loaded: {described(error)}") from error
+
+
 def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
     """How `work` ended; a subject that failed because this machine ran out of something is not to blame."""
     try:
         work()
     except NotMeasured as error:
-        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason")
+        stack = traceback.format_exc() if error.__cause__ else None
+        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
     except SubjectFault as error:
         obstacle = machine_fault(error.__cause__, memory_gib)
         if obstacle:

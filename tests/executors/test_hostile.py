@@ -19,6 +19,7 @@ from harness.observation import EndingKind, Phase
 from harness.project import Project
 from harness.steps import MOST
 from harness.verdict import Outcome
+from tests.contracts import contract_of
 from tests.executors.projects import run, write_project
 
 ENDINGS = [
@@ -190,6 +191,21 @@ def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
         ending = run(executor, "well").observation.ending
     assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
     assert ending.reason == "ModuleNotFoundError: toy.broken: No module named 'nonexistent'"
+
+
+@pytest.mark.parametrize("line", ["import nonexistent", "raise SystemExit(3)", "missing()"])
+def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: str) -> None:
+    """It refutes nothing, and the falsifier is not what there is to be mended; where it failed is kept."""
+    project = write_project(tmp_path)
+    (tmp_path / "toy" / "other.py").write_text(f"{line}\nclass Subject:\n    pass\n")
+    contract = project.contract("F-TOY-SORT-001")
+    contract = contract_of({**contract.document, "subject": "toy.other:Subject"})
+    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+        result = run(executor, "well")
+    ending = result.observation.ending
+    assert (ending.kind, ending.phase) == (EndingKind.NOT_MEASURED, Phase.START)
+    assert ending.reason.startswith("the subject could not be loaded: ")
+    assert "toy/other.py" in (ending.traceback or "")
 
 
 def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
