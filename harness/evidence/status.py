@@ -190,9 +190,9 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
     current = [entry for entry in speaking if not stale(entry)]
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
     if full is not None and full.verdict is Verdict.FAIL:
-        return cell(Status.FALSIFIED, full.reason, full)
+        return cell(Status.FALSIFIED, _why(full, now), full)
     if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced, now)):
-        return cell(Status.FALSIFIED, f"in the reduced profile: {reduced.reason}", reduced)
+        return cell(Status.FALSIFIED, f"in the reduced profile: {_why(reduced, now)}", reduced)
     if full is not None and device.meets(contract.target):
         return cell(Status.DISCHARGED, "", full)
     if full is not None:
@@ -203,7 +203,7 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
         return cell(Status.PARTIAL, "in the reduced profile", reduced)
     void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)
     if void is not None:
-        return cell(Status.UNRUN, f"VOID: {void.reason}")
+        return cell(Status.UNRUN, f"VOID: {_why(void, now)}")
     outdated = [entry for entry in speaking if _says_something(entry) and stale(entry)]
     if outdated:
         strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))  # the newest of the strongest
@@ -225,6 +225,12 @@ def _counting(entries: Sequence[Entry]) -> Entry | None:
 
 def _says_something(entry: Entry) -> bool:
     return entry.verdict is Verdict.FAIL or (entry.verdict is Verdict.PASS and entry.proven)
+
+
+def _why(entry: Entry, now: datetime) -> str:
+    """A run's own reason; of one that counts as the newest for its clock, that no later run can help."""
+    ahead = f" (no later run counts before {entry.started[:10]}, when it says it was started)"
+    return entry.reason + (ahead if is_ahead(entry.when, now) else "")
 
 
 def _why_not(contract: Contract, entry: Entry) -> str:
