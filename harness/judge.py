@@ -24,7 +24,8 @@ COMPLETES = "subject.completes"
 NOT_MEASURED where something else than the subject cut it short, and where a subject that is seen from outside did not
 show all that was looked for, however it ended itself: of a run that is over nobody saw the end, and the log of one that
 was cut short tells of no fault."""
-RESOLVED = ("device", "dtype", "backend", "steps")
+RESOLVED = ("dtype", "backend", "steps")
+"""What is compared with what ran, besides the device, where the parameters name it."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,14 @@ def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], d
         asked["device"] = parameters["ran_on"]
     if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
         asked["device"] = "cuda"
-    asked.update({name: parameters[name] for name in RESOLVED[1:] if name in parameters})
+    asked.update({name: parameters[name] for name in RESOLVED if name in parameters})
     return asked
 
 
 def builtin_clauses(contract: Contract) -> tuple[str, ...]:
     """The ids of the clauses that an observation is held against whatever the contract says."""
     names = {name for profile in contract.profiles.values() for name in profile.parameters}
-    resolved = ["resolved.device", *(f"resolved.{name}" for name in RESOLVED[1:] if name in names)]
+    resolved = ["resolved.device", *(f"resolved.{name}" for name in RESOLVED if name in names)]
     return (COMPLETES, *resolved, "residency.allocator", "residency.driver")
 
 
