@@ -48,6 +48,51 @@ def test_agrees_with_jsonschema(keyword: tuple[str, Any], value: Any) -> None:
     assert expected == check_of(name, argument)(value)
 
 
+_SMALL: tuple[Any, ...] = (
+    *(None, False, True, -1, 0, 1, 2, -1.0, 0.0, 1.0, 1.5, "", "1", "a", "ab", "list", "é"),
+    *([], [0], [1], [1.0], [True], [None], ["a"], [[]], [[1]], [1, 2], [2, 1], [1, True], [1, 1.0], ["list", 1]),
+    *({}, {"a": 1}, {"a": 1.0}, {"a": True}, {"b": 1}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": [1]}, {"a": {}}),
+)
+"""Values of every type next to each other: what Python takes for equal, and what stands on a bound."""
+_STEPS = (-1, 0, 1, 2, -1.0, 0.0, 1.0, 1.5)
+_SMALL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "type": ("object", "array", "string", "number", "integer", "boolean", "null"),
+    "const": _SMALL,
+    "enum": ([None, 1], [True], [[1], {"a": 1}], ["a", []]),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _STEPS),
+    "multipleOf": (1, 2, 1.0, 0.5),
+    "pattern": ("^a$", "b", "[0-9]", "^.$"),
+    "uniqueItems": (True,),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("keyword", sorted(_ARGUMENTS))
+def test_agrees_with_jsonschema_on_every_small_value(keyword: str) -> None:
+    """As above, but leaving nothing to chance: each keyword at its bounds, and true beside 1 at every depth."""
+    spoken_of = {*_ARGUMENTS[keyword][1], *((float,) if keyword == "multipleOf" else ())}
+    for argument in _SMALL_ARGUMENTS[keyword]:
+        check, validator = check_of(keyword, argument), Draft202012Validator({keyword: argument})
+        found = [value for value in _SMALL if check(value)]
+        expected = [value for value in _SMALL if type(value) in spoken_of and validator.is_valid(value)]
+        assert list(map(repr, found)) == list(map(repr, expected)), argument
+
+
+def test_what_a_trial_holds_as_a_tuple_is_a_list() -> None:
+    """A measurement is judged in the trial's process too, before a file made lists of its tuples."""
+    for keyword, argument in (("type", "array"), ("const", [1, 2]), ("minItems", 2), ("uniqueItems", True)):
+        assert check_of(keyword, argument)((1, 2))
+    assert not check_of("uniqueItems", True)((1, 1))
+
+
+def test_a_closed_object_has_no_other_names() -> None:
+    """It may have fewer; and what is no object is not closed."""
+    closed = check_of("closed", ["a", "b"])
+    assert [closed(value) for value in ({}, {"a": 1}, {"a": 1, "b": 1}, {"c": 1}, {"a": 1, "c": 1}, ["a"], "a")] == [
+        *(True, True, True, False, False, False, False)
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "step", "expected"), [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True), (0.0, 1, True)]
 )
