@@ -10,7 +10,7 @@ from harness.contract import Mutant
 from harness.contract.clauses import ClauseResult
 from harness.judge import Judgment, judge
 from harness.observation import Ending, EndingKind, Phase
-from harness.settle import MutantOutcome, fate_of, not_begun, settle
+from harness.settle import MutantOutcome, Settlement, fate_of, not_begun, settle
 from harness.verdict import Fate, Outcome, Verdict
 from tests.contracts import contract_of, document, healthy, observe
 
@@ -99,3 +99,80 @@ def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) ->
     assert "so it was" in outcome.reason
     died = judge(CONTRACT, observe(**short, ending=Ending(EndingKind.DIED, Phase.SUBJECT)))
     assert fate_of(mutant, died).fate is Fate.MISATTRIBUTED
+
+
+def test_a_mutant_that_was_cut_short_after_all_that_was_asked_is_killed() -> None:
+    """Whatever came afterwards, it had failed on every clause that the contract names."""
+    mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
+    ending = Ending(EndingKind.KILLED, reason="out of memory")
+    outcome = fate_of(mutant, judge(CONTRACT, observe(healthy(returned=2), ending=ending)))
+    assert outcome == MutantOutcome("m", Fate.KILLED, "", ("nothing-lost",))
+
+
+_FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({"a": _PASSED, "b": _PASSED}, (Fate.SURVIVED, "it passed every clause", ())),
+        ({"a": _PASSED, "b": Outcome.NOT_MEASURED}, (Fate.INCONCLUSIVE, "b: so it is", ())),
+        ({"a": _FAILED, "b": _FAILED, "c": _FAILED, "d": _FAILED}, (Fate.KILLED, "", ("b", "d", "a", "c"))),
+        (
+            {"a": _FAILED, "b": _PASSED, "c": _FAILED, "d": _PASSED},
+            (Fate.MISATTRIBUTED, "it failed on a, c, but not on b, d", ("a", "c")),
+        ),
+        (
+            {"subject.completes": Outcome.NOT_MEASURED, "a": _FAILED, "b": _PASSED, "c": _FAILED},
+            (Fate.INCONCLUSIVE, "it failed on a, c, but before b, d could be judged: so it is", ("a", "c")),
+        ),
+    ],
+)
+def test_what_became_of_a_mutant_in_full(outcomes: dict[str, Outcome], expected: tuple[Fate, str, tuple[str]]) -> None:
+    """Its fate, why, and what it failed on: those clauses first that the contract names."""
+    mutant = Mutant("m", "a:B", ("b", "d"), "", {}, {})
+    assert fate_of(mutant, judged(**outcomes)) == MutantOutcome("m", *expected)
+
+
+@pytest.mark.parametrize(
+    ("mutants", "skipped", "expected"),
+    [
+        (
+            [("a", Fate.KILLED, ""), ("b", Fate.SURVIVED, "it passed every clause")],
+            False,
+            (Verdict.VOID, "mutant b survived: it passed every clause", False),
+        ),
+        (
+            [("a", Fate.KILLED, ""), ("b", Fate.INCONCLUSIVE, "no memory"), ("c", Fate.INCONCLUSIVE, "no time")],
+            False,
+            (Verdict.NOT_MEASURED, "mutant b is inconclusive: no memory", False),
+        ),
+        (
+            [("a", Fate.INCONCLUSIVE, "no memory")],
+            True,
+            (Verdict.NOT_MEASURED, "mutant a is inconclusive: no memory", False),
+        ),
+        ([("a", Fate.NOT_RUN, "skipped")], True, (Verdict.PASS, "unproven: the mutants were skipped", False)),
+        (
+            [("a", Fate.NOT_RUN, "it requires CUDA"), ("b", Fate.NOT_RUN, "too small")],
+            False,
+            (Verdict.NOT_MEASURED, "no mutant could run here: it requires CUDA", False),
+        ),
+        ([], False, (Verdict.NOT_MEASURED, "no mutant could run here: there is none", False)),
+        ([("a", Fate.NOT_RUN, "it requires CUDA"), ("b", Fate.KILLED, "")], False, (Verdict.PASS, "", True)),
+    ],
+)
+def test_the_verdict_of_a_subject_that_passed_in_full(
+    mutants: list[tuple[str, Fate, str]], skipped: bool, expected: tuple[Verdict, str, bool]
+) -> None:
+    """With the reason, and whether the falsifier is proven able to fail."""
+    outcomes = [MutantOutcome(*one) for one in mutants]
+    assert settle(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == Settlement(*expected)
+
+
+@pytest.mark.parametrize("fate", list(Fate))
+def test_only_what_was_not_run_was_kept_from_running(fate: Fate) -> None:
+    """Whatever reason is written next to another fate."""
+    reason = not_begun(Mutant("m", "a:B", ("clause",), "", {}, {})).reason
+    assert MutantOutcome("m", fate, reason).was_kept_from_running is (fate is Fate.NOT_RUN)
+    assert not MutantOutcome("m", fate, "it requires CUDA").was_kept_from_running

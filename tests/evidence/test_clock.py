@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.evidence.clock import clock_ahead
-from harness.evidence.findings import Code
+from harness.evidence.findings import Code, Finding
 from harness.evidence.verify import verify
 from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 
@@ -32,6 +32,7 @@ def test_it_is_sound_and_says_so(tmp_path: Path) -> None:
     ("started", "ahead"),
     [
         ("2026-11-21T12:59:59+00:00", False),
+        ("2026-11-21T13:00:00+00:00", False),
         ("2026-11-21T13:00:01+00:00", True),
         ("2026-11-21T13:00:01Z", True),
         ("9999-12-31T23:59:59Z", True),
@@ -43,3 +44,16 @@ def test_clocks_may_differ_by_an_hour(tmp_path: Path, started: str, ahead: bool)
     """Then nobody is told."""
     record = replace(claim_result(tmp_path).record, started=started)
     assert [one.code for one in clock_ahead(record, NOW)] == [Code.CLOCK_AHEAD] * ahead
+
+
+def test_a_record_of_the_future_is_told_in_full(tmp_path: Path) -> None:
+    """What both clocks say, and what the run then counts as."""
+    record = replace(claim_result(tmp_path).record, started="2026-11-22T12:00:00Z")
+    (remark,) = clock_ahead(record, NOW)
+    assert remark == Finding(
+        Code.CLOCK_AHEAD,
+        "record.json",
+        "it says 2026-11-22T12:00:00Z, and by this machine's clock it is 2026-11-21T12:00:00+00:00: one of the two "
+        "clocks is wrong; a PASS counts as the oldest of its claim's runs, a FAIL or VOID as the newest",
+        "/started",
+    )
