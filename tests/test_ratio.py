@@ -120,3 +120,67 @@ def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, k
     assert found is not None
     assert result.outcome is Outcome.PASS or found >= 1.0
     assert result.outcome is Outcome.FAIL or found <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("keywords", "value", "expected"),
+    [
+        ({"exclusiveMinimum": 2.0}, 1.0, 2.0),
+        ({"maximum": 2}, 3, 1.5),
+        ({"minimum": 2}, 4, 0.5),
+        ({"minimum": 2.0}, math.nan, math.inf),
+        ({"minimum": 2.0}, math.inf, math.inf),
+        ({"maximum": 2.0}, {"nonfinite": "NaN"}, math.inf),
+        ({"maximum": 2.0}, "broken", None),
+        ({"maximum": 2.0}, True, None),
+        ({"maximum": 2.0}, None, None),
+        ({"maximum": 2.0}, [4.0], None),
+    ],
+)
+def test_only_numbers_have_a_ratio(keywords: dict[str, Any], value: Any, expected: float | None) -> None:
+    """Whole ones as well, and one that is broken; what is no number at all is for other clauses to tell."""
+    assert of(a_clause({"type": "number", **keywords}), x=value) == expected
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "expected"),
+    [
+        (0.0, 0.0, 1.0),
+        (-1.0, -1.0, 1.0),
+        (-1.0, 0.0, 0.0),
+        (-2.0, -1.0, 0.0),
+        (1e-9, 0.0, math.inf),
+        (-1.0, -2.0, math.inf),
+        (-1.0, 2.0, 0.0),
+        (1.0, 0.5, 2.0),
+    ],
+)
+def test_a_bound_that_is_not_positive_is_held_met_or_broken(small: float, large: float, expected: float) -> None:
+    """There is no factor to it: on the bound is 1, below it 0, above it infinitely far."""
+    assert of(a_clause(rule="self.x <= self.y"), x=small, y=large) == expected
+
+
+def test_a_clause_of_no_schema_and_no_rule_has_no_ratio() -> None:
+    """However its bound is worded."""
+    assert not has_ratio(Clause("subject.completes", "a < b"))
+    assert ratio(Clause("subject.completes", "a < b"), {}, {}, {}) is None
+
+
+def test_a_comparison_that_is_looked_up_has_no_ratio() -> None:
+    """What is compared is then whether it is there."""
+    assert not has_ratio(a_clause(rule="self.x < self.y in [true]"))
+
+
+def test_what_cannot_be_compared_has_no_ratio() -> None:
+    """A measurement or parameter that is missing, another that is missing beside one that is broken, and text."""
+    against = a_clause(rule="self.x < parameters.steps")
+    assert ratio(against, {"x": 1.0, "steps": 4.0}, {"steps": 2.0}, {}) == 0.5
+    assert ratio(against, {"x": 1.0, "steps": 4.0}, {}, {}) is None
+    between = a_clause(rule="self.x < self.y")
+    assert of(between, x=math.nan) is None
+    assert of(between, x="a", y="b") is None
+    assert of(between, x=1.0, y="b") is None
+    assert of(between, x="a", y=1.0) is None
+    assert of(between, x=True, y=1.0) is None
+    assert of(a_clause(rule="self.x[1] < self.y"), x=[1.0], y=1.0) is None
+    assert of(a_clause(rule="self.x[1] < self.y"), x=[1.0, 3.0], y=1.0) == 3.0
