@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.evidence.index import Entry
-from harness.evidence.status import Cell, ClaimStatus, Status, speaks_for, statuses
+from harness.evidence.status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
 from harness.machine.device_class import DeviceClass
 from harness.verdict import Verdict
 from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
@@ -58,6 +58,8 @@ CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
     ("VOID after a PASS", [{}, VOID], Status.UNRUN),
     ("a PASS after VOID", [VOID, {}], Status.DISCHARGED),
     ("VOID after a PASS after a FAIL", [FAIL, {}, VOID], Status.FALSIFIED),
+    ("VOID after what could not be measured after a PASS", [{}, UNMEASURED, VOID], Status.UNRUN),
+    ("what could not be measured after VOID after a PASS", [{}, VOID, UNMEASURED], Status.UNRUN),
     ("VOID of the reduced profile after a PASS of the full one", [{}, {**VOID, **REDUCED}], Status.DISCHARGED),
     ("what could not be measured", [UNMEASURED], Status.UNRUN),
     ("a PASS with other parameters", [{"overrides": {"steps": 4}}], Status.UNRUN),
@@ -67,6 +69,13 @@ CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
     ("a stale PASS", [{"contract_digest": STALE}], Status.STALE),
     ("a stale FAIL", [{**FAIL, "contract_digest": STALE}], Status.STALE),
     ("a stale FAIL after a PASS that covers", [{}, {**FAIL, "contract_digest": STALE}], Status.DISCHARGED),
+    ("a stale PASS that was unproven", [{**UNPROVEN, "contract_digest": STALE}], Status.UNRUN),
+    ("a stale VOID", [{**VOID, "contract_digest": STALE}], Status.UNRUN),
+    (
+        "what could not be measured, stale, though its mutants died",
+        [{**UNMEASURED, "proven": True, "contract_digest": STALE}],
+        Status.UNRUN,
+    ),
     ("VOID after a stale PASS", [{"contract_digest": STALE}, VOID], Status.UNRUN),
     ("a stale PASS, its subject since renamed", [{"contract_digest": STALE, "subject": "m:Old"}], Status.STALE),
     (
@@ -90,6 +99,15 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
 def test_runs_of_one_second() -> None:
     """The worst counts as the newest."""
     assert only_cell(entry(3, run="a"), entry(3, run="b", **FAIL), entry(3, run="c")).status is Status.FALSIFIED
+
+
+def test_a_pass_of_the_same_second_hides_no_failure_of_less() -> None:
+    """Only one that is newer shows that what was wrong was mended."""
+    failed = entry(3, run="a", **FAIL, **REDUCED)
+    for found in ((failed, entry(3, run="b")), (entry(3, run="b"), failed)):
+        cell = only_cell(*found)
+        assert (cell.status, cell.decided_by) == (Status.FALSIFIED, failed)
+    assert only_cell(failed, entry(4)).status is Status.DISCHARGED
 
 
 @pytest.mark.parametrize(
@@ -127,6 +145,97 @@ def test_why_the_contracts_own_subject_does_not_count() -> None:
     assert (cell.status, cell.reason) == (Status.UNRUN, UNPROVEN["reason"])
 
 
+_HARDWARE = "NVIDIA GB10, compute capability 12.1"
+
+
+@pytest.mark.parametrize(
+    ("runs", "reason", "strength", "decided_by"),
+    [
+        ([{}], "", Strength.TARGET, 0),
+        ([FAIL, {**UNPROVEN}], FAIL["reason"], Strength.TARGET, 0),
+        ([{**FAIL, **REDUCED}], f"in the reduced profile: {FAIL['reason']}", Strength.REDUCED, 0),
+        ([{"device": GPU}], f"the claim speaks of {_HARDWARE}", Strength.FULL, 0),
+        ([{"device": GPU}, {"device": GPU, **REDUCED}], f"the claim speaks of {_HARDWARE}", Strength.FULL, 0),
+        ([REDUCED], "in the reduced profile", Strength.REDUCED, 0),
+        ([{}, VOID], f"VOID: {VOID['reason']}", Strength.NONE, None),
+        ([UNMEASURED], f"NOT_MEASURED: {UNMEASURED['reason']}", Strength.NONE, None),
+        ([UNPROVEN], UNPROVEN["reason"], Strength.NONE, None),
+        (
+            [{"overrides": {"steps": 4, "size": 1}, "subject": "mine:Other"}],
+            "only run with other parameters: steps, size",
+            Strength.NONE,
+            None,
+        ),
+        ([{"subject": "mine:Other"}], "only run with another subject: mine:Other", Strength.NONE, None),
+        ([{"contract_digest": STALE}], "the contract was changed since; and so was the world", Strength.TARGET, 0),
+        (
+            [{"contract_digest": STALE}, {"contract_digest": STALE}, {"contract_digest": STALE, **REDUCED}],
+            "the contract was changed since; and so was the world",
+            Strength.TARGET,
+            1,
+        ),
+        (
+            [{"contract_digest": STALE, "device": GPU, **REDUCED}, {**UNMEASURED, "device": GPU}],
+            "the contract was changed since; and so was the world",
+            Strength.REDUCED,
+            0,
+        ),
+    ],
+)
+def test_a_cell_in_full(runs: list[dict[str, Any]], reason: str, strength: Strength, decided_by: int | None) -> None:
+    """Why it is so, how much that says, which bundle decided it, and which folder to look into."""
+    found = [entry(second, **changes) for second, changes in enumerate(runs)]
+    whys = {True: ["the contract was changed since", "and so was the world"], False: []}
+    (status,) = statuses([claim()], found, lambda one: whys[one.contract_digest == STALE], NOW)
+    (cell,) = status.cells.values()
+    decider = None if decided_by is None else found[decided_by]
+    assert (cell.reason, cell.strength, cell.decided_by) == (reason, strength, decider)
+    assert (cell.newest, cell.bundles) == (found[-1], len(found))
+    assert cell.bundle == (decider or found[-1]).path
+    assert (status.newest, status.deciding) == (found[-1], cell)
+
+
+def test_a_device_without_evidence_of_the_claim_has_an_empty_cell() -> None:
+    """And never is what the claim has its status from, where there is any."""
+    status = status_of(entry(device=CPU, **UNMEASURED), entry(id="F-OTHER-001", device=GPU))
+    cells = {device.name: cell for device, cell in status.cells.items()}
+    assert list(cells) == ["x86_64", "NVIDIA H200"]
+    assert cells["NVIDIA H200"] == Cell(Status.UNRUN, "", Strength.NONE, None, None, 0)
+    assert cells["NVIDIA H200"].bundle is None
+    assert status.deciding is cells["x86_64"]
+    other_way = status_of(entry(device=GPU, **UNMEASURED), entry(id="F-OTHER-001", device=CPU))
+    assert other_way.deciding is not None
+    assert other_way.deciding.bundles == 1
+
+
+def test_devices_are_listed_in_order() -> None:
+    """Of whatever claim and in whichever order their evidence is found."""
+    devices = [TARGET, CPU, GPU]
+    for found in (devices, devices[::-1]):
+        status = status_of(*(entry(device=device) for device in found))
+        assert [device.name for device in status.cells] == ["x86_64", "NVIDIA GB10", "NVIDIA H200"]
+
+
+def test_of_no_evidence_nothing_is_newest() -> None:
+    """Neither a bundle nor a deciding cell."""
+    (status,) = statuses([claim()], [], stale, NOW)
+    assert (status.newest, status.deciding, status.cells) == (None, None, {})
+    assert (status.target, status.id) == (_HARDWARE, "F-DEMO-SORT-001")
+
+
+def test_a_command_that_no_shell_would_read_is_read_all_the_same() -> None:
+    """A record may hold anything: what asks for another subject is found in it, word by word."""
+    old = {"contract_digest": STALE, "subject": "mine:Old"}
+    assert speaks_for(claim(), entry(**old, command="harness run 'F-DEMO"))
+    assert not speaks_for(claim(), entry(**old, command="harness run --subject mine:Old 'F-DEMO"))
+
+
+def test_the_words_and_their_order_are_those_of_the_documentation() -> None:
+    """Pages and pipelines hold the words; a claim has the status of its strongest evidence."""
+    assert [*Status] == ["DISCHARGED", "PARTIAL", "FALSIFIED", "STALE", "UNRUN"]
+    assert sorted(Strength) == [Strength.NONE, Strength.REDUCED, Strength.FULL, Strength.TARGET]
+
+
 def test_classes_of_device_are_kept_apart() -> None:
     """A PASS here says nothing about there; devices seen with any claim have a column."""
     status = status_of(entry(device=GPU), entry(id="F-OTHER-001", device=CPU))
@@ -151,6 +260,12 @@ OVERALL: list[tuple[str, list[dict[str, Any]], Status]] = [
         [{"device": GPU, "contract_digest": STALE}, {"device": {**GPU, "name": "NVIDIA A100"}}],
         Status.PARTIAL,
     ),
+    (
+        "equally strong, covering and stale",
+        [{"device": {**GPU, "name": "NVIDIA A100"}, "contract_digest": STALE}, {"device": GPU}],
+        Status.PARTIAL,
+    ),
+    ("FALSIFIED on the weakest device", [{}, {**FAIL, **REDUCED, "device": CPU}], Status.FALSIFIED),
 ]
 
 
