@@ -257,6 +257,8 @@ def _select(
     chosen: dict[str, Contract] = {name: project.contract(name) for name in ids}
     if ids and (everything or issue or spec):
         raise click.UsageError("name claims, or say --all, --issue or --spec; not both")
+    if sum((everything, bool(issue), bool(spec))) > 1:  # one would be meant to narrow the other, and hours would run
+        raise click.UsageError("say one of --all, --issue and --spec")
     if everything or issue or spec:
         contracts, refused = project.load_all()
         if refused:
