@@ -1,6 +1,7 @@
 """What a falsifier left in its artifacts folder: copied into the bundle where it is small, else named by digest.
 
-Known shapes of secrets are masked in what is text, as in logs; what is not is copied as it is.
+Known shapes of secrets are masked in what is text, as in logs. What is no text cannot be masked: where such a shape
+stands in it, it is named by digest and not copied. A name is masked as well, and what bears it is then not copied.
 
 The folder was open to the code under test. Links are not followed, pipes and devices not opened, and it is not walked
 without end.
@@ -12,6 +13,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -95,8 +97,10 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, st
 
 def _artifact(name: str, path: Path, obstacle: str, room: int, redactor: Redactor) -> tuple[Artifact, bytes]:
     if obstacle:
-        return Artifact(name, False, None, None, obstacle), b""
+        return Artifact(redactor.mask(name), False, None, None, obstacle), b""
     obstacle = _unwelcome(name)
+    if redactor.mask(name) != name:
+        name, obstacle = redactor.mask(name), "its name holds what looks like a secret"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
@@ -114,9 +118,11 @@ def _artifact(name: str, path: Path, obstacle: str, room: int, redactor: Redacto
         # What was left of both limits: which of them does not matter to whoever looks for the file.
         obstacle = obstacle or f"larger than the {room} bytes that artifacts may still take"
     masked = content if obstacle else _masked(content, redactor)
-    if name == COUNTEREXAMPLE and not obstacle:
+    if masked is None:
+        obstacle = "holds what looks like a secret, and is no text in which that could be masked"
+    elif name == COUNTEREXAMPLE and not obstacle:
         obstacle = _no_counterexample(masked)
-    if obstacle:
+    if masked is None or obstacle:
         return Artifact(name, False, size, digest.hexdigest(), obstacle), b""
     if masked == content:
         return Artifact(name, True, size, digest.hexdigest(), ""), content
@@ -124,14 +130,13 @@ def _artifact(name: str, path: Path, obstacle: str, room: int, redactor: Redacto
     return Artifact(name, True, len(masked), hashlib.sha256(masked).hexdigest(), reason), masked
 
 
-def _masked(content: bytes, redactor: Redactor) -> bytes:
-    """Text with its secrets masked; whatever is no UTF-8 text as it is."""
-    if b"\0" in content:
-        return content
-    try:
-        return redactor.mask(content.decode("utf-8")).encode("utf-8")
-    except UnicodeDecodeError:
-        return content
+def _masked(content: bytes, redactor: Redactor) -> bytes | None:
+    """Text with its secrets masked; what is no UTF-8 text as it is, or None where a secret stands in it."""
+    if b"\0" not in content:
+        with suppress(UnicodeDecodeError):
+            return redactor.mask(content.decode("utf-8")).encode("utf-8")
+    bytewise = content.decode("latin-1")
+    return content if redactor.mask(bytewise) == bytewise else None
 
 
 def _no_counterexample(content: bytes) -> str:

@@ -11,9 +11,10 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ class LocalExecutor:
     def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
         """Run one trial and gather everything it said and did."""
         folder = self._server.folder / uuid.uuid4().hex[:12]
-        watch = _Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted)
+        masked = lru_cache(maxsize=256)(self._redactor.mask)  # the same few names come with every step
+        watch = _Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted, masked)
         try:
             for place in (folder / "workspace", folder / "artifacts", self._cache):
                 place.mkdir(parents=True, exist_ok=True)
@@ -120,7 +122,7 @@ class LocalExecutor:
                 traceback=mask(ending.traceback or "")[-_LONGEST_TRACEBACK:] or None,
             ),
             seed=request.seed,
-            unseen={str(name): _cut(mask(str(why))) for name, why in watch.unseen.items()},
+            unseen={name: _cut(str(why)) for name, why in mask(watch.unseen).items()},
         )
         return TrialResult(
             observation,
@@ -163,6 +165,8 @@ class _Watch:
     sampler: Sampler
     on_step: StepListener
     interrupted: threading.Event
+    mask: Callable[[str], str]
+    """Applied to the names of what a step tells, which a subject may choose; the rest is masked once it is whole."""
     measurements: dict[str, Any] = field(default_factory=dict)
     unseen: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
@@ -244,9 +248,9 @@ class _Watch:
         if self._ended and kind != "exit":
             return  # a thread that the subject left behind goes on; what it says comes too late
         if kind == "step":
-            row = {"step": message["step"], "seconds": round(time.monotonic() - self.started, 6), **message["values"]}
-            self.steps.add(row)
-            self.on_step(message["step"], strictjson.untag_nonfinite(message["values"]), self._memory())
+            values = {self.mask(name): value for name, value in message["values"].items()}
+            self.steps.add({"step": message["step"], "seconds": round(time.monotonic() - self.started, 6), **values})
+            self.on_step(message["step"], strictjson.untag_nonfinite(values), self._memory())
         elif kind == "measure":
             self.measurements.update(message["values"])
         elif kind == "unseen":

@@ -12,12 +12,12 @@ from tests.evidence.factory import claim_result, sealer
 TOKEN = "hf_" + "a" * 30
 
 
-def test_secrets_in_text_are_masked_and_the_rest_is_copied(tmp_path: Path) -> None:
-    """The index says so, and names what was masked by digest; what is no text stays as it is."""
+def test_secrets_in_text_are_masked(tmp_path: Path) -> None:
+    """The index says so, and names what was masked by digest."""
     folder = tmp_path / "artifacts"
     folder.mkdir()
     texts = {"notes.txt": f"logged in with {TOKEN}\n", "table.json": json.dumps({"token": TOKEN})}
-    blob = b"\x00\xff" + TOKEN.encode()
+    blob = b"\x00\xff weights"
     for name, text in texts.items():
         (folder / name).write_text(text)
     (folder / "weights.bin").write_bytes(blob)
@@ -32,4 +32,25 @@ def test_secrets_in_text_are_masked_and_the_rest_is_copied(tmp_path: Path) -> No
         assert hashlib.sha256(text.encode()).hexdigest() in listed[name]["reason"]
     assert (bundle / "artifacts/weights.bin").read_bytes() == blob
     assert (listed["weights.bin"]["reason"], listed["plain.txt"]["reason"]) == ("", "")
+    assert not verify(bundle).findings
+
+
+def test_what_holds_a_secret_and_cannot_be_masked_is_not_copied(tmp_path: Path) -> None:
+    """A file that is no text, and one whose name is a secret, are named by digest; no byte of the secret is sealed."""
+    folder = tmp_path / "artifacts"
+    (folder / TOKEN).mkdir(parents=True)
+    blob = b"\x00\xff" + TOKEN.encode()
+    (folder / "weights.bin").write_bytes(blob)
+    (folder / f"{TOKEN}.txt").write_text("nothing to hide")
+    (folder / f"{TOKEN}.link").symlink_to("weights.bin")
+    (folder / TOKEN / "inside.txt").write_text("nothing to hide")
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=folder))
+    listed = {entry["name"]: entry for entry in json.loads((bundle / "artifacts/INDEX.json").read_text())["artifacts"]}
+    assert set(listed) == {"weights.bin", "[masked].txt", "[masked].link", "[masked]/inside.txt"}
+    assert not any(entry["copied"] for entry in listed.values())
+    assert listed["weights.bin"]["sha256"] == hashlib.sha256(blob).hexdigest()
+    assert "no text in which that could be masked" in listed["weights.bin"]["reason"]
+    for path in bundle.rglob("*"):
+        assert TOKEN not in str(path.relative_to(bundle))
+        assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path
     assert not verify(bundle).findings

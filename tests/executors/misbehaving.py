@@ -243,6 +243,8 @@ def falsify(trial):
         import toy.late
         trial.step(1, loss=2.0)
         ctypes.string_at(0)
+    if trial.parameters["how"] == "leaks in a name":
+        trial.step(0, **{"hf_" + "a" * 30: 1.0})
     trial.step(1, loss=2.0)
     trial.measure(inversions=0)
     trial.resolve(device="cpu")

@@ -128,6 +128,14 @@ def test_secrets_are_masked(executor: LocalExecutor) -> None:
     assert "[masked]" in text
 
 
+def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> None:
+    """A name becomes the head of a column, and stands in every report."""
+    assert [set(row) - {"step", "seconds"} for row in run(executor, "leaks in a name").steps.rows] == [
+        {"[masked]"},
+        {"loss"},
+    ]
+
+
 def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial sees what decides how code runs, and no variable beyond that."""
     monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
