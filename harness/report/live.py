@@ -16,6 +16,7 @@ from rich.text import Text
 
 from harness.events import (
     ClaimFinished,
+    ClaimPassedOver,
     ClaimPlanned,
     ClaimWaiting,
     Event,
@@ -68,11 +69,14 @@ class Live:
         self._verbose = verbose
         self._live: RichLive | None = None
         self._running: dict[str, tuple[int | None, TrialStep | None]] = {}
+        self._passed_over = 0
         atexit.register(self._stop)  # however the run ends, the terminal gets its cursor back
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
         match event:
+            case ClaimPassedOver():
+                self._passed_over += 1
             case ClaimPlanned():
                 contract = event.contract
                 self._console.print(f"[bold]{escape(contract.id)}[/]  {escape(contract.title)}")
@@ -106,7 +110,7 @@ class Live:
             case RunFinished():
                 self._stop()
                 verdicts = [str(record.verdict) for record in event.records]
-                self._console.print(figures.denominator(event.declared, verdicts))
+                self._console.print(figures.denominator(event.declared + self._passed_over, verdicts))
                 if event.interrupted:
                     self._console.print(Text(interrupted_text(event), style="yellow"))
             case _:

@@ -11,6 +11,7 @@ from harness.contract.clauses import ClauseResult
 from harness.events import (
     SUBJECT,
     ClaimFinished,
+    ClaimPassedOver,
     ClaimPlanned,
     ClaimWaiting,
     Event,
@@ -65,10 +66,13 @@ class Lines:
     write: Callable[[str], None]
     verbose: bool
     _steps: dict[str, int | None] = field(default_factory=dict)
+    _passed_over: int = 0
 
     def __call__(self, event: Event) -> None:
         """Take an event."""
         match event:
+            case ClaimPassedOver():
+                self._passed_over += 1
             case ClaimPlanned():
                 self.write(f"{event.contract.id}  {event.contract.title}")
                 if not event.obstacle:
@@ -89,7 +93,8 @@ class Lines:
                 for line in claim_lines(event, self.verbose):
                     self.write(line)
             case RunFinished():
-                self.write(figures.denominator(event.declared, [str(record.verdict) for record in event.records]))
+                verdicts = [str(record.verdict) for record in event.records]
+                self.write(figures.denominator(event.declared + self._passed_over, verdicts))
                 if event.interrupted:
                     self.write(interrupted_text(event))
             case _:

@@ -33,7 +33,7 @@ def handler(target: str) -> Handler:
         elif isinstance(event, ClaimPassedOver):
             passed_over.append(asdict(event))
         elif isinstance(event, RunFinished):
-            document = {**_document(event, bundles), "passed_over": passed_over}
+            document = {**_document(event, bundles, len(passed_over)), "passed_over": passed_over}
             if target == "-":
                 # ASCII: the terminal's encoding may know no other letters, and no escape but JSON's own is JSON.
                 sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
@@ -44,10 +44,10 @@ def handler(target: str) -> Handler:
     return handle
 
 
-def _document(event: RunFinished, bundles: dict[str, str | None]) -> dict[str, object]:
+def _document(event: RunFinished, bundles: dict[str, str | None], passed_over: int) -> dict[str, object]:
     verdicts = [record.verdict for record in event.records]
     return {
-        "declared": event.declared,
+        "declared": event.declared + passed_over,
         "evaluated": len(verdicts),
         "verdicts": {verdict: verdicts.count(verdict) for verdict in Verdict},
         "seconds": round(event.seconds, 3),

@@ -254,8 +254,10 @@ def test_running_what_is_stale(project: Path) -> None:
     second = harness(project, "run", "--stale", "--json", "records.json", "--junit", "junit.xml")
     assert second.returncode == 0
     assert second.stdout.startswith("nothing is stale: 2 claims: 0 due, 2 covered")
+    assert second.stdout.splitlines()[-1].startswith("2 claims declared, 0 evaluated: ")
     written = json.loads((project / "records.json").read_text())
     assert (written["records"], [one["verdict"] for one in written["passed_over"]]) == ([], ["PASS", "PASS"])
+    assert (written["declared"], written["evaluated"]) == (2, 0)
     suite = JUnitXml.fromfile(str(project / "junit.xml"))
     assert (suite.tests, suite.skipped, suite.errors, suite.failures) == (2, 2, 0, 0)
     contract = project / "contracts" / "demo" / f"{CLAIM}.json"

@@ -104,6 +104,13 @@ def test_plain_lines(record: Record) -> None:
     assert lines[-1] == "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID"
 
 
+@pytest.mark.parametrize("told", [plain, lambda story: live(story).splitlines()], ids=["plain", "live"])
+def test_claims_that_were_not_due_are_declared(told: Callable[[list[Event]], list[str]], record: Record) -> None:
+    """The denominator is of all claims that were asked for, evaluated or not."""
+    not_due = events.ClaimPassedOver("F-DEMO-OTHER-001", Verdict.PASS, "not due")
+    assert told([not_due, *story(record)])[-1].startswith("2 claims declared, 1 evaluated: 1 PASS")
+
+
 def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
     """Of somebody else's trainer, which makes the steps that it makes."""
     made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, None) for step in range(1, 51)]
