@@ -202,7 +202,7 @@ def _could_run(mutant: Mutant, device: Mapping[str, Any]) -> bool:
 
 
 def _capability(text: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in text[:8].split("."))
+    return tuple(int(part) if part.isdecimal() else 0 for part in text[:8].split("."))
 
 
 def _unlisted(mutant: Mutant) -> MutantRecord:

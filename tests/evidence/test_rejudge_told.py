@@ -310,6 +310,7 @@ def test_a_reason_is_told_where_there_is_one(sound: Judged) -> None:
         ({"compute_capability": "12.1"}, {"compute_capability": "12.0"}, False),
         ({"compute_capability": "0.1"}, {"compute_capability": None}, False),
         ({"compute_capability": "9.0"}, {"compute_capability": "odd"}, False),
+        ({"compute_capability": "9.0"}, {"compute_capability": "9.²"}, True),  # no digit that int() reads
     ],
 )
 def test_what_the_device_could_have_run_is_not_excused(
