@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import strictjson
-from harness.cases import Counterexample, CounterexampleError, clauses_on_cases, judge_case, nearness
+from harness.cases import COUNTEREXAMPLE, Counterexample, CounterexampleError, clauses_on_cases, judge_case, nearness
 from harness.contract import Contract
 from harness.verdict import Outcome
 from tests.contracts import contract_of, document
@@ -36,6 +36,24 @@ def test_only_clauses_on_items_are_asked(contract: Contract) -> None:
     ids = {clause.id for clause in clauses_on_cases(contract, frozenset({"errors", "others"}))}
     assert ids == {"errors[].type", "errors[].maximum", "others[].type", "others[].maximum", "ordered-lists"}
     assert "ordered-lists" not in {clause.id for clause in clauses_on_cases(contract, frozenset({"errors"}))}
+
+
+def test_clauses_inside_an_item_are_asked() -> None:
+    """What an item holds is of one case, at any depth."""
+    parts = {"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 2.0, "x-source": "a test"}}
+    item = {"type": "object", "properties": {"loss": {"type": "number"}, "parts": parts}}
+    observation = {
+        "type": "object",
+        "properties": {
+            **document()["observation"]["properties"],
+            "errors": {"type": "array", "minItems": 20, "items": item},
+        },
+    }
+    contract = contract_of(document(observation=observation))
+    ids = [clause.id for clause in clauses_on_cases(contract, frozenset({"errors"}))]
+    inside = ["loss.type", "parts.type", "parts.minItems", "parts[].type", "parts[].maximum"]
+    assert ids == ["errors[].type", "errors[].closed", *(f"errors[].{name}" for name in inside)]
+    assert failed(contract, errors={"loss": 1.0, "parts": [1.0, 3.0]}) == {"errors[].parts[].maximum"}
 
 
 def failed(contract: Contract, **measured: Any) -> set[str]:
@@ -82,3 +100,17 @@ def test_what_is_no_counterexample_is_refused(key: str) -> None:
     ):
         with pytest.raises(CounterexampleError):
             Counterexample.from_json(wrong)
+
+
+def test_a_counterexample_says_no_more_than_it_was_told() -> None:
+    """Found at once, by nobody's exception, and not shrunk; in a file of this name."""
+    plain = Counterexample(CASE, ("errors[].maximum",), {})
+    assert plain == Counterexample(CASE, ("errors[].maximum",), {}, error="", tried=1, shrunk=False)
+    assert COUNTEREXAMPLE == "counterexample.json"
+
+
+def test_a_refusal_names_the_first_problems() -> None:
+    """Five of them are enough to go by."""
+    with pytest.raises(CounterexampleError) as refused:
+        Counterexample.from_json({f"unknown_{number}": 1 for number in range(9)})
+    assert str(refused.value).count("; ") == 4

@@ -47,6 +47,47 @@ def test_a_gpu_is_one_of_the_machine_s(
     assert [one.pointer for one in agreement(record, environment, None)] == ([] if agrees else ["/device"])
 
 
+def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
+    """By its architecture, which is its name, and in every other field that the record has."""
+    host = {"machine": "aarch64", "memory_bytes": 1 << 30, "gpus": [GPU]}
+    plain = claim_result(tmp_path).record
+    for device, agrees in (
+        ({"name": "aarch64"}, True),
+        ({"name": "aarch64", "memory_bytes": 1 << 30}, True),
+        ({"name": "x86_64"}, False),
+        ({"name": "aarch64", "memory_bytes": 1 << 31}, False),
+        ({"name": "aarch64", "uuid": None}, False),
+        ({"name": GPU["name"]}, False),
+    ):
+        record = replace(plain, device={"type": "cpu", **device})
+        assert [one.pointer for one in agreement(record, {"host": host}, None)] == ([] if agrees else ["/device"])
+
+
+def test_what_differs_is_told_with_both(tmp_path: Path) -> None:
+    """The record's and that of the other file; a name without end is cut."""
+    record = claim_result(tmp_path).record
+    record = replace(record, device={"type": "cuda", "name": "x" * 90}, logs=TRIAL["logs"], trial_seconds=2.0)
+    trial = {**TRIAL, "logs": {**TRIAL["logs"], "stdout": {"size": 1, "sha256": "0"}}}
+    found = [(one.code, one.file, one.pointer, one.message) for one in agreement(record, {"host": {}}, trial)]
+    assert found == [
+        (
+            *(Code.REJUDGED_DIFFERENTLY, "record.json", "/device"),
+            f"the record has {'x' * 80}; environment.json tells of no such device on the machine",
+        ),
+        (
+            *(Code.REJUDGED_DIFFERENTLY, "record.json", "/logs/stdout"),
+            "the record has another size or sha256 than trial.json",
+        ),
+        (
+            *(Code.REJUDGED_DIFFERENTLY, "record.json", "/trial_seconds"),
+            "the record has 2.0; trial.json has 1.2504",
+        ),
+    ]
+    (wrong,) = agreement(replace(record, started="2026-02-30T00:00:00Z"), None, None)
+    assert (wrong.code, wrong.file, wrong.pointer) == (Code.INVALID, "record.json", "/started")
+    assert wrong.message.startswith("is no point in time: ")
+
+
 def test_a_log_and_a_time_of_another_trial(tmp_path: Path) -> None:
     """trial.json has them at first hand."""
     record = replace(claim_result(tmp_path).record, logs=TRIAL["logs"], trial_seconds=1.25)

@@ -30,6 +30,39 @@ def test_one_healthy_run_in_a_hundred_is_called_a_shift(count: int) -> None:
     assert called / runs >= expected / 2 - tolerance
 
 
+_STEPS = {
+    5: 14.34, 6: 8.02, 7: 7.73, 8: 5.92, 9: 5.78, 10: 4.95, 11: 4.95, 12: 4.43, 14: 4.43, 15: 4.06, 19: 4.06, 20: 3.51,
+    29: 3.51, 30: 3.17, 49: 3.17, 50: 2.93, 99: 2.93, 100: 2.74, 1001: 2.74,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "factor"), _STEPS.items())
+def test_how_many_scatters_are_noise(count: int, factor: float) -> None:
+    """The quantiles that the test above repeats in the large: each step of the table, at both of its ends."""
+    noise = Noise.of([3.0, 5.0] * (count // 2) + [4.0] * (count % 2))
+    assert (noise.count, noise.middle, noise.scatter) == (count, 4.0, 1.4826)
+    assert noise.high - 4.0 == pytest.approx(1.4826 * factor, rel=1e-9)
+    assert 4.0 - noise.low == pytest.approx(1.4826 * factor, rel=1e-9)
+
+
+def test_what_was_rounded_when_it_was_printed_did_not_move() -> None:
+    """A part in 10^12 of the largest value, and no more."""
+    noise = Noise.of([1.0, 1.0, 1.0, 1.0, -100.0])
+    assert [noise.shift(value) for value in (1.0 + 0.9e-10, 1.0 + 1.1e-10)] == [Shift.WITHIN, Shift.ABOVE]
+    assert [noise.shift(value) for value in (-100.0 - 0.9e-10, -100.0 - 1.1e-10)] == [Shift.WITHIN, Shift.BELOW]
+
+
+def test_of_too_few_the_middle_is_known_and_no_bound() -> None:
+    """And of none at all not even that."""
+    few = Noise.of([1.0, 2.0, 4.0])
+    assert (few.count, few.middle, few.scatter) == (3, 2.0, pytest.approx(1.4826))
+    assert math.isnan(few.low)
+    assert math.isnan(few.high)
+    none = Noise.of([math.nan])
+    assert none.count == 0
+    assert all(map(math.isnan, (none.middle, none.scatter, none.low, none.high)))
+
+
 def test_a_defect_of_ten_scatters_is_seen_after_ten_runs() -> None:
     """Upwards and downwards."""
     rng = random.Random(1)
