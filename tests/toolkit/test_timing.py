@@ -117,7 +117,7 @@ def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
         arms = {name: tuple(math.exp(chance.gauss(0, 0.1)) for _ in range(30)) for name in ("a", "b")}
         interval = Timing(arms, (), seed).ratio("a", "b", confidence=0.9)
         missed += not interval.low <= 1.0 <= interval.high
-    assert missed < 45
+    assert 5 < missed < 45
 
 
 @pytest.mark.parametrize(("interval", "settled"), [((0.9, 1.0), True), ((1.06, 1.2), True), ((1.0, 1.06), False)])
@@ -134,3 +134,80 @@ def test_nothing_to_compare_is_refused() -> None:
         interleave({"a": lambda: None, "b": lambda: None}, rounds=1, warmup=0, seed=0)
     with pytest.raises(ValueError, match="confidence"):
         a_timing({"a": 1.0, "b": 1.0}).ratio("a", "b", confidence=99)
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5])
+def test_a_confidence_lies_between_none_and_all(confidence: float) -> None:
+    """Neither of which any number of samples gives."""
+    with pytest.raises(ValueError, match=f"a confidence of {confidence} was asked for; say one between 0 and 1"):
+        a_timing({"a": 1.0, "b": 1.0}).difference("a", "b", confidence)
+
+
+def test_two_arms_in_two_rounds_can_be_compared() -> None:
+    """Fewer cannot, and the refusal says how many there were."""
+    assert a_timing({"a": 1.0, "b": 2.0}, rounds=2).ratio("b", "a").estimate == pytest.approx(2.0)
+    with pytest.raises(ValueError, match=r"^1 arms in 10 rounds leave nothing to compare; give two of each or more$"):
+        interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
+
+
+def test_orders_are_drawn_from_the_seed() -> None:
+    """Whatever the order in which the arms were named; warming up draws, too, and runs each arm."""
+    calls: list[str] = []
+    arms = {name: (lambda name=name: calls.append(name)) for name in "abc"}
+    first = interleave(arms, rounds=9, warmup=3, seed=5)
+    assert len(calls) == 3 * (9 + 3)
+    assert [tuple(calls[place : place + 3]) for place in range(9, 36, 3)] == list(first.orders)
+    assert interleave(dict(reversed(arms.items())), rounds=9, warmup=3, seed=5).orders == first.orders
+    assert interleave(arms, rounds=9, warmup=3, seed=6).orders != first.orders
+    assert interleave(arms, rounds=9, warmup=0, seed=5).orders[3:] == first.orders[:6]
+
+
+def test_all_of_a_timing_is_kept() -> None:
+    """The samples, the orders and the seed."""
+    timing = Timing({"a": (1.0, 2.0), "b": (3.0, 4.0)}, (("a", "b"), ("b", "a")), 7)
+    expected = {"seconds": {"a": (1.0, 2.0), "b": (3.0, 4.0)}, "orders": (("a", "b"), ("b", "a")), "seed": 7}
+    assert timing.as_json() == expected
+
+
+@pytest.mark.parametrize(("bounds", "half"), [((0.5, 1.25), 0.5), ((0.75, 1.5), 0.5), ((1.0, 1.0), 0.0)])
+def test_half_a_width_is_the_larger_distance(bounds: tuple[float, float], half: float) -> None:
+    """Of an estimate that lies off the middle."""
+    assert Interval(1.0, *bounds).half_width == half
+
+
+@pytest.mark.parametrize(
+    ("interval", "settled"),
+    [((1.05, 1.05), True), ((1.05, 1.06), False), ((1.0, 1.05), True), ((1.05001, 2.0), True), ((0.0, 2.0), False)],
+)
+def test_on_the_limit_is_within_it(interval: tuple[float, float], settled: bool) -> None:
+    """So an interval that begins there and goes on settles nothing."""
+    assert Interval(interval[0], *interval).settles(1.05) is settled
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(-8, 8), min_size=2, max_size=45))
+def test_the_estimate_is_the_mean_without_the_outer_tenths(samples: list[float]) -> None:
+    """Rounded down: of nine samples none is left out, of ten the largest and the smallest."""
+    cut = len(samples) // 10
+    kept = sorted(samples)[cut : len(samples) - cut]
+    timing = Timing({"a": tuple(samples), "b": (0.0,) * len(samples)}, (), 0)
+    assert timing.difference("a", "b", 0.5).estimate == pytest.approx(sum(kept) / len(kept), abs=1e-9)
+
+
+@pytest.mark.parametrize(("confidence", "deviations"), [(0.5, 0.674), (0.9, 1.645), (0.99, 2.576)])
+def test_an_interval_is_as_wide_as_its_confidence(confidence: float, deviations: float) -> None:
+    """Of normal scatter the quantiles of the normal distribution; trimming a tenth widens them by some 3 %."""
+    chance = random.Random(3)
+    samples = tuple(chance.gauss(0, 1) for _ in range(200))
+    spread = math.sqrt(sum(one * one for one in samples) / len(samples))
+    interval = Timing({"a": samples, "b": (0.0,) * 200}, (), 1).difference("a", "b", confidence)
+    assert interval.high - interval.low == pytest.approx(2 * 1.03 * deviations * spread / math.sqrt(200), rel=0.1)
+    assert interval.low < interval.estimate < interval.high
+
+
+def test_arms_of_different_length_are_not_paired() -> None:
+    """A sample that has no partner would be left out without a word."""
+    timing = Timing({"a": (1.0, 2.0, 3.0), "b": (1.0, 2.0)}, (), 0)
+    for compare in (timing.ratio, timing.difference):
+        with pytest.raises(ValueError, match="shorter"):
+            compare("a", "b")
