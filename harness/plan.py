@@ -9,6 +9,7 @@ from typing import Any
 from harness import strictjson
 from harness.contract import Contract, Profile
 from harness.external.subject import External
+from harness.machine.device_class import DeviceClass
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import shortfalls, suitable
 
@@ -107,6 +108,19 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
     parameters = {**last.parameters, **options.parameters}
     return Plan(last, passed_over, None, device_record(None, host), parameters, 1, obstacle)
+
+
+def option_for_target(contract: Contract, host: Host) -> str:
+    """The `--device` with which the full profile runs on hardware that the claim speaks of, where `auto` takes other.
+
+    Without a wish a profile that any device can run is run on the CPU; a claim that speaks of a GPU is PARTIAL then,
+    also on a machine that has that GPU. Empty where there is nothing to gain.
+    """
+    if DeviceClass.of(plan(contract, host, Options()).device).meets(contract.target):
+        return ""
+    there = [gpu for gpu in host.gpus if DeviceClass.of(device_record(gpu, host)).meets(contract.target)]
+    options = [Options(profile="full", device=f"cuda:{gpu.index}") for gpu in there]
+    return next((f"--device {one.device}" for one in options if not plan(contract, host, one).obstacle), "")
 
 
 def _needed(profile: Profile, options: Options) -> Mapping[str, Any]:

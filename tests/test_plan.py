@@ -10,7 +10,7 @@ import pytest
 from harness.contract import Contract, Profile
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
-from harness.plan import MOST_PARALLEL, Options, plan
+from harness.plan import MOST_PARALLEL, Options, option_for_target, plan
 from tests.contracts import contract_of, document
 from tests.test_host import a_gpu, a_host
 
@@ -118,3 +118,25 @@ def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatc
     assert "not full: needs a torch that was built for CUDA" in course.reason
     asked = plan(needing, a_host(a_gpu()), Options(profile="reduced", device="cuda:0"))
     assert "needs a torch that was built for CUDA" in asked.obstacle
+
+
+@pytest.mark.parametrize(
+    ("full", "target", "expected"),
+    [
+        (ANY, {"device": "NVIDIA GB10"}, "--device cuda:1"),
+        (ANY, {"type": "cuda"}, "--device cuda:0"),
+        (ANY, {"device": "NVIDIA B200"}, ""),
+        (ANY, {"type": "cpu"}, ""),
+        (ANY, {}, ""),
+        (CUDA, {"device": "NVIDIA GB10"}, "--device cuda:1"),
+        (CUDA, {"device": "GeForce"}, ""),
+        ({**ANY, "memory_gib": 10_000}, {"device": "NVIDIA GB10"}, ""),
+    ],
+    ids=str,
+)
+def test_the_option_that_reaches_what_a_claim_speaks_of(
+    full: dict[str, Any], target: dict[str, Any], expected: str
+) -> None:
+    """Only where the device that is taken without a wish is another one, and the claim's own is here and suffices."""
+    gb10 = a_gpu(index=1, name="NVIDIA GB10", compute_capability="12.1")
+    assert option_for_target(contract(full, ANY, target=target), a_host(a_gpu(), gb10)) == expected

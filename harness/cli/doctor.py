@@ -71,9 +71,10 @@ def _claims(machine: Host) -> dict[str, Any]:
         project = Project.find(Path.cwd())
         contracts, refused = project.load_all()
         rows = [_claim(contract, machine) for contract in contracts]
+        unplanned: dict[str, Any] = {"on_target": None, "target": {}, "option_for_target": ""}
         for error in refused:
             why = "; ".join(map(str, error.problems))
-            rows.append({"id": error.path.stem, "runs": "refused", "why": [why], "on_target": None, "target": {}})
+            rows.append({"id": error.path.stem, "runs": "refused", "why": [why], **unplanned})
         return {"project": str(project.root), "claims": rows, "reason": None}
 
     answer = timebox.call(load, 60)
@@ -84,7 +85,7 @@ def _claims(machine: Host) -> dict[str, Any]:
 
 def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
     from harness.machine.device_class import DeviceClass
-    from harness.plan import Options, plan
+    from harness.plan import Options, option_for_target, plan
 
     course = plan(contract, machine, Options())
     return {
@@ -93,6 +94,7 @@ def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
         "why": [f"not {name}: {reason}" for name, reasons in course.passed_over.items() for reason in reasons],
         "target": dict(contract.target),
         "on_target": not contract.target or DeviceClass.of(course.device).meets(contract.target),
+        "option_for_target": option_for_target(contract, machine),
     }
 
 
@@ -187,6 +189,8 @@ def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
         # Said only where the full profile runs: elsewhere nobody expects the claim to be discharged.
         elsewhere = claim["runs"] == "full" and not claim["on_target"]
         proxy = [f"its target is {hardware(claim['target'])}, so a PASS here is PARTIAL"] if elsewhere else []
+        if claim["option_for_target"]:
+            proxy = [f"not on its target, {hardware(claim['target'])}: {claim['option_for_target']} runs it there"]
         yield claim["id"], "; ".join([claim["runs"], *claim["why"], *proxy])
     kinds = ", ".join(f"{count[kind]} {kind}" for kind in ("full", "reduced", "not at all", "refused"))
     yield "total", f"{len(report['claims'])} declared: {kinds}"

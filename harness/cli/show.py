@@ -21,7 +21,7 @@ from harness.judge import builtin_clauses
 from harness.machine.device_class import hardware
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
-from harness.plan import Options, plan
+from harness.plan import Options, option_for_target, plan
 from harness.project import Project
 from harness.report import figures, wording
 from harness.verdict import Verdict
@@ -76,6 +76,8 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         where = course.device["name"] if course.gpu is not None else f"the CPU ({course.device['name']})"
         side = f"{course.parallel} at a time, " if course.parallel > 1 else ""
         yield f"  the {course.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
+        if option := option_for_target(contract, host):
+            yield f"  with {option} on {hardware(contract.target)}, which it speaks of"
     last = _last(contract, project)
     for profile in contract.profiles.values():
         yield from _profile(contract, profile, host, last.get(profile.name, ""))

@@ -88,6 +88,16 @@ def test_on_a_gb10(project: Path) -> None:
     assert "F-SAMPLE-001: full" in lines
 
 
+def test_a_claim_that_would_miss_the_gpu_that_it_speaks_of(project: Path) -> None:
+    """Any device can run its full profile, so the CPU does without a wish."""
+    anywhere = {"full": {**CONTRACT["profiles"]["full"], "requires": {"device": "any"}}}
+    contract = {**CONTRACT, "id": "F-ANYWHERE-001", "profiles": anywhere}
+    (project / "contracts" / "F-ANYWHERE-001.json").write_text(json.dumps(contract))
+    named = "NVIDIA GB10, compute capability 12.1"
+    assert f"F-ANYWHERE-001: full; not on its target, {named}: --device cuda:0 runs it there" in doctor(project, "gb10")
+    assert f"F-ANYWHERE-001: full; its target is {named}, so a PASS here is PARTIAL" in doctor(project, "none")
+
+
 def test_on_a_machine_without_a_gpu(project: Path) -> None:
     lines = doctor(project, "none").splitlines()
     reason = "no NVIDIA driver answers: NVML Shared Library Not Found"
