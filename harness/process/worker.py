@@ -14,7 +14,6 @@ leaves what was known.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import json
 import os
@@ -24,7 +23,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +33,7 @@ from harness.observation import EndingKind
 from harness.process import frameworks
 from harness.process.blame import machine_fault
 from harness.process.processes import adopt_orphans, end_descendants
+from harness.process.sources import Sources
 from harness.process.supervisor import supervise
 from harness.trial import MeasurementTooLarge, NotMeasured, Setting, SubjectFault, Trial, described
 
@@ -45,7 +46,6 @@ IMPORTING = "importing"
 """The file in the server's folder that has the name of the module that is being imported, or was the last one."""
 
 _LARGEST_REQUEST = 1 << 20
-_HARNESS = Path(__file__).parents[1]
 _LONGEST_TEXT = 200_000
 """Characters of a reason or a traceback that are sent; they are cut to size only after their secrets were masked."""
 _supervisors: set[int] = set()
@@ -104,6 +104,7 @@ def _import(modules: list[str], root: Path, place: Path) -> dict[str, Any]:
     Args:
         place: the file that has the name of the one that is being imported, for whoever finds that it never ends.
     """
+    sources = _sources(root)
     failures: dict[str, str] = {}
     for name in modules:
         with contextlib.suppress(OSError):
@@ -112,20 +113,15 @@ def _import(modules: list[str], root: Path, place: Path) -> dict[str, Any]:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
             failures[name] = described(error)[:_LONGEST_TEXT]
-    return {"failures": failures, "sources": _sources(root, list(sys.modules))}
+    return {"failures": failures, "sources": sources.news()}
 
 
-def _sources(root: Path, modules: Iterable[str]) -> dict[str, str]:
-    """The sha256 of those modules' source files in the project, by path from its root; the harness itself aside."""
-    found: dict[str, str] = {}
-    for name in modules:
-        path = getattr(sys.modules.get(name), "__file__", None)
-        if path:
-            file = Path(path)
-            ours = file.is_relative_to(_HARNESS) or "site-packages" in file.parts
-            if file.is_relative_to(root) and not ours:
-                found[file.relative_to(root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
-    return dict(sorted(found.items()))
+@cache
+def _sources(root: Path) -> Sources:
+    """What the fork server has run of a project; its trials inherit it, and tell what is new."""
+    sources = Sources(root)
+    sources.listen()
+    return sources
 
 
 def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
@@ -168,7 +164,7 @@ def _reap() -> None:
 def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
     """The body of a trial's process."""
     os.environ.update(spec["environment"])
-    report = _with_imports(_reporter(messages), Path(spec["root"]))
+    report = _with_sources(_reporter(messages), _sources(Path(spec["root"])))
     setting = Setting(
         parameters=spec["parameters"],
         device=spec["device"],
@@ -234,23 +230,15 @@ def _told(kind: EndingKind, reason: str, stack: str | None = None) -> dict[str, 
     return {"ending": kind, "reason": reason[:_LONGEST_TEXT], "traceback": stack and stack[-_LONGEST_TEXT:]}
 
 
-def _with_imports(report: Callable[[dict[str, Any]], None], root: Path) -> Callable[[dict[str, Any]], None]:
-    """Report as before, and ahead of each message the sources that were imported since the one before.
+def _with_sources(report: Callable[[dict[str, Any]], None], sources: Sources) -> Callable[[dict[str, Any]], None]:
+    """Report as before, and ahead of each message the sources that were run since the one before.
 
-    What a falsifier imports only when it runs belongs to the evidence as well, also where the trial then dies.
+    What a falsifier imports or reads only when it runs belongs to the evidence as well, also where the trial then dies.
     """
-    known = set(sys.modules)
-    count = len(known)
 
     def tell(message: dict[str, Any]) -> None:
-        nonlocal count
-        if len(sys.modules) != count:
-            names = list(sys.modules)
-            found = _sources(root, [name for name in names if name not in known])
-            known.update(names)
-            count = len(names)
-            if found:
-                report({"kind": "sources", "values": found})
+        if found := sources.news():
+            report({"kind": "sources", "values": found})
         report(message)
 
     return tell

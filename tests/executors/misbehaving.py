@@ -33,6 +33,7 @@ MODULE = """
 import asyncio
 import ctypes
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -243,6 +244,20 @@ def falsify(trial):
         import toy.late
         trial.step(1, loss=2.0)
         ctypes.string_at(0)
+    if trial.parameters["how"].startswith("reads tables"):
+        here = pathlib.Path(__file__).parent
+        (here / "kernels" / "add.cu").read_text()
+        os.close(os.open(here / "table.bin", os.O_RDONLY))
+        (here.parent / "data" / "corpus.txt").read_text()
+        (here / "made.txt").write_text("while it ran")
+        (here / "made.txt").read_text()
+        (here / "beside.tmp").write_text("while it ran")
+        (here / "beside.tmp").rename(here / "renamed.txt")
+        (here / "renamed.txt").read_text()
+        (here / "checkpoint.bin").read_bytes()
+        if trial.parameters["how"].endswith("and dies"):
+            trial.step(1, loss=2.0)
+            ctypes.string_at(0)
     if trial.parameters["how"] == "leaks in a name":
         trial.step(0, **{"hf_" + "a" * 30: 1.0})
     trial.step(1, loss=2.0)

@@ -207,3 +207,17 @@ def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, pr
     digest = hashlib.sha256((project.root / "toy" / "late.py").read_bytes()).hexdigest()
     assert run(executor, how).sources == {"toy/late.py": digest}
     assert run(executor, "well").sources == {}
+
+
+@pytest.mark.parametrize("how", ["reads tables", "reads tables and dies"])
+def test_what_a_trial_reads_beside_its_modules_is_a_source(executor: LocalExecutor, project: Project, how: str) -> None:
+    """A kernel's text is the code under test; a data set elsewhere, a checkpoint and what the trial wrote are not."""
+    code = {"toy/kernels/add.cu": b"__global__", "toy/table.bin": b"\x00\xff"}
+    others = {"data/corpus.txt": b"words", "toy/checkpoint.bin": bytes(2 << 20), "toy/unread.cu": b"nobody's"}
+    for name, content in {**code, **others}.items():
+        path = project.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    assert sorted(executor.imports().sources) == ["toy/__init__.py", "toy/sorting.py"]
+    assert run(executor, how).sources == {name: hashlib.sha256(content).hexdigest() for name, content in code.items()}
+    assert run(executor, "well").sources == {}

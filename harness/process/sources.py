@@ -1,0 +1,111 @@
+"""Which files of a project a process runs: the modules that it imports, and what it reads beside them.
+
+A kernel in CUDA C or WGSL is the code under test as much as the Python that launches it, and no import tells of it. So
+the interpreter is asked of every file that is opened. Counted are those in or below the folder of an imported module,
+since a data set elsewhere in the project is no code. What only a library or another process opens is not heard of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, final
+
+__all__ = ["Sources"]
+
+LARGEST: Final = 1 << 20
+"""Bytes of a file that may be source; a checkpoint beside the code is none."""
+_MOST: Final = 10_000
+"""Files that are remembered, for a subject may open them without end."""
+_HARNESS = Path(__file__).parents[1]
+_WRITES = os.O_WRONLY | os.O_RDWR
+
+
+@final
+class Sources:
+    """The files that this process, and whoever forked it, has run so far."""
+
+    def __init__(self, root: Path) -> None:
+        """Args:
+        root: of the project; files elsewhere are nobody's sources.
+        """
+        self._root = root
+        self._modules: set[str] = set()
+        self._folders: set[Path] = set()
+        self._opened: list[str] = []
+        """Since news were last asked for."""
+        self._heard: set[str] = set()
+        self._written: set[str] = set()
+        self._told: set[str] = set()
+        self._modules_seen = 0
+
+    def listen(self) -> None:
+        """Hear from now on of every file that is opened; the interpreter forgets no listener, so call this once."""
+        sys.addaudithook(self._hear)
+
+    def news(self) -> dict[str, str]:
+        """The sha256 of the files that were not told of before, by path from the project's root."""
+        if len(sys.modules) == self._modules_seen and not self._opened:  # asked ahead of every message of a trial
+            return {}
+        self._modules_seen = len(sys.modules)
+        files = self._imported() | self._read()
+        found: dict[str, str] = {}
+        for file in sorted(files):
+            name = file.relative_to(self._root).as_posix()
+            if name not in self._told:
+                with suppress(OSError):
+                    found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        self._told |= set(found)
+        return found
+
+    def _imported(self) -> set[Path]:
+        """The files of modules that are new; the harness itself aside."""
+        names = set(sys.modules) - self._modules
+        self._modules |= names
+        files: set[Path] = set()
+        for name in names:
+            path = getattr(sys.modules.get(name), "__file__", None)
+            file = Path(path) if path else _HARNESS
+            ours = file.is_relative_to(_HARNESS) or "site-packages" in file.parts
+            if file.is_relative_to(self._root) and not ours:
+                files.add(file)
+        self._folders |= {file.parent for file in files}
+        return files
+
+    def _read(self) -> set[Path]:
+        """The files that were read, and not written, in or below a module's folder; in the root itself, beside it."""
+        files: set[Path] = set()
+        opened, self._opened = self._opened, []
+        for name in opened:
+            file = Path(name)
+            near = file.parent in self._folders or any(
+                folder in self._folders for folder in file.parents if folder != self._root
+            )
+            if near and name not in self._written:
+                with suppress(OSError):
+                    if file.is_file() and file.stat().st_size <= LARGEST:
+                        files.add(file)
+        return files
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Never raises: that would keep the code under test from its file."""
+        if event not in ("open", "os.rename"):
+            return
+        with suppress(Exception):
+            writes = event == "os.rename"
+            path = arguments[1] if writes else arguments[0]
+            if isinstance(path, int):
+                return
+            name = os.path.abspath(os.fsdecode(path))
+            if not name.startswith(f"{self._root}{os.sep}") or name.endswith((".py", ".pyc")):
+                return
+            if len(self._heard) + len(self._written) >= _MOST:
+                return
+            if writes or arguments[2] & _WRITES:
+                self._written.add(name)
+            elif name not in self._heard:
+                self._heard.add(name)
+                self._opened.append(name)
