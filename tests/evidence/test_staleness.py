@@ -162,6 +162,16 @@ def test_a_commit_that_led_nowhere(root: Path) -> None:
         assert Code.COMMIT_NOT_IN_HISTORY in codes(record_of(root, commit=commit), root)
 
 
+def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
+    """A bundle lies untracked in the evidence folder until it is committed; anything else that is new does."""
+    (root / "evidence").mkdir()
+    (root / "evidence" / "record.json").write_text("{}")
+    clean = ProjectState(Project.find(root)).commit
+    assert (clean.revision, clean.dirty) == (git(root, "rev-parse", "HEAD"), False)
+    (root / "more.py").write_text("")
+    assert ProjectState(Project.find(root)).commit.dirty is True
+
+
 def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What is not known is not said to be so; the remedy is."""
     record = record_of(root)
