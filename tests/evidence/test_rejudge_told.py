@@ -71,7 +71,7 @@ CHANGES: dict[str, tuple[Callable[[Record], dict[str, Any]], Told]] = {
         [(RECORD, "/issue", 'the record has "X-1"; the contract has "DEMO-1"')],
     ),
     "a long title": (
-        lambda _: {"title": "x" * 200},
+        lambda _: {"title": "x" * 119},
         [(RECORD, "/title", f'the record has "{"x" * 116}…; the contract has "Sorting keeps every item"')],
     ),
     "a title that just fits": (
@@ -189,6 +189,9 @@ def test_a_record_of_another_seed_and_profile(sound: Judged) -> None:
     assert told(rejudge(record, contract, observation, {**seen, "forgets-one": others["forgets-one"]})) == [
         (FORGETS, "/seed", "forgets-one did not run like the subject: 7, not 0"),
     ]
+    assert told(rejudge(record, contract, replace(observation, profile="full"), seen)) == [
+        (RECORD, "/profile", 'the record has "reduced"; the observation has "full"'),
+    ]
     alone = replace(contract, profiles={"reduced": contract.profiles["reduced"]})
     full = {name: replace(one, profile="full") for name, one in seen.items()}
     found = told(rejudge(replace(record, profile="full"), alone, replace(observation, profile="full"), full))
@@ -204,6 +207,7 @@ _NOT_THOSE = "are not those of the reduced profile with the record's overrides"
     [
         ({}, ": steps is missing"),
         ({"steps": 3, "size": 1}, ": size is not among them"),
+        ({"steps": 4, **dict.fromkeys(("size", "model", "beam", "heads"), 1)}, ": beam is not among them"),
         ({"steps": 3.0}, ": steps is 3.0, not 3"),
     ],
 )
@@ -310,6 +314,7 @@ def test_a_reason_is_told_where_there_is_one(sound: Judged) -> None:
         ({"compute_capability": "12.1"}, {"compute_capability": "12.0"}, False),
         ({"compute_capability": "0.1"}, {"compute_capability": None}, False),
         ({"compute_capability": "9.0"}, {"compute_capability": "odd"}, False),
+        ({"compute_capability": "0.5"}, {"compute_capability": "odd.odd"}, False),
         ({"compute_capability": "9.0"}, {"compute_capability": "9.²"}, True),  # no digit that int() reads
     ],
 )

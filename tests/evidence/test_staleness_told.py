@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,42 @@ def test_sources_that_differ_are_told_from_those_that_are_gone(root: Path, recor
     assert changed(root, one) == subject("a.toml, b.toml differ from what was measured")
     (root / "a.toml").unlink()
     assert changed(root, one) == subject("a.toml, b.toml are not there any more")
+
+
+def test_of_many_sources_the_first_are_named(root: Path, record: Record) -> None:
+    """In order, and how many more there are."""
+    names = [f"{letter}.toml" for letter in "hgfedcba"]
+    for name in names:
+        (root / name).write_text("")
+    one = fresh(root, record, *names)
+    for name in names:
+        (root / name).unlink()
+    said = "a.toml, b.toml, c.toml and 5 more are not there any more"
+    assert changed(root, one) == [(Code.STALE_SUBJECT, said, "/sources")]
+
+
+def test_a_project_is_looked_at_once(root: Path) -> None:
+    """What changes while a report is made splits it not in two; another state looks again."""
+
+    def seen(state: ProjectState) -> tuple[Any, ...]:
+        return state.contract_digest(IDENTIFIER), state.source_digest(SOURCE), state.uses(SUBJECT)
+
+    state = ProjectState(Project.find(root))
+    before = seen(state)
+    for path in (root / SOURCE, *root.glob("contracts/**/*.json")):
+        path.write_text("import json\n")
+    (root / "falsifiers" / "__init__.py").write_text("")
+    assert seen(state) == before
+    assert not set(seen(ProjectState(Project.find(root)))) & set(before)
+
+
+def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
+    """As where reading ends in an error of the machine."""
+    (root / "unreadable").symlink_to("/proc/self/mem")  # a regular file, the first byte of which is nobody's
+    opened = len(os.listdir("/proc/self/fd"))
+    for name in ("unreadable", SOURCE, "falsifiers"):
+        assert (ProjectState(Project.find(root)).source_digest(name) is None) is (name != SOURCE)
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 @pytest.mark.parametrize(
