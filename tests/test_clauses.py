@@ -144,8 +144,8 @@ def test_one_missing_value_among_many_is_not_measured() -> None:
 def test_objects_are_closed() -> None:
     """A property that the contract does not declare fails the object."""
     found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0], "more": 1}})["x.closed"]
-    expected = (Outcome.FAIL, "x has undeclared properties")
-    assert expected == (found.outcome, found.reason)
+    reason = "x has undeclared properties"
+    assert found == ClauseResult("x.closed", Outcome.FAIL, "3 entries", "no undeclared properties", "", reason)
 
 
 @pytest.mark.parametrize(("keyword", "nearest"), [("minimum", 1.0), ("maximum", 3.0), ("type", 2.0)])
@@ -154,6 +154,10 @@ def test_the_nearest_of_many_values_is_shown(keyword: str, nearest: float) -> No
     items = {"type": "number", "minimum": 0, "maximum": 9}
     found = outcomes({"x": {"type": "array", "items": items}}, {"x": [1.0, 3.0, 2.0]})
     assert nearest == found[f"x[].{keyword}"].value
+    last = {"minimum": 1.0, "maximum": 3.0, "type": 1.0}
+    assert (
+        last[keyword] == outcomes({"x": {"type": "array", "items": items}}, {"x": [3.0, 1.0]})[f"x[].{keyword}"].value
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ ITEM, VALUE = "[]", "{}"
 _TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
 """Keywords that an empty list or map satisfies; where it has to be empty (`maxItems` 0), that is what is asked."""
 _ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
-_STRUCTURE = frozenset({"properties", "items", "additionalProperties", "$ref", "$defs"})
+_STRUCTURE = frozenset({"properties", "items", "additionalProperties"})
 # Where a clause looks at many values, the one that came nearest to its bound is shown.
 _NEAREST: Mapping[str, Callable[[list[Any]], Any]] = {
     "minimum": min,
