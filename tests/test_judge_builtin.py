@@ -191,6 +191,8 @@ def test_what_was_not_shown_is_told_where_it_is_looked_at(name: str, why: str) -
     for one, before in zip(told, plain, strict=True):
         assert one.reason == (f"{before.reason}: {why}" if one.id in looking else before.reason)
     assert judge(contract, observe(measured, unseen={"nothing": why})).clauses == plain
+    asked_for_less = judge(contract, observe(healthy(), parameters={}, unseen={"steps": why}))
+    assert clause(asked_for_less, "as-many").reason == "parameters.steps was not measured"
 
 
 def test_what_failed_keeps_its_own_reason() -> None:

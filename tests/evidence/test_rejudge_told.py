@@ -66,6 +66,10 @@ def _mutant(index: int, **changes: Any) -> Callable[[Record], dict[str, Any]]:
 
 
 CHANGES: dict[str, tuple[Callable[[Record], dict[str, Any]], Told]] = {
+    "id": (
+        lambda _: {"id": "F-OTHER-001"},
+        [(RECORD, "/id", 'the record has "F-OTHER-001"; the contract has "F-DEMO-SORT-001"')],
+    ),
     "issue": (
         lambda _: {"issue": "X-1"},
         [(RECORD, "/issue", 'the record has "X-1"; the contract has "DEMO-1"')],
@@ -179,7 +183,7 @@ def test_a_record_that_says_otherwise(sound: Judged, change: str) -> None:
     assert found == [(file, place, said.replace("DIGEST", contract.digest)) for file, place, said in expected]
 
 
-def test_a_record_of_another_seed_and_profile(sound: Judged) -> None:
+def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
     """Those of the observation and of each mutant's are compared, whichever of them were changed as well."""
     record, contract, observation, seen = sound
     others = {name: replace(one, seed=7) for name, one in seen.items()}
@@ -191,6 +195,13 @@ def test_a_record_of_another_seed_and_profile(sound: Judged) -> None:
     ]
     assert told(rejudge(record, contract, replace(observation, profile="full"), seen)) == [
         (RECORD, "/profile", 'the record has "reduced"; the observation has "full"'),
+    ]
+    elsewhere = replace(observation, device={**observation.device, "name": "another"})
+    assert told(rejudge(record, contract, elsewhere, seen)) == [
+        (
+            *(RECORD, "/device"),
+            'the record has {"name": "a CPU", "type": "cpu"}; the observation has {"name": "another", "type": "cpu"}',
+        ),
     ]
     alone = replace(contract, profiles={"reduced": contract.profiles["reduced"]})
     full = {name: replace(one, profile="full") for name, one in seen.items()}
