@@ -212,6 +212,8 @@ def test_what_failed_keeps_its_own_reason() -> None:
     assert clause(found, "last.loss.minimum").reason == "last.loss was not measured"
     found = judge(contract, observe(healthy(last={"loss": -1.0}), unseen={"last": "the log was cut"}))
     assert clause(found, "last.loss.minimum").reason == "last.loss violates minimum 0"
+    found = judge(CONTRACT, observe(healthy(smallest=float("nan"), largest=...), unseen={"largest": "the log was cut"}))
+    assert (clause(found, "ordered").outcome, clause(found, "ordered").reason) == (FAIL, "self.smallest is not finite")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -85,6 +86,17 @@ def test_what_a_trial_holds_as_a_tuple_is_a_list() -> None:
     assert not check_of("uniqueItems", True)((1, 1))
 
 
+def test_a_number_may_be_of_a_kind_of_its_own() -> None:
+    """As an enumeration's is, or one of numpy's; a truth value is none."""
+    whole, broken = IntEnum("Count", ["ONE"]), type("Seconds", (float,), {})
+    for value in (whole(1), broken(1.0)):
+        assert all(check_of(keyword, 1)(value) for keyword in ("minimum", "maximum", "multipleOf", "const"))
+        assert check_of("type", "number")(value)
+        assert check_of("type", "integer")(value)
+    assert not check_of("type", "number")(True)
+    assert not check_of("minimum", 0)(True)
+
+
 def test_a_closed_object_has_no_other_names() -> None:
     """It may have fewer; and what is no object is not closed."""
     closed = check_of("closed", ["a", "b"])
@@ -94,7 +106,8 @@ def test_a_closed_object_has_no_other_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "step", "expected"), [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True), (0.0, 1, True)]
+    ("value", "step", "expected"),
+    [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True), (0.0, 1, True), (1, 0.1, True), (1e23, 10, True)],
 )
 def test_multiples_are_decimal(value: float, step: float, expected: bool) -> None:
     """A multiple is one of the numbers as they are written, not of the doubles next to them."""
