@@ -75,7 +75,7 @@ class Record:
     """Wall-clock time of the subject's trial."""
     contract_digest: str
     sources: Mapping[str, str]
-    """sha256 of every source file of the project that the trials imported, also while they ran, by path."""
+    """sha256 of every file of the project that the trials imported, or read beside what they imported, by path."""
     harness: Mapping[str, str]
     """version, and the sha256 over the harness's own source files."""
     commit: Mapping[str, Any]

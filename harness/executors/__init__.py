@@ -54,7 +54,7 @@ class TrialResult:
     seconds: float
     """Wall-clock time from the fork to the trial's last word."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of every source file of the project that only this trial imported, by path."""
+    """The sha256 of every source file of the project that only this trial imported or read, by path."""
 
 
 @dataclass(frozen=True)
