@@ -92,6 +92,7 @@ def test_a_log_and_a_time_of_another_trial(tmp_path: Path) -> None:
     """trial.json has them at first hand."""
     record = replace(claim_result(tmp_path).record, logs=TRIAL["logs"], trial_seconds=1.25)
     assert list(agreement(record, None, TRIAL)) == []
+    assert list(agreement(replace(record, trial_seconds=1.235), None, {**TRIAL, "seconds": 1.2346})) == []
     other = replace(record, logs={**record.logs, "stderr": {"size": 1, "sha256": "0"}}, trial_seconds=0.1)
     assert [one.pointer for one in agreement(other, None, TRIAL)] == ["/logs/stderr", "/trial_seconds"]
 

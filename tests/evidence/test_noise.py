@@ -45,6 +45,12 @@ def test_how_many_scatters_are_noise(count: int, factor: float) -> None:
     assert 4.0 - noise.low == pytest.approx(1.4826 * factor, rel=1e-9)
 
 
+def test_the_words_are_those_of_the_reports() -> None:
+    """And below five runs nothing is said."""
+    assert [*Shift] == ["within", "above", "below", "not finite", "too few"]
+    assert FEWEST == 5
+
+
 def test_what_was_rounded_when_it_was_printed_did_not_move() -> None:
     """A part in 10^12 of the largest value, and no more."""
     noise = Noise.of([1.0, 1.0, 1.0, 1.0, -100.0])

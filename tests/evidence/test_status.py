@@ -153,6 +153,12 @@ _HARDWARE = "NVIDIA GB10, compute capability 12.1"
     [
         ([{}], "", Strength.TARGET, 0),
         ([FAIL, {**UNPROVEN}], FAIL["reason"], Strength.TARGET, 0),
+        (
+            [{**FAIL, **AHEAD}],
+            f"{FAIL['reason']} (no later run counts before 2036-11-20, when it says it was started)",
+            Strength.TARGET,
+            0,
+        ),
         ([{**FAIL, **REDUCED}], f"in the reduced profile: {FAIL['reason']}", Strength.REDUCED, 0),
         ([{"device": GPU}], f"the claim speaks of {_HARDWARE}", Strength.FULL, 0),
         ([{"device": GPU}, {"device": GPU, **REDUCED}], f"the claim speaks of {_HARDWARE}", Strength.FULL, 0),
