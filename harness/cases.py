@@ -73,8 +73,7 @@ class Counterexample:
 
 def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:
     """The clauses that one case can violate: those on the items of these lists, and rules that read nothing else."""
-    on_items = [clause for clause in contract.clauses if clause.path[:1] and clause.path[0] in names]
-    on_items = [clause for clause in on_items if clause.path[1:2] == (ITEM,)]
+    on_items = [clause for clause in contract.clauses if clause.path[0] in names and clause.path[1:2] == (ITEM,)]
     rules = [rule for rule in contract.rules if {path[0] for path in rule.names["self"]} <= names]
     return (*on_items, *rules)
 
