@@ -1,0 +1,52 @@
+"""Judging again is total: a bundle may come from anybody, and what is wrong with it is a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.evidence.rejudge import rejudge
+from harness.result import ClaimResult
+from harness.verdict import Verdict
+from tests.contracts import healthy
+from tests.evidence.factory import MUTANTS, claim_result, contract_in
+from tests.strategies import json_values
+
+REQUIRES = {"device": "any", "compute_capability": "9.0", "memory_gib": 1}
+DEVICES = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["cpu", "cuda"]),
+        "name": st.text(max_size=4),
+        "compute_capability": st.none() | st.lists(st.text("19²٣x", max_size=2), max_size=3).map(".".join),
+        "memory_bytes": st.sampled_from([1 << 40, 1 << 30, 0, None]),
+    }
+)
+"""As the schema of an observation lets them be, and no machine has them."""
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> ClaimResult:
+    """A PASS, proven by two mutants; the third was not run for want of a device."""
+    folder = tmp_path_factory.mktemp("rejudge")
+    contract = contract_in(folder, mutants=[*MUTANTS[:2], {**MUTANTS[2], "requires": REQUIRES}])
+    return claim_result(folder, contract=contract)
+
+
+@given(DEVICES, st.dictionaries(st.text(max_size=4), json_values, max_size=3), json_values, json_values)
+def test_judging_again_never_raises(
+    result: ClaimResult, device: Mapping[str, Any], parameters: dict[str, Any], resolved: Any, returned: Any
+) -> None:
+    """Whatever device a record names and whatever was asked for, read back and measured."""
+    strange = {"device": device, "resolved": {"steps": resolved}}
+    observation = replace(
+        result.subject.observation, **strange, parameters=parameters, measurements=healthy(returned=returned)
+    )
+    mutants = {name: replace(one.observation, device=device) for name, one in result.mutants.items()}
+    again = rejudge(replace(result.record, **strange), result.contract, observation, mutants)
+    assert again.settlement.verdict in Verdict
+    assert again.findings or again.settlement.verdict is result.record.verdict
