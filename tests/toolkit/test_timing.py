@@ -211,3 +211,26 @@ def test_arms_of_different_length_are_not_paired() -> None:
     for compare in (timing.ratio, timing.difference):
         with pytest.raises(ValueError, match="shorter"):
             compare("a", "b")
+
+
+def test_work_that_was_launched_before_counts_for_no_arm() -> None:
+    """What is still running when the first sample starts is waited for."""
+    clock, pending = Clock(), [100.0]
+
+    def synchronize() -> None:
+        clock.now += sum(pending)
+        pending.clear()
+
+    arms = {"light": lambda: pending.append(1.0), "heavy": lambda: pending.append(5.0)}
+    timing = interleave(arms, rounds=2, warmup=0, seed=0, synchronize=synchronize, clock=clock)
+    assert timing.seconds == {"light": (1.0,) * 2, "heavy": (5.0,) * 2}
+
+
+def test_an_interval_leaves_out_as_many_resamples_above_as_below() -> None:
+    """Of 2000 means at 99 % ten on each side: the percentile bootstrap, drawn from the seed."""
+    samples = tuple(float(number**2) for number in range(20))
+    chance = random.Random(7)
+    resamples = [sorted(chance.choices(samples, k=20))[2:-2] for _ in range(2000)]
+    means = sorted(math.fsum(kept) / len(kept) for kept in resamples)
+    interval = Timing({"a": samples, "b": (0.0,) * 20}, (), 7).difference("a", "b")
+    assert (interval.low, interval.high) == (means[10], means[-11])
