@@ -150,7 +150,8 @@ class Trial(Generic[S]):
     def step(self, step: int, **values: float) -> None:
         """Record one row of the step series: `trial.step(3, loss=5.1, tokens_per_second=900.0)`.
 
-        It is shown while the trial runs, and becomes metrics.csv.
+        It is shown while the trial runs, and becomes metrics.csv. A value called `seconds` is `own_seconds` there,
+        beside the seconds since the trial began.
 
         Raises:
             TypeError: a value is no number.

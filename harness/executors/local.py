@@ -42,6 +42,8 @@ _REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
 """What schedulers and terminals send to every process of a job, ours and the trial's alike."""
 _PIPE_BYTES = 1 << 20
 _TICK = 0.1
+_COLUMNS = frozenset({"step", "seconds"})
+"""Of the step series, the harness's own."""
 _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
 """Characters that an ending keeps."""
 
@@ -248,7 +250,7 @@ class _Watch:
         if self._ended and kind != "exit":
             return  # a thread that the subject left behind goes on; what it says comes too late
         if kind == "step":
-            values = {self.mask(name): value for name, value in message["values"].items()}
+            values = {self._column(name): value for name, value in message["values"].items()}
             self.steps.add({"step": message["step"], "seconds": round(time.monotonic() - self.started, 6), **values})
             self.on_step(message["step"], strictjson.untag_nonfinite(values), self._memory())
         elif kind == "measure":
@@ -269,6 +271,11 @@ class _Watch:
             self._end(message, leash)
         elif kind == "exit":
             self._exit(message)
+
+    def _column(self, name: str) -> str:
+        """The name of a step's value, as a column beside those of the harness."""
+        masked = self.mask(name)
+        return f"own_{masked}" if masked in _COLUMNS else masked
 
     def _memory(self) -> int | None:
         latest = self.sampler.latest

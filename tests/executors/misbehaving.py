@@ -258,6 +258,8 @@ def falsify(trial):
         if trial.parameters["how"].endswith("and dies"):
             trial.step(1, loss=2.0)
             ctypes.string_at(0)
+    if trial.parameters["how"] == "tells its own time":
+        trial.step(0, seconds=-7.0)
     if trial.parameters["how"] == "leaks in a name":
         trial.step(0, **{"hf_" + "a" * 30: 1.0})
     trial.step(1, loss=2.0)

@@ -136,6 +136,13 @@ def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> N
     ]
 
 
+def test_a_step_s_own_seconds_stand_beside_ours(executor: LocalExecutor) -> None:
+    """A log line that tells how long its step took must not become the time at which it was told."""
+    first, _ = run(executor, "tells its own time").steps.rows
+    assert first["seconds"] > 0.0
+    assert {name: value for name, value in first.items() if name != "seconds"} == {"step": 0, "own_seconds": -7.0}
+
+
 def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial sees what decides how code runs, and no variable beyond that."""
     monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
