@@ -233,6 +233,8 @@ def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
     (clause,) = (one for one in clauses_of({"properties": {"x": schema}}) if one.id == "x[].maximum")
     assert (clause.source, clause.unit, clause.argument, clause.keyword) == ("a paper", "nat", 2, "maximum")
     assert clause.path == ("x", "[]")
+    (bare,) = (one for one in clauses_of({"properties": {"x": {"type": "array"}}}))
+    assert (bare.source, bare.unit) == ("", "")
 
 
 @pytest.mark.parametrize(("keyword", "nearest"), [("exclusiveMinimum", 1.0), ("exclusiveMaximum", 3.0)])

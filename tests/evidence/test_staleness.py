@@ -163,9 +163,11 @@ def test_a_commit_that_led_nowhere(root: Path) -> None:
 
 
 def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
-    """A bundle lies untracked in the evidence folder until it is committed; anything else that is new does."""
-    (root / "evidence").mkdir()
-    (root / "evidence" / "record.json").write_text("{}")
+    """A bundle lies untracked in the project's evidence folder until it is committed; whatever else is new does."""
+    (root / "pyproject.toml").write_text('[tool.harness]\nevidence = "proofs"\n')
+    git(root, "commit", "-qam", "second")
+    (root / "proofs").mkdir()
+    (root / "proofs" / "record.json").write_text("{}")
     clean = ProjectState(Project.find(root)).commit
     assert (clean.revision, clean.dirty) == (git(root, "rev-parse", "HEAD"), False)
     (root / "more.py").write_text("")
