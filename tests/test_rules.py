@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contract.clauses import ClauseResult, is_finite
-from harness.contract.rules import RuleError, Scope, compile_rule, literals, without_strings
+from harness.contract.rules import RuleError, Scope, compile_rule, literals, outline, without_strings
 from harness.verdict import Outcome
 
 
@@ -27,11 +27,13 @@ def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: 
         ("self.a <", "does not compile"),
         ("self.a < 1e400", "does not compile"),
         ("self.a < abs(self.b)", "calls abs\\(\\), which does not exist"),
+        ("_abs(self.a) < 1.0", "calls _abs\\(\\), which does not exist; there are contains, double, endsWith, int, ma"),
         ("self.a.isNaN()", "calls isNaN\\(\\), which does not exist"),
         ("self.a < limit", "names 'limit', which does not exist"),
         ("self.a < math.pi", "names 'math', which does not exist"),
         ("self['a'] < 1.0", "as a whole or by index"),
         ("self == self", "as a whole or by index"),
+        ("self.size() > 0 && self.a", "uses self as a whole; write self\\.<name>$"),
         ("self . a < 1.0", "as a whole or by index"),
         ("self. a < 1.0", "as a whole or by index"),
         ("[self.a].all(self, self < 1.0)", "as a whole or by index"),
@@ -61,11 +63,19 @@ def test_refusals(rule: str, message: str) -> None:
         ("self.a.matches('^[0-9]+$')", {"a": "12"}, Outcome.PASS),
         ("self.a in ['x', 'y'] // either", {"a": "x"}, Outcome.PASS),
         ("device.type == 'cpu' && self.a", {"a": True}, Outcome.PASS),
+        ("self.a.startsWith('x') && self.a.endsWith('z') && self.a.contains('é')", {"a": "xéz"}, Outcome.PASS),
+        ("self.a == int('3') && string(self.a) == '3'", {"a": 3}, Outcome.PASS),
+        ("self.a[0] + self.b.c == 3.5", {"a": [1, 2], "b": {"c": 2.5}}, Outcome.PASS),
+        ("self.a.all(x, self.b.exists(y, x == y))", {"a": [1], "b": [2, 1]}, Outcome.PASS),
+        ("self.a == -self.b", {"a": 2**53, "b": -(2**53)}, Outcome.PASS),
+        ("self.a == null", {"a": None}, Outcome.PASS),
     ],
 )
 def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) -> None:
     """A rule passes where it is true; integers and doubles are the same to it."""
-    assert expected is judged(rule, **measurements).outcome
+    found = judged(rule, **measurements)
+    assert expected is found.outcome
+    assert found.reason == ("the message" if expected is Outcome.FAIL else "")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +92,13 @@ def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) ->
         ("self.a + 1.0", {"a": 1.0}, "the rule gave neither true nor false: 2.0"),
         ("self.a", {"a": 1}, "the rule gave neither true nor false: 1.0"),
         ("self.a == self.b", {"a": 2**53, "b": 2**53 + 1}, "self.b holds an integer beyond 2^53"),
+        ("self.a == 0.0 || true", {"a": -(2**53) - 1}, "self.a holds an integer beyond 2^53"),
+        ("size(self.a) == 2", {"a": [1.0, 2**53 + 1]}, "self.a holds an integer beyond 2^53"),
+        ("size(self.a) == 1", {"a": {"k": [2**53 + 1]}}, "self.a holds an integer beyond 2^53"),
         ("self.a == 'x' || true", {"a": "\udc80"}, "self.a holds half of a surrogate pair"),
+        ("self.a == 'x' || true", {"a": "é\ud800"}, "self.a holds half of a surrogate pair"),
+        ("size(self.a) == 1", {"a": ["é\udfff"]}, "self.a holds half of a surrogate pair"),
+        ("size(self.a) == 1", {"a": {"\udc80": 1.0}}, "self.a holds half of a surrogate pair"),
         ("self.a < self.b", {"a": 2.0, "b": 1.0}, "the message"),
     ],
 )
@@ -167,6 +183,23 @@ def test_the_values_read_are_shown() -> None:
     """A result shows what the rule compared, lists while they are short."""
     expected = {"a": 1, "b.c": 2.0, "d": [1.0]}
     assert expected == judged("self.a < self.b.c && size(self.d) > 0", a=1, b={"c": 2.0}, d=[1.0]).value
+    assert judged("self.a < self.b.c", a=1, b={}).value == {"a": 1}
+
+
+def test_the_value_that_keeps_a_rule_from_being_read_is_shown() -> None:
+    """And none, where there is none."""
+    assert judged("self.a < self.b", a=1.0, b=math.inf).value == {"b": math.inf}
+    assert judged("self.a < self.b", a=1.0).value is None
+
+
+def test_what_a_rule_reads_is_told_step_by_step() -> None:
+    """The last step aside where it is a method; the first steps once each."""
+    rule = compile_rule(
+        "the-rule", "self.a.b.c.contains('x') && self.a.d == device.name && self.e > 1.0", "the message"
+    )
+    assert rule.names == {"self": (("a", "b", "c"), ("a", "d"), ("e",)), "parameters": (), "device": (("name",),)}
+    assert rule.reads == (("self", "a"), ("self", "e"), ("device", "name"))
+    assert rule.measurements == {"a", "e"}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +213,41 @@ def test_the_values_read_are_shown() -> None:
 def test_strings_and_comments_are_no_code(text: str, form: str) -> None:
     """A rule's form does not hold what stands in its strings and comments."""
     assert form == without_strings(text)
+
+
+_QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
+
+
+@given(st.text(st.sampled_from("ab'\"\\/ é"), max_size=8), _QUOTES)
+def test_a_string_ends_where_the_engine_says(text: str, quotes: str) -> None:
+    """However it is quoted, and whatever is escaped in it."""
+    literal = quotes + text.replace("\\", "\\\\").replace(quotes[0], "\\" + quotes[0]) + quotes
+    rule = f"{literal} == self.a && self.b == 'self.c'"
+    assert Outcome.PASS is judged(rule, a=text, b="self.c").outcome
+    assert without_strings(rule) == '"" == self.a && self.b == ""'
+
+
+@given(st.text(st.sampled_from("ab\\/ é"), max_size=8), _QUOTES, st.sampled_from("rR"))
+def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: str) -> None:
+    """A backslash escapes nothing in it; in three quotes one or two of them are text."""
+    text += " it's " if quotes == '"""' else ' "so" ' if quotes == "'''" else ""
+    rule = f"self.b == 'self.c' && {raw}{quotes}{text}{quotes} == self.a"
+    assert Outcome.PASS is judged(rule, a=text, b="self.c").outcome
+    assert without_strings(rule) == 'self.b == "" && "" == self.a'
+
+
+@pytest.mark.parametrize(
+    ("rule", "form"),
+    [
+        ("self.a < 2.0 * self.b", "self.a < 2.0 * self.b"),
+        ("self.X <= {'s': 0.7}[p.m] * self.y", "self.X <= {        }[   ] * self.y"),
+        ("(a[0] + (b)) < size(c) // d(", "(          ) < size( )      "),
+        ("a == 'x[' && b", 'a == """" && b'),
+    ],
+)
+def test_the_outline_of_a_rule(rule: str, form: str) -> None:
+    """What stands outside of brackets stays, each character in its place."""
+    assert form == outline(rule)
 
 
 def test_a_comment_hides_no_measurement() -> None:

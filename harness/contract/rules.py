@@ -203,7 +203,7 @@ def _refuse_unknown(program: Program, form: str) -> None:
         if name not in SCOPE and name not in bound:
             raise RuleError(f"names {name!r}, which does not exist; a rule sees {', '.join(SCOPE)}")
     for name in references["functions"]:
-        if name.isidentifier() and name[0] != "_" and name not in _FUNCTIONS:
+        if name.isidentifier() and name not in _FUNCTIONS:  # operators, as in `_&&_` and `@in`, are none
             raise RuleError(f"calls {name}(), which does not exist; there are {', '.join(sorted(_FUNCTIONS))}")
     if len(_MACRO.findall(form)) > _MOST_MACROS:
         raise RuleError(f"goes through lists more than {_MOST_MACROS} times; split it into several rules")
