@@ -38,6 +38,16 @@ def test_values_are_held_against_them() -> None:
     assert list(declared.violations({"steps": 100})) == list(declared.violations({})) == []
 
 
+def test_the_bounds_of_one_parameter_are_its_own() -> None:
+    """In the contract's order."""
+    declared = declaring({"steps": STEPS, "model": {"type": "string"}}, model="tiny").parameters
+    assert declared is not None
+    assert declared.names == ("steps", "model")
+    assert [clause.id for clause in declared.bounds("steps")] == ["steps.type", "steps.minimum", "steps.maximum"]
+    assert [clause.id for clause in declared.bounds("model")] == ["model.type"]
+    assert declared.bounds("batch") == ()
+
+
 def test_null_is_allowed_where_a_profile_has_it() -> None:
     """It says that nothing was chosen; elsewhere it is a value of the wrong type."""
     declared = declaring({"steps": STEPS, "corpus": {"type": "string"}}, corpus=None).parameters

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from harness.contract.clauses import ITEM, VALUE
+from harness.contract.references import inline, pointer_of
 from harness.project import Project
 from tests.contracts import write_contract
 from tests.refusals import observed, refused, ruled
@@ -103,3 +105,69 @@ def test_patterns(project: Project, pattern: str) -> None:
     (problem,) = refused(project, observed(digest={"type": "string", "pattern": pattern}))
     assert problem.pointer == "/observation/properties/digest/pattern"
     assert "RE2" in problem.remedy
+
+
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize("annotation", ["title", "description", "examples", "x-unit", "x-source"])
+def test_what_is_said_beside_a_reference_outranks_what_it_says(annotation: str) -> None:
+    """Words, but no clause: what is asked is stated once."""
+    definitions = {"loss": {**NUMBER, annotation: "any loss"}}
+    schema = {"properties": {"a": {"$ref": "#/$defs/loss", annotation: "this loss"}}, "$defs": definitions}
+    assert inline(schema, "observation") == ({"properties": {"a": {**NUMBER, annotation: "this loss"}}}, [])
+
+
+@pytest.mark.parametrize(("many", "refused"), [(1_999, 0), (2_000, 1)])
+def test_how_many_schemas_a_schema_may_hold(many: int, refused: int) -> None:
+    """Itself among them; a little more is refused once, and not for every schema that is too many."""
+    _, problems = inline({"properties": {f"p{n}": NUMBER for n in range(many)}}, "parameters")
+    assert [problem.pointer for problem in problems] == ["/parameters/$defs"] * refused
+
+
+def test_a_problem_of_a_definition_is_told_once() -> None:
+    """However often it is referred to; and every problem is."""
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/list"}, "b": {"$ref": "#/$defs/list"}, "c": {"$ref": "#/$defs/none"}},
+        "$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/lost"}}},
+    }
+    _, problems = inline(schema, "parameters")
+    assert [str(problem) for problem in problems] == [
+        "/parameters/$defs/list/items/$ref: #/$defs/lost does not exist (define it in parameters.$defs)",
+        "/parameters/properties/c/$ref: #/$defs/none does not exist (define it in parameters.$defs)",
+    ]
+
+
+_SCHEMA = {
+    "properties": {
+        "loss": {"$ref": "#/$defs/loss", "maximum": 5},
+        "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+        "by~name": {"type": "object", "additionalProperties": {"$ref": "#/$defs/also"}},
+    },
+    "$defs": {
+        "loss": {**NUMBER, "minimum": 0},
+        "also": {"$ref": "#/$defs/row"},
+        "row": {"type": "object", "properties": {"time": {"$ref": "#/$defs/loss"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "keyword", "expected"),
+    [
+        (("loss",), "", "/observation/properties/loss"),
+        (("loss",), "maximum", "/observation/properties/loss/maximum"),
+        (("loss",), "minimum", "/observation/$defs/loss/minimum"),
+        (("rows", ITEM), "type", "/observation/$defs/row/type"),
+        (("rows", ITEM), "", "/observation/properties/rows/items"),
+        (("rows", ITEM, "time"), "", "/observation/$defs/row/properties/time"),
+        (("rows", ITEM, "time"), "minimum", "/observation/$defs/loss/minimum"),
+        (("by~name", VALUE), "type", "/observation/$defs/row/type"),
+        (("by~name", VALUE, "time"), "", "/observation/$defs/row/properties/time"),
+        (("by~name",), "type", "/observation/properties/by~0name/type"),
+        (("loss",), "const", "/observation/$defs/loss"),
+    ],
+)
+def test_where_a_clause_stands(path: tuple[str, ...], keyword: str, expected: str) -> None:
+    """As its author wrote it: in the definition, if there; a keyword that nobody wrote is at its schema."""
+    assert pointer_of(_SCHEMA, "observation", path, keyword) == expected
