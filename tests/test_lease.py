@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -312,13 +312,18 @@ def test_a_key_cannot_leave_the_folder(folder: Path) -> None:
     assert not (folder.parent / "x").exists()
 
 
+@pytest.fixture
+def common() -> Iterator[Path]:
+    """A folder in one like /tmp: pytest's own is one user's alone, and every pytest that starts makes it so again."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        Path(place).chmod(0o1777)
+        yield Path(place, "leases")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become two users")
-def test_users_share_leases(folder: Path, holders: Holders, tmp_path: Path) -> None:
+def test_users_share_leases(common: Path, holders: Holders) -> None:
     """One user holds, another waits, whoever of them came first."""
-    for part in tmp_path.parents[:3]:  # a worker of several has a folder of its own between
-        if part.stat().st_uid == os.geteuid() and not part.stat().st_mode & stat.S_ISVTX:
-            part.chmod(0o755)
-    tmp_path.chmod(0o1777)
+    folder = holders.folder = common
     ask("shared", folder, key="GPU-made-by-root")
     first = holders.start("exclusive", user=65534)
     with pytest.raises(LeaseUnavailable, match=rf"F-HOLDER-001 \(pid {first.pid}, "):
