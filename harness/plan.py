@@ -132,10 +132,11 @@ def _needed(profile: Profile, options: Options) -> Mapping[str, Any]:
 
 def _remedy(contract: Contract, host: Host, options: Options) -> str | None:
     """The options of the command line with which the claim would run here after all; None where there are none."""
-    for device, words in ((options.device, ""), ("auto", " --device cpu")):
+    for device in (options.device, "auto"):
         easier = replace(options, profile="auto", device=device)
         if easier != options and not (course := plan(contract, host, easier)).obstacle:
-            return f"--profile {course.profile.name}{words if course.gpu is None else ''}"
+            found = "cpu" if course.gpu is None else f"cuda:{course.gpu.index}"
+            return f"--profile {course.profile.name}{'' if device == options.device else f' --device {found}'}"
     return None
 
 
