@@ -32,3 +32,31 @@ def test_which_devices_meet_a_target(target: dict[str, Any], expected: set[Devic
     """All that the target says must be so; one that says nothing is met nowhere."""
     assert {device for device in ALL if device.meets(target)} == expected
     assert hardware(target) == words
+
+
+@pytest.mark.parametrize(
+    ("device", "expected", "words"),
+    [
+        ({"type": "cpu", "name": "x86_64", "memory_bytes": 1}, X86, "CPU x86_64"),
+        ({"type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0", "uuid": "a"}, H200, "NVIDIA H200 (9.0)"),
+        ({"type": "cuda", "name": "RTX", "compute_capability": None}, DeviceClass("cuda", "RTX", ""), "RTX"),
+        ({"type": "cuda", "name": "RTX"}, DeviceClass("cuda", "RTX"), "RTX"),
+    ],
+)
+def test_the_class_of_a_device(device: dict[str, Any], expected: DeviceClass, words: str) -> None:
+    """As records name it, and as people read it; a capability that could not be read is left out."""
+    assert DeviceClass.of(device) == expected
+    assert str(expected) == words
+
+
+def test_a_part_of_the_name_is_enough() -> None:
+    """But the whole capability is asked for: 1.0 is none of 12.1's kin, nor 12 that of 12.1."""
+    assert GB10.meets({"device": "GB10"})
+    assert not GB10.meets({"device": "GB10 Super"})
+    assert not GB10.meets({"compute_capability": "12"})
+    assert not DeviceClass("cuda", "NVIDIA GB10").meets({"compute_capability": "12.1"})
+
+
+def test_a_type_that_nobody_knows_is_not_put_into_words() -> None:
+    assert hardware({"type": "tpu"}) == ""
+    assert not GB10.meets({"type": "tpu"})
