@@ -44,6 +44,12 @@ from tests.refusals import observed, refused, ruled
             "#/$defs/a has 'maximum' too",
         ),
         (
+            {"$ref": "#/$defs/a", "minimum": 1, "maximum": 5},
+            {"a": {"type": "number", "maximum": 5, "minimum": 1}},
+            "/observation/properties/added/maximum",
+            "#/$defs/a has 'maximum' too",
+        ),
+        (
             {"$ref": "#/$defs/a0"},
             {
                 f"a{level}": {
