@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import strictjson
+from harness import schemas, strictjson
 from harness.observation import Ending, EndingKind, Observation, ObservationError, Phase, Residency
 from tests.strategies import json_values
 
@@ -84,8 +84,9 @@ def test_what_is_no_observation_is_refused_with_the_places() -> None:
     document = {**PLAIN.to_json(), "seed": -1, "profile": "half", "surprise": 1}
     with pytest.raises(ObservationError) as refused:
         Observation.from_json(document)
-    places = [text.partition(":")[0] for text in str(refused.value).split("; ")]
-    assert places == ["/surprise", "/profile", "/seed"]
+    found = schemas.problems("observation", document)
+    assert [problem.pointer for problem in found] == ["/surprise", "/profile", "/seed"]
+    assert str(refused.value) == "; ".join(map(str, found))
     with pytest.raises(ObservationError) as refused:
         Observation.from_json({**document, "ending": 1, "residency": 1, "parameters": 1, "measurements": 1})
     assert len(str(refused.value).split("; ")) == 5

@@ -46,6 +46,11 @@ def test_the_bounds_of_one_parameter_are_its_own() -> None:
     assert [clause.id for clause in declared.bounds("steps")] == ["steps.type", "steps.minimum", "steps.maximum"]
     assert [clause.id for clause in declared.bounds("model")] == ["model.type"]
     assert declared.bounds("batch") == ()
+    listed = declaring(
+        {"steps": STEPS, "rates": {"type": "array", "items": {"type": "number"}}}, rates=[0.5]
+    ).parameters
+    assert listed is not None
+    assert [clause.id for clause in listed.bounds("rates")] == ["rates.type", "rates[].type"]
 
 
 def test_null_is_allowed_where_a_profile_has_it() -> None:

@@ -169,6 +169,7 @@ _SCHEMA = {
         (("rows", ITEM, "time"), "", "/observation/$defs/row/properties/time"),
         (("rows", ITEM, "time"), "minimum", "/observation/$defs/loss/minimum"),
         (("by~name", VALUE), "type", "/observation/$defs/row/type"),
+        (("by~name", VALUE), "", "/observation/properties/by~0name/additionalProperties"),
         (("by~name", VALUE, "time"), "", "/observation/$defs/row/properties/time"),
         (("by~name",), "type", "/observation/properties/by~0name/type"),
         (("loss",), "const", "/observation/$defs/loss"),
@@ -177,3 +178,23 @@ _SCHEMA = {
 def test_where_a_clause_stands(path: tuple[str, ...], keyword: str, expected: str) -> None:
     """As its author wrote it: in the definition, if there; a keyword that nobody wrote is at its schema."""
     assert pointer_of(_SCHEMA, "observation", path, keyword) == expected
+
+
+def test_where_a_schema_stands_is_told_without_a_keyword() -> None:
+    """Where it is referred to, which is where its name is."""
+    assert pointer_of(_SCHEMA, "observation", ("rows", ITEM)) == "/observation/properties/rows/items"
+
+
+def test_references_are_put_in_place_wherever_they_stand() -> None:
+    """In properties, items and the values of a map, through other definitions."""
+    loss = {**NUMBER, "minimum": 0}
+    row = {"type": "object", "properties": {"time": loss}}
+    whole, problems = inline(_SCHEMA, "observation")
+    assert problems == []
+    assert whole == {
+        "properties": {
+            "loss": {**loss, "maximum": 5},
+            "rows": {"type": "array", "items": row},
+            "by~name": {"type": "object", "additionalProperties": row},
+        }
+    }

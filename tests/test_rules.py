@@ -24,7 +24,7 @@ def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("self.a <", "does not compile"),
+        ("self.a <", "does not compile: Failed to parse expression"),
         ("self.a < 1e400", "does not compile"),
         ("self.a < abs(self.b)", "calls abs\\(\\), which does not exist"),
         ("_abs(self.a) < 1.0", "calls _abs\\(\\), which does not exist; there are contains, double, endsWith, int, ma"),
