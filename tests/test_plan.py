@@ -71,6 +71,10 @@ NO_GPU = "needs a CUDA GPU; no driver"
     [
         (CUDA, None, 0, {}, f"full: {NO_GPU}"),
         (CUDA, CUDA, 0, {}, f"full: {NO_GPU}; reduced: {NO_GPU}"),
+        (
+            *({**CUDA, "modules": ["there_is_none"]}, None, 0, {}),
+            f"full: {NO_GPU}; needs the Python module there_is_none, which is not installed for this Python",
+        ),
         (CUDA, ANY, 0, {"profile": "full"}, f"full: {NO_GPU}; --profile reduced would run here"),
         (
             *(CUDA, ANY, 0, {"profile": "full", "device": "cuda:0"}),

@@ -21,6 +21,8 @@ SHAPES = {
     "github": f"ghp_{BODY}",
     "hugging face": f"hf_{BODY}",
     "hugging face, after an escaped newline": f"'line\\nhf_{BODY}'",
+    "jwt, after an escaped newline": f"'line\\neyJ{BODY}.{BODY}.{BODY}'",
+    "openai, after an escaped newline": f"'line\\nsk-proj-{BODY}'",
     "nvidia": f"nvapi-{BODY}",
     "openai": f"sk-proj-{BODY}",
     "stripe": f"sk_live_{BODY}",
@@ -140,7 +142,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_values_of_secret_variables() -> None:
     """The exact values of this process's secrets are masked wherever they are; those too short to be any are not."""
-    assert REDACTOR.mask("correct horse battery, short") == f"{MASK}, short"
+    assert REDACTOR.mask("correct horse battery, short") == "[masked], short"
     assert REDACTOR.mask_json({"correct horse battery": ["correct horse battery", 1]}) == {MASK: [MASK, 1]}
 
 

@@ -34,6 +34,7 @@ from tests.strategies import json_values
             "the number -1e999 does not fit a double",
             "write a finite number",
         ),
+        ('{"a": NaN, "b": 1, "b": 2}', "/a", "NaN is not JSON", "write a finite number"),
         ('{"a": [NaN], "a": 2}', "", "NaN is not JSON", "write a finite number"),  # its place was overwritten
         ('[{"b": 1, "b": 2, "b": 3}]', "/0/b", "the key 'b' occurs twice in one object", "keep one of them"),
         ("-1" + "0" * 309, "", f"the number -1{'0' * 38} does not fit a double", "write a finite number"),
