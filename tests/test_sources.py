@@ -65,8 +65,9 @@ def test_modules_are_told_of_once_and_libraries_never(root: Path) -> None:
         "import toy, library, sys, types; sys.modules['made_up'] = types.ModuleType('made_up')",
         "import toy",
         "import toy.late",
+        "sys.modules['by_another_name'] = toy",
     )
-    assert found == [digests(root, "toy/__init__.py"), {}, digests(root, "toy/late.py")]
+    assert found == [digests(root, "toy/__init__.py"), {}, digests(root, "toy/late.py"), {}]
 
 
 def test_the_harness_is_nobody_s_source(root: Path) -> None:
@@ -112,6 +113,8 @@ def test_ways_to_read(root: Path, read: str) -> None:
         "open('toy/made.bin', 'r+').close(); open('toy/made.bin').close()",
         "os.close(os.open('toy/made.bin', os.O_WRONLY)); open('toy/made.bin').close()",
         "os.rename('toy/add.cu', 'toy/made.bin'); open('toy/made.bin').close()",
+        "os.dup2(os.open('toy', os.O_RDONLY), 64); made = f'{root}/toy/made.bin'; "
+        "os.rename('add.cu', made, src_dir_fd=64); open(made).close()",
         "os.close(os.open('toy', os.O_RDONLY))",
         "open('toy/late.py').close()",
         "open('toy/__pycache__.pyc', 'w').close(); open('toy/__pycache__.pyc').close()",
