@@ -84,6 +84,18 @@ def test_what_is_read_near_a_module_is_told_of_once(root: Path) -> None:
     assert found == [digests(root, "toy/__init__.py"), digests(root, "toy/add.cu", "toy/kernels/deep/mul.cu"), {}]
 
 
+def test_what_was_read_before_its_module_was_imported(root: Path) -> None:
+    """A kernel's text is known to be one once the package around it is; the data set stays one."""
+    reads = "[open(name).read() for name in ('toy/add.cu', 'data/corpus.txt')]"
+    found = told(root, "import alone", reads, "import toy", "import toy.late")
+    assert found == [
+        digests(root, "alone.py"),
+        {},
+        digests(root, "toy/__init__.py", "toy/add.cu"),
+        digests(root, "toy/late.py"),
+    ]
+
+
 def test_a_module_in_the_root_makes_no_source_of_the_whole_project(root: Path) -> None:
     """What lies beside it may be one; a folder of data is none."""
     found = told(root, "import alone; [open(name).read() for name in ('beside.txt', 'data/corpus.txt')]")

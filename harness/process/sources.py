@@ -36,6 +36,8 @@ class Sources:
         self._root = root
         self._modules: set[str] = set()
         self._folders: set[Path] = set()
+        self._far: list[str] = []
+        """What was read in the folder of no module, as far as is known: its module may be imported later."""
         self._opened: list[str] = []
         """Since news were last asked for."""
         self._heard: set[str] = set()
@@ -58,7 +60,9 @@ class Sources:
         if len(sys.modules) == self._modules_seen and not self._opened:  # asked ahead of every message of a trial
             return {}
         self._modules_seen = len(sys.modules)
-        files = self._imported() | self._read()
+        folders = len(self._folders)
+        files = self._imported()
+        files |= self._read(again=len(self._folders) > folders)
         found: dict[str, str] = {}
         for file in sorted(files):
             name = file.relative_to(self._root).as_posix()
@@ -82,16 +86,24 @@ class Sources:
         self._folders |= {file.parent for file in files}
         return files
 
-    def _read(self) -> set[Path]:
-        """The files that were read, and not written, in or below a module's folder; in the root itself, beside it."""
+    def _read(self, *, again: bool) -> set[Path]:
+        """The files that were read, and not written, in or below a module's folder; in the root itself, beside it.
+
+        Args:
+            again: look also at those of which no folder was known before.
+        """
         files: set[Path] = set()
         opened, self._opened = self._opened, []
+        if again:
+            opened, self._far = [*self._far, *opened], []
         for name in opened:
             file = Path(name)
             near = file.parent in self._folders or any(
                 folder in self._folders for folder in file.parents if folder != self._root
             )
-            if near and name not in self._written:
+            if not near:
+                self._far.append(name)
+            elif name not in self._written:
                 with suppress(OSError):
                     if file.is_file() and file.stat().st_size <= LARGEST:
                         files.add(file)
