@@ -21,6 +21,7 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict harness/
+	$(VENV)/bin/lint-imports --no-cache
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-seed=0
 	$(VENV)/bin/harness lint
 	$(VENV)/bin/harness verify evidence/

@@ -3,7 +3,7 @@
     python benchmarks/blackwell.py [--model qwen2-0.5b] [--tokens 1024] [--layers 24] [--rounds 10]
 
 All arms work on equal weights and gradients, in one process, each once a round and in random order, so that clocks and
-neighbours are the same for all (harness.toolkit.timing). Printed are
+neighbours are the same for all (harness.authoring.timing). Printed are
 
 - the backward of one block and of all layers: median milliseconds, tokens a second, and the ratio of the time to that
   of cuBLAS in TF32 (of torch on a CPU) with its 99 % interval; below it that arm against itself, which is the noise;
@@ -39,7 +39,7 @@ from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block, Saved, new_weights
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, SHAPES, BlockShape
 from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
-from harness.toolkit.timing import Timing, interleave
+from harness.authoring.timing import Timing, interleave
 
 AGAIN = " again"
 BARE = "torch.mm "

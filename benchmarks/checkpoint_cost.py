@@ -29,8 +29,8 @@ from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.journal import Journal
 from harness import Setting
+from harness.authoring.timing import Timing, interleave
 from harness.machine.paths import cache_folder
-from harness.toolkit.timing import Timing, interleave
 
 CEILING = 1.05
 """A save may cost 5 % of the steps between two."""

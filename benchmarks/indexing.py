@@ -20,9 +20,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.contract.project import Project
 from harness.evidence import manifest
 from harness.evidence.layout import MANIFEST, RECORD
-from harness.project import Project
 
 LIMIT = 1.0
 """Seconds."""
@@ -58,7 +58,7 @@ def timed(root: Path, *arguments: str) -> tuple[float, str]:
     environment = {**os.environ, "HARNESS_CACHE_DIR": str(root / "cache")}
     started = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", *arguments], cwd=root, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "harness", *arguments], cwd=root, env=environment, capture_output=True, text=True
     )
     took = time.perf_counter() - started
     if done.returncode != 0:

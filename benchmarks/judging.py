@@ -18,12 +18,12 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from harness.base.vocabulary import Outcome
 from harness.contract import Contract, parse
-from harness.judge import judge, requested
-from harness.lint.search import Search, without_traces
-from harness.observation import Observation, Residency
-from harness.project import Project
-from harness.verdict import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge, requested
+from harness.judging.observation import Observation, Residency
+from harness.lint.witnesses import Search, without_traces
 
 FLOOR = 10_000
 """Observations a second."""

@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="also the run of a minute (takes several)")
     arguments = parser.parse_args()
     python = sys.executable
-    harness = [python, "-m", "harness.cli"]
+    harness = [python, "-m", "harness"]
     reframe = shutil.which("reframe", path=str(Path(python).parent)) or shutil.which("reframe")
     with tempfile.TemporaryDirectory() as name:
         root, minute = Path(name) / "half", Path(name) / "minute"

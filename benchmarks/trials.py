@@ -25,7 +25,7 @@ def run(claim: str, profile: str, jobs: int | None) -> dict[str, object]:
         command = [
             sys.executable,
             "-m",
-            "harness.cli",
+            "harness",
             "run",
             claim,
             "--profile",

@@ -22,9 +22,9 @@ from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
+from harness.contract.project import Project
 from harness.evidence import reader
 from harness.evidence.verify import find_bundles, verify_all
-from harness.project import Project
 
 RATIO = 0.8
 SECONDS_PER_THOUSAND = 30.0

@@ -11,6 +11,6 @@ This is the authoring surface, all that a falsifier or a subject imports:
         trial.resolve(device="cpu")
 """
 
-from harness.trial import NotMeasured, NotShown, Setting, Trial
+from harness.authoring.trial import NotMeasured, NotShown, Setting, Trial
 
 __all__ = ["NotMeasured", "NotShown", "Setting", "Trial"]

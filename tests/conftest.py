@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 
 from harness.contract import Contract
-from harness.project import Project
+from harness.contract.project import Project
 from tests.contracts import contract_of, document, write_project
 
 # What a job in the background ignores, its children ignore, too, and tests send them these; a handler is not inherited.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract import Contract, parse
-from harness.observation import Observation, Residency
+from harness.judging.observation import Observation, Residency
 
 __all__ = ["FALSIFIER", "IDENTIFIER", "contract_of", "document", "healthy", "observe", "write_project"]
 

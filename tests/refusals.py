@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from harness.base.schemas import Problem
 from harness.contract import ContractError
-from harness.project import Project
-from harness.schemas import Problem
+from harness.contract.project import Project
 from tests.contracts import document, write_contract
 
 _MISSING = object()

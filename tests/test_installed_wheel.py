@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 
 ROOT = Path(__file__).parents[1]
 CLAIM = "F-SCHEDULE-COSINE-001"
@@ -173,7 +173,7 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     """It holds every schema and every template, and nothing of our claims or tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
     schemas = {f"harness/schema/{path.name}" for path in (ROOT / "contracts" / "schema").iterdir()}
-    templates = {f"harness/templates/{path.name}" for path in (ROOT / "harness" / "templates").iterdir()}
+    templates = {f"harness/cli/templates/{path.name}" for path in (ROOT / "harness" / "cli" / "templates").iterdir()}
     assert schemas | templates <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"harness", "falsifier_harness"}
 

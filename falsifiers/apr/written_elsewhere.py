@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from falsifiers.apr.files import nbytes
 from falsifiers.apr.layout import Layout, Malformed, departures
 from falsifiers.apr.subject import AprFile, TensorRecord
-from harness import NotShown, Trial, strictjson
+from harness import NotShown, Trial
+from harness.base import strictjson
 
 __all__ = ["WrittenElsewhere", "look_at_checksums", "look_at_layout"]
 

@@ -11,7 +11,7 @@ from falsifiers.blackwell.projections import Path, TwoPaths
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.shapes import BlockShape
 from harness import NotMeasured, Trial
-from harness.toolkit.timing import interleave
+from harness.authoring.timing import interleave
 
 __all__ = ["time_backward"]
 

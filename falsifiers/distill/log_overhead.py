@@ -16,7 +16,7 @@ from falsifiers.distill.another import another
 from falsifiers.distill.subject import Stepping
 from falsifiers.distill.watch import read_back_steps
 from harness import NotMeasured, Trial
-from harness.toolkit.timing import Interval, Timing, interleave
+from harness.authoring.timing import Interval, Timing, interleave
 
 __all__ = ["falsify"]
 

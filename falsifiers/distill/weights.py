@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.inspection import Unreadable
-from harness.toolkit.checkpoint import Refused, formats
-from harness.toolkit.checkpoint.scan import numbers, refuse_endless_views
-from harness.toolkit.checkpoint.source import opened
+from harness.inspect.checkpoint import Refused, formats
+from harness.inspect.checkpoint.scan import numbers, refuse_endless_views
+from harness.inspect.checkpoint.source import opened
 
 __all__ = ["read_weights"]
 

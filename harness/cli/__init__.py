@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 
 __all__ = ["main"]
 
@@ -106,8 +106,8 @@ def _group() -> None:
 def main() -> None:
     """Run the command line; every refusal is one line that names the cause and the remedy."""
     from harness.contract import ContractError
+    from harness.contract.project import ProjectError
     from harness.machine.paths import NoCacheFolderError
-    from harness.project import ProjectError
 
     _open_what_was_closed()
     try:

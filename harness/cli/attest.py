@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli.signing_key import signer_of
-from harness.verdict import ExitStatus
 
 __all__ = ["command"]
 

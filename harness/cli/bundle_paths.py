@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 
 __all__ = ["BundlePaths"]
 

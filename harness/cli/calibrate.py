@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.parameters import overrides
 from harness.cli.run import checked_device
 from harness.contract import Contract
-from harness.plan import Options
-from harness.project import Project
-from harness.verdict import ExitStatus, Verdict, exit_status
+from harness.contract.project import Project
+from harness.run.plan import Options
 
 if TYPE_CHECKING:
-    from harness.events import Event
-    from harness.result import ClaimResult
+    from harness.evidence.result import ClaimResult
+    from harness.run.events import Event
 
 __all__ = ["command"]
 
@@ -92,12 +92,12 @@ def _runs(project: Project, contract: Contract, options: Options, seeds: Iterabl
     Raises:
         KeyboardInterrupt: the run that was under way is not among them.
     """
-    from harness.engine import Engine
-    from harness.events import ClaimWaiting
-    from harness.executors.local import LocalExecutor
+    from harness.execution.local_executor import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import made_cache_folder
     from harness.report.escaping import printable
+    from harness.run.engine import Engine
+    from harness.run.events import ClaimWaiting
 
     kept: list[ClaimResult] = []
 
@@ -134,9 +134,10 @@ def _tell(result: ClaimResult) -> None:
 
 def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     """Tables of what was found, and what to record of it."""
-    from harness import calibration, strictjson
+    from harness.base import strictjson
     from harness.report.columns import aligned, terminal_width
     from harness.report.escaping import printable
+    from harness.run import calibration
 
     width = terminal_width()
     profile = results[0].record.profile

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli.history import need_pandas
 from harness.report import figures, shifts
 from harness.report.columns import aligned, terminal_width
 from harness.report.escaping import printable
-from harness.verdict import ExitStatus
 
 if TYPE_CHECKING:
+    from harness.contract.project import Project
     from harness.evidence.difference import Change, Difference, Moved, SeriesChange
     from harness.evidence.index import Entry
     from harness.evidence.noise import Noise
-    from harness.project import Project
 
 __all__ = ["command"]
 
@@ -49,8 +49,8 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     `harness history --help`). The exit status is 0 whatever changed.
     """
     need_pandas("harness diff")
+    from harness.contract.project import Project
     from harness.evidence.difference import DifferenceError, compare
-    from harness.project import Project
 
     if len(runs) > 2:
         raise click.UsageError("name two bundles, or one claim")

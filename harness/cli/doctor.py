@@ -66,7 +66,7 @@ def _claims(machine: Host) -> dict[str, Any]:
     from harness.machine import timebox
 
     def load() -> dict[str, Any]:
-        from harness.project import Project
+        from harness.contract.project import Project
 
         project = Project.find(Path.cwd())
         contracts, refused = project.load_all()
@@ -84,8 +84,8 @@ def _claims(machine: Host) -> dict[str, Any]:
 
 
 def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
-    from harness.machine.device_class import DeviceClass
-    from harness.plan import Options, option_for_target, plan
+    from harness.base.device import DeviceClass
+    from harness.run.plan import Options, option_for_target, plan
 
     course = plan(contract, machine, Options())
     return {
@@ -178,7 +178,7 @@ def _targets(targets: list[str]) -> str:
 
 
 def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
-    from harness.machine.device_class import hardware
+    from harness.base.device import hardware
 
     if report["project"] is None:
         yield "project", f"none: {report['reason']}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.vocabulary import ExitStatus
 from harness.report import figures, shifts
 from harness.report.columns import aligned, terminal_width
 from harness.report.escaping import printable
-from harness.verdict import ExitStatus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +46,9 @@ def command(
     if as_json and as_csv:
         raise click.UsageError("choose one of --json and --csv")
     need_pandas("harness history")
+    from harness.contract.project import Project
     from harness.evidence import history, index
     from harness.machine.paths import cache_folder
-    from harness.project import Project
     from harness.report.counting import counting
     from harness.report.status import unreadable_line
 

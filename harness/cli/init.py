@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from harness.scaffold import render, write_all
-from harness.schemas import schema_folder
-from harness.verdict import ExitStatus
+from harness.base.schemas import schema_folder
+from harness.base.vocabulary import ExitStatus
+from harness.cli.scaffold import render, write_all
 
 __all__ = ["command"]
 

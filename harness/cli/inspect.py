@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.vocabulary import ExitStatus
 from harness.report import figures
 from harness.report.escaping import printable
-from harness.verdict import ExitStatus
 
 if TYPE_CHECKING:
-    from harness.toolkit.checkpoint import Change, Comparison, Inspection, Refused, Tensor
+    from harness.inspect.checkpoint import Change, Comparison, Inspection, Refused, Tensor
 
 __all__ = ["command"]
 
@@ -62,7 +62,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
         if place is not None and place.is_dir():
             raise click.ClickException(_folder(place))
     try:
-        from harness.toolkit.checkpoint import Packed, Refused, Unrecognized, compare, inspect
+        from harness.inspect.checkpoint import Packed, Refused, Unrecognized, compare, inspect
     except ImportError as error:
         # What is no checkpoint needs none of these packages.
         if against is None and not fail_on and (told := _told_device_code(file, as_json)) is not None:
@@ -111,8 +111,8 @@ def _folder(folder: Path) -> str:
 
 def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
     """Print the device code of a file; None where it holds none, and is no executable or library to say that of."""
+    from harness.inspect.device_code import inspect
     from harness.report.device_code import page
-    from harness.toolkit.device_code import inspect
 
     try:
         if not file.is_file():
@@ -266,7 +266,7 @@ def _refusal(refused: Refused) -> dict[str, Any]:
 def _print_json(document: dict[str, Any]) -> None:
     import json
 
-    from harness import strictjson
+    from harness.base import strictjson
 
     # Names of files may be no UTF-8, and floats in metadata no numbers.
     click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))

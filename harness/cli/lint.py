@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import strictjson
-from harness.project import Project
-from harness.verdict import ExitStatus
+from harness.base import strictjson
+from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
 
 if TYPE_CHECKING:
-    from harness.schemas import Problem
+    from harness.base.schemas import Problem
 
 __all__ = ["command"]
 

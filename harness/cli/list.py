@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from harness import strictjson
-from harness.project import Project
-from harness.verdict import ExitStatus
+from harness.base import strictjson
+from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
 
 __all__ = ["command"]
 

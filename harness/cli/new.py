@@ -16,11 +16,11 @@ from typing import Any
 
 import click
 
-from harness import schemas, strictjson
+from harness.base import schemas, strictjson
+from harness.base.vocabulary import ExitStatus
+from harness.cli.scaffold import render, write_all
 from harness.contract import parse
-from harness.project import Project, ProjectError
-from harness.scaffold import render, write_all
-from harness.verdict import ExitStatus
+from harness.contract.project import Project, ProjectError
 
 __all__ = ["command"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.redaction import Redactor
 from harness.contract import Contract
-from harness.redaction import Redactor
 from harness.report import wording
 
 __all__ = ["allowed", "overrides"]

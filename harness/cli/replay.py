@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.verdict import ExitStatus, Outcome
+from harness.base.vocabulary import ExitStatus, Outcome
 
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
-    from harness.machine.lease import Holder
-    from harness.replay import Replay, Sealed
+    from harness.execution.lease import Holder
+    from harness.run.replay import Replay, Sealed
 
 __all__ = ["command"]
 
@@ -38,12 +38,12 @@ def command(
     """
     from harness.cli.run import checked_device
     from harness.cli.subject import checked_subject
+    from harness.contract.project import Project
+    from harness.execution.lease import WaitInterrupted
     from harness.machine.host import probe
-    from harness.machine.lease import WaitInterrupted
-    from harness.plan import Options
-    from harness.project import Project
-    from harness.replay import ReplayRefused, open_bundle, replay
     from harness.report.escaping import printable
+    from harness.run.plan import Options
+    from harness.run.replay import ReplayRefused, open_bundle, replay
 
     project = Project.find()
     options = Options(
@@ -66,14 +66,14 @@ def command(
 
 
 def _waiting(holders: tuple[Holder, ...]) -> None:
-    from harness.machine.lease import named
+    from harness.execution.lease import named
     from harness.report.escaping import printable
 
     click.echo(printable(f"waiting for {', '.join(named(holders))}"), err=True)
 
 
 def _show(sealed: Sealed, found: Replay) -> None:
-    from harness import strictjson
+    from harness.base import strictjson
     from harness.report.escaping import printable
 
     case, record = sealed.counterexample, sealed.record
@@ -105,7 +105,7 @@ def _line(clause: ClauseResult) -> str:
 
 
 def _print_json(sealed: Sealed, found: Replay) -> None:
-    from harness import strictjson
+    from harness.base import strictjson
 
     document: dict[str, Any] = {
         "id": sealed.record.id,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.trusted_keys import against, trusted_key_option
-from harness.verdict import ExitStatus
 
 if TYPE_CHECKING:
+    from harness.contract.project import Project
     from harness.evidence.findings import Verification
     from harness.evidence.verify import Against
-    from harness.project import Project
     from harness.report.examined import Examined
 
 __all__ = ["command"]
@@ -53,8 +53,8 @@ def command(
     The verdicts do not change the exit status: it is 2 where a bundle is unsound or not accepted, or a PATH is no
     folder; else 3 where a PATH has no bundle below it; else 0. Whatever was found is reported all the same.
     """
+    from harness.contract.project import Project
     from harness.evidence.verify import verify_all
-    from harness.project import Project
     from harness.report.counting import counting
 
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}

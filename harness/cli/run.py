@@ -16,13 +16,13 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.signing_key import signer_of
 from harness.cli.subject import choose
 from harness.contract import Contract
-from harness.events import Handler
-from harness.plan import Options
-from harness.project import Project, ProjectError
-from harness.verdict import ExitStatus, Verdict, exit_status
+from harness.contract.project import Project, ProjectError
+from harness.run.events import Handler
+from harness.run.plan import Options
 
 if TYPE_CHECKING:
     from harness.evidence.bundle import Attest
@@ -137,11 +137,8 @@ def command(
         if isinstance(output, io.TextIOWrapper):
             output.reconfigure(errors="backslashreplace")  # a locale without "…" ends no run
 
-    from harness import wire
-    from harness.engine import Engine
     from harness.evidence.bundle import Sealer, SealError
-    from harness.evidence.due import Due, due
-    from harness.executors.local import LocalExecutor
+    from harness.execution.local_executor import LocalExecutor
     from harness.machine.host import probe
     from harness.machine.paths import made_cache_folder
     from harness.report import views
@@ -149,8 +146,11 @@ def command(
     from harness.report.escaping import printable
     from harness.report.relay import Relay
     from harness.report.status import unreadable_line
-    from harness.slurm.dispatcher import Dispatcher
-    from harness.slurm.submission import Submission
+    from harness.run import wire
+    from harness.run.due import Due, due
+    from harness.run.engine import Engine
+    from harness.run.slurm.dispatcher import Dispatcher
+    from harness.run.slurm.submission import Submission
 
     handlers = [wire.handler(sys.stdout)] if event_lines else _handlers(junit, json_file, verbose)
     lacks = views.missing()
@@ -212,9 +212,9 @@ def command(
 def _handlers(junit: Path | None, json_file: str | None, verbose: bool) -> list[Handler]:
     """Those who show or write what happens, opened before the work so that none is found wanting after it."""
     from harness.report import junit as junit_report
-    from harness.report import progress, records
+    from harness.report import records, terminal
 
-    handlers: list[Handler] = [progress.handler(sys.stderr if json_file == "-" else sys.stdout, verbose)]
+    handlers: list[Handler] = [terminal.handler(sys.stderr if json_file == "-" else sys.stdout, verbose)]
     if junit == Path("-"):
         raise click.BadParameter(
             "a file is needed, for until its end a run is an error there; standard output is for --json -",
@@ -239,7 +239,7 @@ def _slurm_options(executor: str, partition: str | None, text: str) -> list[str]
         if partition is not None or text:
             raise click.UsageError("--partition and --slurm-args speak to Slurm; add --executor slurm")
         return []
-    from harness.slurm.submission import obstacle
+    from harness.run.slurm.submission import obstacle
 
     if why := obstacle():
         raise click.UsageError(why)

@@ -11,20 +11,19 @@ from typing import Any
 
 import click
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.device import hardware
+from harness.base.vocabulary import Verdict
 from harness.cli.parameters import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
 from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.project import Project
 from harness.external.subject import External, Kind
-from harness.judge import builtin_clauses
-from harness.machine.device_class import hardware
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
-from harness.plan import Options, option_for_target, plan
-from harness.project import Project
 from harness.report import figures, wording
-from harness.verdict import Verdict
+from harness.run.plan import Options, option_for_target, plan
 
 __all__ = ["command"]
 
@@ -138,7 +137,7 @@ def _rules(contract: Contract) -> Iterator[str]:
         yield from _paragraph(f"unless {rule.bound}", indent=6)
         if rule.source:
             yield from _paragraph(f"[{rule.source}]", indent=6)
-    builtin = ", ".join(builtin_clauses(contract))
+    builtin = ", ".join(contract.builtin_clauses)
     yield from _paragraph(f"whatever breaks a bound below, and, as of every claim: {builtin}", indent=2)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 
 if TYPE_CHECKING:
     from harness.evidence.gaps import Gaps
@@ -86,10 +86,10 @@ def command(
     without a contract), never-full (falsifiers), never-killed (mutants) and orphaned (evidence). It is 2 where a
     contract cannot be read, or a bundle not believed, and 3 where there is no claim at all.
     """
+    from harness.contract.mentions import mentions
+    from harness.contract.project import Project
     from harness.evidence.gaps import gaps
     from harness.evidence.survey import Survey
-    from harness.mentions import mentions
-    from harness.project import Project
     from harness.report import status as report
     from harness.report.counting import counting
 

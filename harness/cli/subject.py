@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.redaction import Redactor
 from harness.cli.parameters import overrides
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.project import Project
 from harness.external.subject import External, Kind
-from harness.project import Project
-from harness.redaction import Redactor
 
 if TYPE_CHECKING:
     from harness.external.trainer import Trainer

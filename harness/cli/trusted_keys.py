@@ -11,8 +11,8 @@ import click
 from harness.evidence.findings import Code
 
 if TYPE_CHECKING:
+    from harness.contract.project import Project
     from harness.evidence.verify import Against
-    from harness.project import Project
 
 __all__ = ["against", "trusted_key_option"]
 

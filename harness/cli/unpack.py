@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 
 __all__ = ["command"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.trusted_keys import against, trusted_key_option
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
-from harness.verdict import ExitStatus, Verdict
 
 if TYPE_CHECKING:
     from harness.evidence.findings import Verification
@@ -53,8 +53,8 @@ def command(
     The verdicts do not change the exit status: a sound bundle that says FAIL is sound. It is 2 where a bundle is
     unsound, unfinished or not accepted, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.
     """
+    from harness.contract.project import Project
     from harness.evidence.verify import verify_all
-    from harness.project import Project
     from harness.report.counting import counting
 
     asked = against(trusted_keys, Project.around(), _codes(fail_on))
@@ -111,7 +111,7 @@ def _counted(verifications: Sequence[Verification]) -> str:
 def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> None:
     import json
 
-    from harness import strictjson
+    from harness.base import strictjson
 
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.strictjson import DEEPEST, LARGEST, is_tagged
+from harness.base.vocabulary import Outcome
 from harness.contract.keywords import PatternError, check_of
-from harness.strictjson import DEEPEST, LARGEST, is_tagged
-from harness.verdict import Outcome
 
 __all__ = [
     "ITEM",

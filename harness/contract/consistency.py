@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.schemas import Problem, pointer
+from harness.contract.model import DEVICE_FIELDS, Contract, Mutant
 from harness.contract.ratio import has_ratio
-from harness.schemas import Problem, pointer
 
-if TYPE_CHECKING:
-    from harness.contract.loader import Contract, Mutant
-
-__all__ = ["DEVICE_FIELDS", "contradictions"]
-
-DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
-"""What rules may read of the device."""
+__all__ = ["contradictions"]
 
 
 def contradictions(contract: Contract) -> Iterator[Problem]:

@@ -7,120 +7,22 @@ references stay inside the file, and regular expressions run in linear time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import schemas, strictjson
+from harness.base import schemas, strictjson
+from harness.base.schemas import Problem, pointer
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
-from harness.contract.consistency import DEVICE_FIELDS, contradictions
+from harness.contract.consistency import contradictions
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
+from harness.contract.model import Contract, ContractError, Mutant, Profile
 from harness.contract.parameters import Parameters
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
-from harness.schemas import Problem, pointer
 
-__all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile", "load", "parse"]
-
-
-class ContractError(ValueError):
-    """A contract was refused: the file, and for each problem the JSON pointer and the remedy."""
-
-    def __init__(self, path: Path, problems: list[Problem]) -> None:
-        super().__init__(
-            f"{path}: {len(problems)} problem{'s' if len(problems) > 1 else ''}\n"
-            + "\n".join(f"  {problem}" for problem in problems)
-        )
-        self.path = path
-        self.problems = problems
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How big the real work is."""
-
-    name: str
-    requires: Mapping[str, Any]
-    parameters: Mapping[str, Any]
-    seconds: float
-    """Wall-clock limit of one trial."""
-    lease_seconds: float
-    """How long to wait for the device."""
-    omits: frozenset[str] = frozenset()
-    """Measurements that it need not take; clauses on one that was not taken are not judged in it."""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A subject with one known defect, and the clauses on which it must fail."""
-
-    id: str
-    subject: str
-    violates: tuple[str, ...]
-    defect: str
-    requires: Mapping[str, Any]
-    parameters: Mapping[str, Any]
-    ratios: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By profile and clause, how far beyond the threshold the defect was measured: see `harness.contract.ratio`."""
-
-
-@dataclass(frozen=True)
-class Contract:
-    """A loaded contract."""
-
-    path: Path
-    digest: str
-    """sha256 of the file's bytes."""
-    content: bytes
-    """The file's bytes, which a bundle keeps."""
-    document: Mapping[str, Any]
-    id: str
-    issue: str
-    spec: str
-    title: str
-    claim: str
-    falsifier: str
-    subject: str
-    exclusive: bool
-    """Whether a trial needs the device to itself, because it measures time."""
-    target: Mapping[str, Any]
-    parameters: Parameters | None
-    """What profiles and users may set; None where the contract does not say."""
-    profiles: Mapping[str, Profile]
-    observation: Mapping[str, Any]
-    """The observation schema with its local references put in place."""
-    clauses: tuple[SchemaClause, ...]
-    rules: tuple[Rule, ...]
-    mutants: tuple[Mutant, ...]
-
-    @property
-    def measurements(self) -> frozenset[str]:
-        """The names that a falsifier may measure."""
-        return frozenset(self.observation["properties"])
-
-    def unjudged(self, profile: str, measured: Collection[str] = ()) -> tuple[str, ...]:
-        """The ids of the contract's own clauses on what a profile omits and nobody has measured; rules first."""
-        if profile not in self.profiles or not self.profiles[profile].omits:
-            return ()
-        omitted = self.profiles[profile].omits.difference(measured)
-        clauses = [clause.id for clause in self.clauses if not omitted.isdisjoint(clause.path[:1])]
-        rules = [rule.id for rule in self.rules if not omitted.isdisjoint(rule.measurements)]
-        return (*rules, *clauses)
-
-    @property
-    def entry_points(self) -> tuple[str, ...]:
-        """Every entry point the contract names, without repetition."""
-        return tuple(dict.fromkeys([self.falsifier, self.subject, *(mutant.subject for mutant in self.mutants)]))
-
-    @property
-    def clause_ids(self) -> frozenset[str]:
-        """The ids of the contract's own clauses and of the built-in ones."""
-        from harness.judge import builtin_clauses
-
-        own = (*(clause.id for clause in self.clauses), *(rule.id for rule in self.rules))
-        return frozenset((*own, *builtin_clauses(self)))
+__all__ = ["load", "parse"]
 
 
 def load(path: Path, search: tuple[Path, ...]) -> Contract:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.base.vocabulary import Outcome
 from harness.contract.clauses import SchemaClause, is_finite, judge_schema
-from harness.verdict import Outcome
 
 __all__ = ["Parameters"]
 

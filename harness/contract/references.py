@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.base.schemas import Problem, pointer
 from harness.contract.clauses import ITEM, VALUE
-from harness.schemas import Problem, pointer
 
 __all__ = ["inline", "pointer_of"]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from harness.base.vocabulary import Outcome
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
-from harness.verdict import Outcome
 
 if TYPE_CHECKING:
     from cel import Program

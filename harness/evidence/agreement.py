@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import ENVIRONMENT, RECORD, TRIAL
-from harness.record import Record
+from harness.judging.record import Record
 
 __all__ = ["agreement"]
 

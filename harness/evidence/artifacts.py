@@ -19,11 +19,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from harness import strictjson
-from harness.cases import COUNTEREXAMPLE, Counterexample, CounterexampleError
+from harness.base import strictjson
+from harness.base.redaction import Redactor
 from harness.evidence import manifest
 from harness.evidence.layout import ARTIFACTS, INDEX
-from harness.redaction import Redactor
+from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, CounterexampleError
 
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from harness import schemas, strictjson
+from harness.base import schemas, strictjson
+from harness.base.schemas import pointer
 from harness.evidence import keys
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import ATTESTATION
 from harness.evidence.statement import statement
-from harness.record import Record
-from harness.schemas import pointer
+from harness.judging.record import Record
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import final
 
-from harness.cases import COUNTEREXAMPLE
+from harness.base.redaction import Redactor
 from harness.evidence import artifacts, manifest, series
 from harness.evidence.durable import sync_folder, sync_tree, write_new
 from harness.evidence.layout import (
@@ -32,10 +32,10 @@ from harness.evidence.layout import (
     is_folder_name,
     mutant_file,
 )
+from harness.evidence.result import ClaimResult
 from harness.evidence.unfinished import remove_stale, unfinished
-from harness.record import Record
-from harness.redaction import Redactor
-from harness.result import ClaimResult
+from harness.judging.record import Record
+from harness.search.counterexample import COUNTEREXAMPLE
 
 __all__ = ["Attest", "SealError", "Sealer", "View"]
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import RECORD
-from harness.record import Record
+from harness.judging.record import Record
 
 __all__ = ["clock_ahead", "is_ahead"]
 

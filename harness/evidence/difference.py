@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from harness import strictjson
+from harness.base import strictjson
 from harness.evidence import index, reader
 from harness.evidence.history import TRIAL_SECONDS
 from harness.evidence.index import Measurement
 from harness.evidence.layout import CONTRACT, ENVIRONMENT, METRICS, OBSERVATION, RECORD
 from harness.evidence.noise import Noise, Shift
 from harness.evidence.verify import find_bundles, no_folder
-from harness.record import Record, RecordError
+from harness.judging.record import Record, RecordError
 
 if TYPE_CHECKING:
     import pandas as pd

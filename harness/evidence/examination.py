@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from harness import schemas, strictjson
-from harness.cases import COUNTEREXAMPLE as KILLER
-from harness.cases import Counterexample, CounterexampleError, judge_case
+from harness.base import schemas, strictjson
+from harness.base.vocabulary import Outcome
 from harness.contract import Contract, ContractError, parse
+from harness.contract.builtin import COMPLETES
 from harness.contract.cel_engine import engine
 from harness.evidence import attestation, manifest, reader
 from harness.evidence.agreement import agreement
@@ -45,10 +45,10 @@ from harness.evidence.layout import (
 from harness.evidence.rejudge import rejudge
 from harness.evidence.series import csv_problem
 from harness.evidence.staleness import Origin, coverage
-from harness.judge import COMPLETES
-from harness.observation import Observation, ObservationError
-from harness.record import FORMAT, Record, RecordError
-from harness.verdict import Outcome
+from harness.judging.observation import Observation, ObservationError
+from harness.judging.record import FORMAT, Record, RecordError
+from harness.search.counterexample import COUNTEREXAMPLE as KILLER
+from harness.search.counterexample import Counterexample, CounterexampleError, judge_case
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey

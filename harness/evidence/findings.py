@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.verdict import Verdict
+from harness.base.vocabulary import Verdict
 
 __all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Finding", "Severity", "Verification"]
 

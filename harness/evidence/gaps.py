@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.evidence.index import Entry
-from harness.verdict import Verdict
 
 __all__ = ["Gaps", "gaps"]
 

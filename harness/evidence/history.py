@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.vocabulary import Verdict
 from harness.evidence.index import Entry, Measurement
 from harness.evidence.noise import Noise
-from harness.verdict import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,13 +23,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, final
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.device import DeviceClass
+from harness.base.vocabulary import Fate, Verdict
 from harness.evidence import reader
 from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
-from harness.machine.device_class import DeviceClass
-from harness.record import Record, RecordError, judged
-from harness.verdict import Fate, Verdict
+from harness.judging.record import Record, RecordError, judged
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
 

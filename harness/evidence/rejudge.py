@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.schemas import pointer
+from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import OBSERVATION, RECORD, mutant_file
-from harness.judge import Judgment, judge, requested
-from harness.observation import Observation
-from harness.record import MutantRecord, Record
-from harness.schemas import pointer
-from harness.settle import MutantOutcome, Settlement, fate_of, settle
-from harness.verdict import Fate
+from harness.judging.judge import Judgment, judge, requested
+from harness.judging.observation import Observation
+from harness.judging.record import MutantRecord, Record
+from harness.judging.verdict import MutantOutcome, Settlement, fate_of, settle
 
 __all__ = ["Rejudgment", "rejudge"]
 

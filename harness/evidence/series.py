@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from harness import strictjson
+from harness.base import strictjson
 from harness.evidence.layout import METRICS, OBSERVATION, STDERR, STDOUT, TELEMETRY, TRIAL
-from harness.executors import TrialResult
-from harness.logs import Log
+from harness.execution.executor import TrialResult
+from harness.execution.logs import Log
 
 __all__ = ["MUTANT", "SUBJECT", "Allowance", "csv_problem", "json_bytes", "thinned", "trial_files"]
 

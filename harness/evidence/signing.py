@@ -14,14 +14,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import strictjson
+from harness.base import strictjson
 from harness.evidence import attestation, manifest, reader
 from harness.evidence.durable import sync_folder
 from harness.evidence.findings import Severity
 from harness.evidence.keys import KeyRefused
 from harness.evidence.layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
 from harness.evidence.verify import verify
-from harness.record import Record
+from harness.judging.record import Record
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner

@@ -36,15 +36,15 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, final
 
+from harness.base.device import DeviceClass, hardware
+from harness.base.schemas import pointer
+from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
+from harness.contract.project import Project
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
+from harness.judging.record import Record
 from harness.machine import ancestry, provenance
-from harness.machine.device_class import DeviceClass, hardware
-from harness.project import Project
-from harness.record import Record
-from harness.schemas import pointer
-from harness.verdict import Verdict
 
 __all__ = ["STALE", "Origin", "ProjectState", "Recorded", "changes", "coverage", "staleness"]
 

@@ -31,11 +31,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import Code
 from harness.evidence.layout import MANIFEST
 from harness.evidence.staleness import coverage
-from harness.record import Record
-from harness.verdict import Fate, Outcome, Verdict
+from harness.judging.record import Record
 
 __all__ = ["PREDICATE_TYPE", "STATEMENT_TYPE", "statement"]
 

@@ -40,11 +40,11 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import final
 
+from harness.base.device import DeviceClass, hardware
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.evidence.clock import is_ahead
 from harness.evidence.index import Entry
-from harness.machine.device_class import DeviceClass, hardware
-from harness.verdict import Verdict
 
 __all__ = ["Cell", "ClaimStatus", "Stale", "Status", "Strength", "speaks_for", "statuses"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import final
 
 from harness.contract import Contract, ContractError
+from harness.contract.project import Project
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.status import ClaimStatus, statuses
 from harness.machine.paths import cache_folder
-from harness.project import Project
 
 __all__ = ["Staleness", "Survey"]
 

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from harness.authoring.trial import NotMeasured, NotShown, Setting
 from harness.external import command, directory
 from harness.external.run import Telling
 from harness.external.trainer import Trainer, load
-from harness.trial import NotMeasured, NotShown, Setting
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]
 

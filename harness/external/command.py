@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from harness.authoring.trial import NotMeasured
 from harness.external import directory
 from harness.external.log import LogReader
 from harness.external.memory import LargestProcess
 from harness.external.run import Telling
 from harness.external.trainer import Exit, Trainer
-from harness.trial import NotMeasured
 
 __all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.authoring.trial import NotMeasured
 from harness.external.log import LogReader
 from harness.external.run import Telling
 from harness.external.trainer import Trainer
-from harness.trial import NotMeasured
 
 __all__ = ["checkpoints", "digest", "logs", "read_logs"]
 

@@ -17,11 +17,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness import schemas
+from harness.authoring.trial import NotMeasured
+from harness.base import schemas
+from harness.base.redaction import Redactor, looks_secret
 from harness.external.log import EventKind, LineRule
 from harness.external.patterns import PatternRefused, compiled
-from harness.redaction import Redactor, looks_secret
-from harness.trial import NotMeasured
 
 __all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Trainer", "TrainerError", "load"]
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.schemas import pointer
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
 from harness.contract.references import pointer_of
 from harness.contract.rules import CANNOT_BE_EVALUATED, NOT_BOOLEAN, Rule, literals, without_strings
-from harness.lint.search import Search, without_traces
-from harness.schemas import pointer
+from harness.lint.witnesses import Search, without_traces
 
 __all__ = ["Finding", "Severity", "lint"]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
-from harness.record import MutantRecord, Record
+from harness.judging.record import MutantRecord, Record
 from harness.report import figures
 from harness.report.escaping import printable
-from harness.verdict import Fate, Verdict
 
 if TYPE_CHECKING:
     from harness.report.examined import Examined

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.base.vocabulary import Fate, Verdict
 from harness.evidence import findings
 from harness.evidence.findings import Finding
-from harness.record import MutantRecord, Record
-from harness.verdict import Fate, Verdict
+from harness.judging.record import MutantRecord, Record
 
 __all__ = ["Caveat", "Code", "capability", "caveats", "changed", "narrowed"]
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from harness.record import Record
+from harness.judging.record import Record
 from harness.report import cases
 from harness.report.cases import Case, Status
 from harness.report.caveats import narrowed

@@ -10,7 +10,7 @@ from harness.report import figures
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
-    from harness.toolkit.device_code import DeviceCode, Inspection
+    from harness.inspect.device_code import DeviceCode, Inspection
 
 __all__ = ["page"]
 

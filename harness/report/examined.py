@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import strictjson
+from harness.base import strictjson
 from harness.evidence import reader
 from harness.evidence.findings import Verification
 from harness.evidence.layout import RECORD
-from harness.record import Record
+from harness.judging.record import Record
 from harness.report.escaping import printable
 
 __all__ = ["Examined", "examine"]

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from harness import strictjson
-from harness.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished, RunStarted
-from harness.record import Record
+from harness.base import strictjson
+from harness.base.vocabulary import Verdict
+from harness.judging.record import Record
 from harness.report import cases
 from harness.report.cases import Case, Status
 from harness.report.escaping import printable
 from harness.report.files import write_file
-from harness.verdict import Verdict
+from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished, RunStarted
 
 if TYPE_CHECKING:
     from harness.report.examined import Examined

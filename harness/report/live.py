@@ -14,21 +14,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.events import (
-    ClaimFinished,
-    ClaimPassedOver,
-    ClaimPlanned,
-    ClaimWaiting,
-    Event,
-    RunFinished,
-    TrialFinished,
-    TrialStarted,
-    TrialStep,
-)
-from harness.record import Record
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.judging.record import Record
 from harness.report import figures
 from harness.report.escaping import printable
-from harness.report.progress import (
+from harness.report.run_texts import (
     CLAUSE_HEAD,
     bundle_text,
     clause_cells,
@@ -44,7 +34,17 @@ from harness.report.progress import (
     unjudged_text,
     verdict_text,
 )
-from harness.verdict import Fate, Outcome, Verdict
+from harness.run.events import (
+    ClaimFinished,
+    ClaimPassedOver,
+    ClaimPlanned,
+    ClaimWaiting,
+    Event,
+    RunFinished,
+    TrialFinished,
+    TrialStarted,
+    TrialStep,
+)
 
 __all__ = ["Live"]
 

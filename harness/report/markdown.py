@@ -11,8 +11,9 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code
-from harness.record import Record
+from harness.judging.record import Record
 from harness.report import figures
 from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
@@ -30,7 +31,6 @@ from harness.report.tables import (
     verdict,
 )
 from harness.report.verified import denominator, signed
-from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 

@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from harness import strictjson
-from harness.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished
-from harness.verdict import Verdict
+from harness.base import strictjson
+from harness.base.vocabulary import Verdict
+from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished
 
 __all__ = ["handler"]
 

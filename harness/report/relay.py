@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Sequence
 
-from harness.events import Event, Handler, TrialStep
+from harness.run.events import Event, Handler, TrialStep
 
 __all__ = ["Relay"]
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.record import Record
+from harness.base.vocabulary import Verdict
+from harness.judging.record import Record
 from harness.report import cases
 from harness.report.cases import Case, Kind, Status
 from harness.report.escaping import printable
 from harness.report.examined import Examined
-from harness.verdict import Verdict
 
 __all__ = ["render"]
 

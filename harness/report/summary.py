@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.base.vocabulary import Outcome
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
-from harness.record import Record
+from harness.judging.record import Record
 from harness.report import figures
 from harness.report.caveats import capability, caveats
 from harness.report.escaping import code_block, code_span, markdown
 from harness.report.tables import clause_table, is_trivial, judged, mutant_table, sentence, table, tally, verdict
-from harness.verdict import Outcome
 
 __all__ = ["render"]
 

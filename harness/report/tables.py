@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from harness.base.vocabulary import Fate, Outcome
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
-from harness.record import MutantRecord, Record
+from harness.judging.record import MutantRecord, Record
 from harness.report import figures, wording
 from harness.report.caveats import Caveat, Code, narrowed
 from harness.report.escaping import code_span, markdown
-from harness.verdict import Fate, Outcome
 
 __all__ = [
     "beside",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from harness.base.vocabulary import Verdict
 from harness.evidence.findings import NOT_ACCEPTED, Code, Verification
 from harness.report.caveats import Caveat
 from harness.report.caveats import Code as Mono
-from harness.verdict import Verdict
 
 if TYPE_CHECKING:
     from harness.evidence.verify import Against

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.evidence.layout import CONTRACT
-from harness.record import Record
+from harness.judging.record import Record
 
 __all__ = ["VIEWS", "load", "missing"]
 
@@ -36,7 +36,7 @@ def _junit(record: Record, folder: Path) -> str:
 
 
 def _summary(record: Record, folder: Path) -> str:
-    from harness import strictjson
+    from harness.base import strictjson
     from harness.evidence.staleness import coverage
     from harness.report import summary
 

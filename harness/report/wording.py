@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness import strictjson
+from harness.base import strictjson
 from harness.report import figures
 
 __all__ = ["bound", "bound_of"]

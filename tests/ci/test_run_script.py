@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.cli.harness_command import COMMAND, environment
-from tests.executors.projects import write_project
+from tests.execution.projects import write_project
 
 SCRIPT = Path(__file__).parents[2] / ".github" / "actions" / "harness-run" / "run.sh"
 CLAIM = "F-TOY-SORT-001"

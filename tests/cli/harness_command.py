@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMMAND = [sys.executable, "-m", "harness.cli"]
+COMMAND = [sys.executable, "-m", "harness"]
 
 
 def environment(folder: Path) -> dict[str, str]:

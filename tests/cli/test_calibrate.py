@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness, start
 from tests.cli.toy_claim import CLAIM
-from tests.executors.projects import write_project
+from tests.execution.projects import write_project
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli import _COMMANDS
-from harness.verdict import ExitStatus
 from tests.cli.harness_command import COMMAND, environment, harness
 
 

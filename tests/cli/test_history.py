@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import environment, harness
 from tests.contracts import healthy, write_project
 from tests.evidence.factory import sealed

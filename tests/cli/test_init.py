@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli.inspect import _KINDS
-from harness.toolkit.checkpoint import Kind
-from harness.verdict import ExitStatus
+from harness.inspect.checkpoint import Kind
 from tests.cli.harness_command import COMMAND, environment, harness
-from tests.toolkit.checkpoint.files import apr, safetensors_bytes, zero_tensors
+from tests.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "device_code"
 W = np.arange(6, dtype=np.float32).reshape(2, 3)

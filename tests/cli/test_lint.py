@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli.lint import command
-from harness.project import Project
-from harness.verdict import ExitStatus
+from harness.contract.project import Project
 from tests.contracts import IDENTIFIER, document, write_contract
 
 

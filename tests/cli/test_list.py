@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness, imported
 from tests.contracts import document, write_contract, write_project
 

@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 import pytest
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli import new
-from harness.verdict import ExitStatus
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness
 

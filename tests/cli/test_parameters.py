@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
-from tests.executors.projects import write_project
+from tests.execution.projects import write_project
 
 CLAIM = "F-TOY-SORT-001"
 DECLARED = {

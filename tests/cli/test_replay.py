@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.machine.lease import CPU, lease
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
+from harness.execution.lease import CPU, lease
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness, start
 from tests.evidence.factory import reseal

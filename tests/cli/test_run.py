@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from harness.project import Project
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.cli.toy_claim import CLAIM, bundles, record
-from tests.executors.projects import write_project
+from tests.execution.projects import write_project
 
 
 @pytest.fixture

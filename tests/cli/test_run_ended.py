@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.machine.lease import CPU, lease
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
+from harness.execution.lease import CPU, lease
 from tests.cli.harness_command import COMMAND, environment, harness, start
 from tests.cli.toy_claim import CLAIM, bundles, record
-from tests.executors.projects import write_project
+from tests.execution.projects import write_project
 
 
 @pytest.fixture

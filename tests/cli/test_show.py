@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import environment, harness, imported
 from tests.cli.toy_claim import CLAIM
 from tests.contracts import IDENTIFIER, document, write_project
-from tests.executors import projects
+from tests.execution import projects
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
 def test_ids_are_not_cut_at_their_hyphens(project: Path) -> None:
     """On a narrow terminal an id can still be copied."""
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "show", IDENTIFIER],
+        [sys.executable, "-m", "harness", "show", IDENTIFIER],
         cwd=project,
         env={**environment(project), "COLUMNS": "40"},
         capture_output=True,

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.base.vocabulary import ExitStatus
 from harness.cli import attest
-from harness.verdict import ExitStatus
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.contracts import healthy
 from tests.evidence.factory import files_of, rewrite, sealed, set_at
-from tests.executors.projects import write_project
+from tests.execution.projects import write_project
 
 CLAIM = "F-TOY-SORT-001"
 PLACE = "evidence/DEMO-1/F-DEMO-SORT-001"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from junitparser import JUnitXml
 
-from harness.verdict import ExitStatus
+from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_contract, write_project
 

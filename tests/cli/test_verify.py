@@ -7,8 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from harness.base.vocabulary import ExitStatus
 from harness.evidence.findings import Code, Severity
-from harness.verdict import ExitStatus
 from tests.cli.harness_command import harness, start
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at

@@ -1,4 +1,4 @@
-"""The claim of tests/executors/projects.py, and what its runs leave."""
+"""The claim of tests/execution/projects.py, and what its runs leave."""
 
 from __future__ import annotations
 

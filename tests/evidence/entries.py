@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.evidence.index import Entry
-from harness.verdict import Verdict
 from tests.contracts import IDENTIFIER, contract_of, document
 
 __all__ = ["CPU", "GPU", "STALE", "TARGET", "claim", "entries", "entry", "stale"]

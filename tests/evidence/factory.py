@@ -15,16 +15,16 @@ from harness.evidence import manifest
 from harness.evidence.bundle import Sealer
 from harness.evidence.findings import Code, Verification
 from harness.evidence.layout import MANIFEST
-from harness.executors import TrialResult
-from harness.judge import judge, requested
-from harness.logs import Log
+from harness.evidence.result import ClaimResult
+from harness.execution.executor import TrialResult
+from harness.execution.logs import Log
+from harness.execution.steps import Steps
+from harness.judging.judge import judge, requested
+from harness.judging.observation import Observation
+from harness.judging.record import MutantRecord, Record
+from harness.judging.verdict import fate_of, not_run, settle
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
-from harness.observation import Observation
-from harness.record import MutantRecord, Record
 from harness.report.views import VIEWS
-from harness.result import ClaimResult
-from harness.settle import fate_of, not_run, settle
-from harness.steps import Steps
 from tests.contracts import document, healthy, observe
 
 __all__ = [

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from harness.base.schemas import schema_folder
 from harness.contract.clauses import ClauseResult
 from harness.evidence import series
 from harness.evidence.bundle import Sealer, SealError
 from harness.evidence.verify import find_bundles, verify
-from harness.observation import Observation
-from harness.record import MutantRecord, Record
-from harness.schemas import schema_folder
-from harness.steps import Steps
+from harness.execution.steps import Steps
+from harness.judging.observation import Observation
+from harness.judging.record import MutantRecord, Record
 from tests.contracts import healthy
 from tests.evidence.factory import VIEWS, claim_result, contract_in, sealed, sealer
 

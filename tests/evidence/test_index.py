@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.base.vocabulary import Verdict
 from harness.evidence import index, index_cache
 from harness.evidence.index import Contents, read
-from harness.record import Record
-from harness.verdict import Verdict
+from harness.judging.record import Record
 from tests.contracts import healthy
 from tests.evidence.factory import reseal, sealed
 

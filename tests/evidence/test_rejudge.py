@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code
 from harness.evidence.verify import verify
-from harness.verdict import Verdict
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, reseal, rewrite, sealed, set_at
 

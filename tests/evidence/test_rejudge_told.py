@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.evidence.findings import Code
 from harness.evidence.rejudge import Rejudgment, rejudge
-from harness.observation import Observation
-from harness.record import Record
-from harness.verdict import Fate, Outcome, Verdict
+from harness.judging.observation import Observation
+from harness.judging.record import Record
 from tests.evidence.factory import claim_result
 
 RECORD, OBSERVATION, FORGETS = "record.json", "observation.json", "mutants/forgets-one/observation.json"

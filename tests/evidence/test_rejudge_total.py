@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.vocabulary import Verdict
 from harness.evidence.rejudge import rejudge
-from harness.result import ClaimResult
-from harness.verdict import Verdict
+from harness.evidence.result import ClaimResult
 from tests.contracts import healthy
 from tests.evidence.factory import MUTANTS, claim_result, contract_in
 from tests.strategies import json_values

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.base.vocabulary import Verdict
+from harness.contract.project import Project
 from harness.evidence.findings import Code, Severity
 from harness.evidence.staleness import STALE, ProjectState, coverage, staleness
+from harness.judging.record import Record
 from harness.machine import provenance
-from harness.project import Project
-from harness.record import Record
-from harness.verdict import Verdict
 from tests.evidence.factory import claim_result
 
 CLAIM = "F-DEMO-SORT-001"

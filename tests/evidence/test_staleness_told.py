@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
+from harness.contract.project import Project
 from harness.evidence.findings import Code, Finding
 from harness.evidence.staleness import STALE, Origin, ProjectState, changes, coverage, staleness
-from harness.project import Project
-from harness.record import Record
-from harness.verdict import Verdict
+from harness.judging.record import Record
 from tests.contracts import IDENTIFIER, write_project
 from tests.evidence.factory import claim_result
 

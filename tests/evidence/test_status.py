@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.device import DeviceClass
+from harness.base.vocabulary import Verdict
 from harness.evidence.index import Entry
 from harness.evidence.status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
-from harness.machine.device_class import DeviceClass
-from harness.verdict import Verdict
 from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
 
 FAIL = {"verdict": Verdict.FAIL, "reason": "nothing-lost: items were lost"}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code, Finding
 from harness.evidence.verify import find_bundles, verify
-from harness.verdict import Verdict
 from tests.evidence.factory import copy_of, files_of, found, reseal, rewrite, set_at
 
 ROOT = Path(__file__).parents[2]

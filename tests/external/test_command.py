@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.authoring.trial import NotMeasured
 from harness.external import command
 from harness.external.run import Telling
 from harness.external.trainer import load
-from harness.trial import NotMeasured
 
 TRAINER = """
 name = "mine"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.evidence.findings import Code, Finding, Verification
 from harness.evidence.verify import verify_all
-from harness.record import Record
+from harness.judging.record import Record
 from harness.report.examined import Examined, examine
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, sealed

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.base.vocabulary import Verdict
 from harness.report import cases
 from harness.report.cases import Status
-from harness.verdict import Verdict
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import every_verdict, unsound

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.inspect.device_code import DeviceCode, Form, Inspection
 from harness.report.device_code import page
-from harness.toolkit.device_code import DeviceCode, Form, Inspection
 
 
 def test_the_targets_of_a_kernel_stand_in_order_whatever_the_order_in_the_file() -> None:

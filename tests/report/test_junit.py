@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from junitparser import JUnitXml
 
-from harness.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
-from harness.record import Record
+from harness.base.vocabulary import Verdict
+from harness.judging.record import Record
 from harness.report import junit
-from harness.verdict import Verdict
+from harness.run.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.texts import nasty, with_texts

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verify import Against, verify_all
-from harness.project import Project
 from harness.report import ctrf, junit, markdown, sarif
 from harness.report.examined import Examined, examine
 from tests.contracts import healthy, write_project

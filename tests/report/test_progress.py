@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from harness import events
-from harness.events import SUBJECT, Event
-from harness.judge import judge
-from harness.record import Record
+from harness.base.vocabulary import Fate, Verdict
+from harness.judging.judge import judge
+from harness.judging.record import Record
+from harness.judging.verdict import MutantOutcome
 from harness.report import markdown
-from harness.report.progress import Lines, handler, hidden_text, verdict_text
+from harness.report.plain_lines import PlainLines as Lines
 from harness.report.relay import Relay
-from harness.settle import MutantOutcome
-from harness.verdict import Fate, Verdict
+from harness.report.run_texts import hidden_text, verdict_text
+from harness.report.terminal import handler
+from harness.run import events
+from harness.run.events import SUBJECT, Event
 from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import examined

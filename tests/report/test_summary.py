@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from harness.base.vocabulary import Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.evidence.staleness import coverage
 from harness.report import summary
 from harness.report.caveats import caveats
-from harness.verdict import Outcome, Verdict
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.texts import nasty, with_texts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from harness.record import Record
+from harness.judging.record import Record
 from tests.evidence.factory import claim_result
 
 __all__ = ["nasty", "with_texts"]

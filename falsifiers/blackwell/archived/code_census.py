@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.toolkit.device_code import DeviceCode, Form, Inspection
+from harness.inspect.device_code import DeviceCode, Form, Inspection
 
 __all__ = ["Census", "Look", "census", "summary"]
 

@@ -20,7 +20,7 @@ from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.command import OutOfMemory
 from harness.external.run import Telling
-from harness.toolkit.device_code import Inspection, inspect
+from harness.inspect.device_code import Inspection, inspect
 
 __all__ = ["Command", "Recorded"]
 

@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 from falsifiers.blackwell.archived.code_census import Census, Look, census, summary
 from falsifiers.blackwell.compilation_watch import see_that_ptx_is_refused
 from harness import NotMeasured, NotShown, Trial
+from harness.authoring.device_watch import DeviceWatch
 from harness.external.kernels import KernelTelling
 from harness.external.run import Telling
-from harness.toolkit.device_watch import DeviceWatch
 
 __all__ = ["OnStep", "OutsideEngine", "look_from_outside"]
 

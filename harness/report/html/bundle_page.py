@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from harness import strictjson
+from harness.base import strictjson
+from harness.base.device import hardware
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.evidence.staleness import coverage
-from harness.machine.device_class import hardware
-from harness.observation import EndingKind
-from harness.record import Record
+from harness.judging.observation import EndingKind
+from harness.judging.record import Record
 from harness.report import figures
 from harness.report.caveats import Caveat, caveats, changed
 from harness.report.escaping import printable
@@ -24,7 +25,6 @@ from harness.report.html.contents import Contents
 from harness.report.html.kills import kills
 from harness.report.html.templating import marked, page
 from harness.report.verified import signature, signed
-from harness.verdict import Fate, Outcome, Verdict
 
 __all__ = ["ALONE", "BESIDE", "Extent", "render", "unreadable"]
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.clauses import ClauseResult, SchemaClause
 from harness.contract.rules import Rule
-from harness.observation import Observation
+from harness.judging.observation import Observation
 from harness.report import figures
 from harness.report.html import scale
 from harness.report.html.comparisons import Comparison, of_bound, of_rule
-from harness.verdict import Outcome
 
 __all__ = ["Clauses", "Kind", "Quantity", "Row", "quantity"]
 

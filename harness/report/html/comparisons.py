@@ -12,7 +12,7 @@ from harness.contract import Contract
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
 from harness.contract.rules import Rule, Scope, outline
-from harness.observation import Observation
+from harness.judging.observation import Observation
 
 __all__ = ["Comparison", "of_bound", "of_rule"]
 

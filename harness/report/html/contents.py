@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import strictjson
-from harness.cases import COUNTEREXAMPLE as KILLER
-from harness.cases import Counterexample, CounterexampleError
+from harness.base import strictjson
 from harness.contract import Contract, ContractError, parse
 from harness.evidence import reader
 from harness.evidence.layout import (
@@ -28,8 +26,10 @@ from harness.evidence.layout import (
     TRIAL,
     mutant_file,
 )
-from harness.observation import Observation, ObservationError
-from harness.record import Record, RecordError
+from harness.judging.observation import Observation, ObservationError
+from harness.judging.record import Record, RecordError
+from harness.search.counterexample import COUNTEREXAMPLE as KILLER
+from harness.search.counterexample import Counterexample, CounterexampleError
 
 __all__ = ["Contents", "ContentsError", "Series"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from harness.base.vocabulary import Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.report.html.matrix import Matrix
 from harness.report.html.templating import marked, page
 from harness.report.verified import signed
-from harness.verdict import Verdict
 
 __all__ = ["Entry", "render"]
 

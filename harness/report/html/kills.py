@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.cases import Counterexample
-from harness.judge import judge
-from harness.observation import Observation
-from harness.record import MutantRecord
+from harness.base.vocabulary import Fate, Outcome
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
+from harness.judging.record import MutantRecord
 from harness.report.html.clauses import Clauses, Kind, Row
 from harness.report.html.contents import Contents
-from harness.verdict import Fate, Outcome
+from harness.search.counterexample import Counterexample
 
 __all__ = ["Kill", "kills"]
 

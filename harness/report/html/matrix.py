@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.contract.project import Project
 from harness.evidence.index import Entry
 from harness.evidence.status import Cell, Status, statuses
 from harness.evidence.survey import Staleness
-from harness.project import Project
 from harness.report.status import set_aside
 
 __all__ = ["Field", "Matrix", "Row", "of_project", "of_verdicts"]

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.base.device import DeviceClass
+from harness.contract.project import Project
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.layout import is_folder_name
 from harness.evidence.verify import Against
-from harness.machine.device_class import DeviceClass
-from harness.project import Project
-from harness.record import Record
+from harness.judging.record import Record
 from harness.report.html import bundle_page, index_page, matrix
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry

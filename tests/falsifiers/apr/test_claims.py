@@ -15,11 +15,11 @@ from falsifiers.apr import byte_layout, corruption
 from falsifiers.apr.files import KNOWN
 from falsifiers.apr.reference import Reference
 from harness import Setting, Trial
-from harness.judge import judge
-from harness.observation import Observation
-from harness.project import Project
-from harness.trial import SubjectFault
-from harness.verdict import Outcome
+from harness.authoring.trial import SubjectFault
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
 
 PROJECT = Project.find(Path(__file__).parent)
 FALSIFIERS = {"F-APR-V2-LAYOUT-001": byte_layout.falsify, "F-APR-V2-CRC-001": corruption.falsify}

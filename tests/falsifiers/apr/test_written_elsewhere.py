@@ -14,10 +14,10 @@ from falsifiers.apr.external import Recorded
 from falsifiers.apr.files import KNOWN, file_of
 from falsifiers.apr.layout import Layout, build, reseal
 from harness import NotShown, Setting, Trial
-from harness.judge import judge
-from harness.observation import Observation
-from harness.project import Project
-from harness.verdict import Outcome
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
 from tests.cli.harness_command import COMMAND, environment
 
 PROJECT = Project.find(Path(__file__).parent)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from falsifiers.blackwell.archived.code_census import Look, census, summary
-from harness.toolkit.device_code import DeviceCode, Form, Inspection
+from harness.inspect.device_code import DeviceCode, Form, Inspection
 
 TARGETS = (75, 90, 121)
 cells = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(TARGETS)), unique=True)

@@ -24,11 +24,11 @@ from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
 from falsifiers.blackwell.reference.triton_backend import TritonBackend
 from harness import NotMeasured, Setting, Trial
-from harness.judge import Judgment, judge
-from harness.observation import Observation
-from harness.project import Project
-from harness.toolkit.timing import interleave
-from harness.verdict import Outcome
+from harness.authoring.timing import interleave
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import Judgment, judge
+from harness.judging.observation import Observation
 
 _TINY = SHAPES["qwen2-tiny"]
 _CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-CUBLAS-001")

@@ -18,12 +18,12 @@ from falsifiers.blackwell.compilation_watch import watching
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from harness import NotMeasured, Setting, Trial
+from harness.authoring.trial import SubjectFault
+from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Mutant
-from harness.judge import judge
-from harness.observation import Ending, EndingKind, Observation, Phase
-from harness.project import Project
-from harness.trial import SubjectFault
-from harness.verdict import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge
+from harness.judging.observation import Ending, EndingKind, Observation, Phase
 
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"

@@ -21,10 +21,10 @@ from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.root_cause import falsify
 from falsifiers.blackwell.watched_memory import BrokenMemory, DeviceFault, WatchedMemory
 from harness import NotMeasured, Setting, Trial
-from harness.judge import judge
-from harness.observation import Observation
-from harness.project import Project
-from harness.verdict import Outcome
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
 
 _CONTRACT = Project.find(Path(__file__).parent).contract("F-BLACKWELL-ROOTCAUSE-001")
 _PROFILE = _CONTRACT.profiles["reduced"]

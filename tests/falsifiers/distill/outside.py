@@ -12,7 +12,7 @@ from typing import Any
 
 from falsifiers.distill.external import Command
 from harness import NotMeasured, Setting
-from harness.trial import SubjectFault
+from harness.authoring.trial import SubjectFault
 from tests.cli.harness_command import COMMAND, environment
 from tests.external.trainers import BIGRAMS_FILE, ROOT
 from tests.falsifiers.distill.trials import CONTRACTS, a_trial

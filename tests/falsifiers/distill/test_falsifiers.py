@@ -33,7 +33,8 @@ from falsifiers.distill.mutants.updating import (
     ScheduleOfOneGroup,
 )
 from falsifiers.distill.reference import Distillation
-from harness import NotMeasured, strictjson
+from harness import NotMeasured
+from harness.base import strictjson
 from tests.cli.harness_command import COMMAND, environment
 from tests.falsifiers.distill.trials import CONTRACTS, a_setting, a_trial
 

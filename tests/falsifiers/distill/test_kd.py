@@ -10,14 +10,16 @@ import pytest
 
 from falsifiers.distill.kd.cases import first_cases, question
 from falsifiers.distill.kd.formulas import truth
-from harness import Setting, Trial, strictjson
+from harness import Setting, Trial
+from harness.base import strictjson
+from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract, Mutant
 from harness.contract.entry_point import resolve
-from harness.judge import judge
-from harness.observation import Observation
-from harness.project import Project
-from harness.settle import fate_of
-from harness.verdict import Fate, Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
+from harness.judging.verdict import fate_of
+from harness.search.explorer import CaseSearch
 from tests.falsifiers.distill.trials import CONTRACTS, Recorded
 
 PROJECT = Project.find(CONTRACTS)
@@ -29,10 +31,11 @@ def observed(contract: Contract, subject: str, folder: Path) -> Observation:
     """A trial of the cases that come first, in this process."""
     parameters = {**contract.profiles["reduced"].parameters, "cases": 9}
     setting = Setting(parameters, "cpu", 0, folder, folder)
-    claim = folder / "claim.json"
-    strictjson.dump({"contract": contract.document, "device": {"type": "cpu"}, "case": None}, claim)
+    claim = {"contract": contract.document, "device": {"type": "cpu"}, "case": None}
     recorded = Recorded()
-    trial: Trial[Any] = Trial(setting, folder, contract.measurements, recorded, claim)
+    trial: Trial[Any] = Trial(
+        setting, folder, contract.measurements, recorded, lambda attempt: CaseSearch(claim, setting, attempt, folder)
+    )
     trial.build(resolve(subject))
     resolve(contract.falsifier)(trial)
     measured = strictjson.untag_nonfinite(recorded.measurements)

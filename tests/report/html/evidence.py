@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.contract.project import Project
 from harness.evidence.isolation import Limits
+from harness.evidence.result import ClaimResult
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verify import Against, verify_all
-from harness.project import Project
 from harness.report.html import site
 from harness.report.html.index_page import Entry
-from harness.result import ClaimResult
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, claim_result, contract_in, sealer
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from harness.cases import Counterexample
 from harness.evidence.verify import verify
-from harness.observation import Ending, EndingKind, Phase
+from harness.judging.observation import Ending, EndingKind, Phase
 from harness.report.html import bundle_page
 from harness.report.html.contents import Contents, ContentsError, Series
 from harness.report.views import VIEWS
+from harness.search.counterexample import Counterexample
 from tests.contracts import document, healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, claim_result, contract_in, sealed
 from tests.report.texts import nasty, with_texts

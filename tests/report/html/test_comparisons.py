@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.base.vocabulary import Outcome
 from harness.contract import parse
-from harness.judge import judge
+from harness.judging.judge import judge
 from harness.report.html.clauses import Clauses
 from harness.report.html.comparisons import Comparison
-from harness.verdict import Outcome
 from tests.contracts import contract_of, document, healthy, observe
 
 

@@ -11,11 +11,11 @@ from falsifiers.blackwell.archived import training
 from falsifiers.blackwell.archived.external import Command
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate, silu_gate_backward
 from harness import NotMeasured, Setting, Trial
-from harness.judge import judge
-from harness.observation import Ending, EndingKind, Observation, Phase
-from harness.project import Project
-from harness.trial import SubjectFault
-from harness.verdict import Outcome
+from harness.authoring.trial import SubjectFault
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.judging.judge import judge
+from harness.judging.observation import Ending, EndingKind, Observation, Phase
 
 PTX = "F-BLACKWELL-PTX-001"
 PROJECT = Project.find(Path(__file__).parent)

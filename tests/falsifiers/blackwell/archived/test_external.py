@@ -11,7 +11,7 @@ import pytest
 from falsifiers.blackwell.archived import external, outside_engine
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from harness import NotMeasured
-from harness.verdict import Outcome
+from harness.base.vocabulary import Outcome
 from tests.falsifiers.blackwell.archived.engines import (
     ENGINE,
     KERNELS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from falsifiers.blackwell.archived.external import Recorded
-from harness.verdict import Outcome
+from harness.base.vocabulary import Outcome
 from tests.falsifiers.blackwell.archived.engines import (
     APR,
     GB10,

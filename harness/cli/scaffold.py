@@ -1,0 +1,59 @@
+"""New files from templates: all of them, or none, and never over one that exists.
+
+The templates are files of harness/cli/templates/ with `$name` where a value goes (`string.Template`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+__all__ = ["render", "write_all"]
+
+
+def render(template: str, **values: str) -> str:
+    """The text of a template with its values put in; KeyError where one is missing."""
+    text = files("harness.cli").joinpath("templates", template).read_text(encoding="utf-8")
+    return Template(text).substitute(values)
+
+
+def write_all(contents: Mapping[Path, str], additions: Mapping[Path, str] | None = None) -> None:
+    """Write files, and the folders they need: all of them or none.
+
+    Args:
+        contents: the text of new files, with the line ends that it has.
+        additions: text to put at the end of files that exist.
+
+    Raises:
+        FileExistsError: some of the new files exist; nothing was written.
+        OSError: one cannot be written; what had been written is gone again.
+    """
+    taken = [str(path) for path in contents if os.path.lexists(path)]
+    if taken:
+        raise FileExistsError(f"nothing is overwritten, and there is already {', '.join(taken)}")
+    made: list[Path] = []
+    grown: dict[Path, int] = {}
+    try:
+        for path, text in contents.items():
+            for folder in reversed([parent for parent in path.parents if not parent.exists()]):
+                folder.mkdir()
+                made.append(folder)
+            with path.open("x", encoding="utf-8", newline="") as file:
+                made.append(path)
+                file.write(text)
+        for path, text in (additions or {}).items():
+            with path.open("r+", encoding="utf-8", newline="") as file:
+                grown[path] = file.seek(0, os.SEEK_END)
+                file.write(text)
+    except BaseException:
+        for path, size in grown.items():
+            with suppress(OSError):
+                os.truncate(path, size)
+        for path in reversed(made):
+            with suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise

@@ -1,0 +1,67 @@
+"""Where a project's sources and documents name claims: specs and comments may promise more than there are contracts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from harness.contract.project import Project
+from harness.machine import timebox
+
+__all__ = ["mentions"]
+
+_LARGEST = 1 << 20
+"""Bytes of a file that anybody wrote by hand."""
+
+
+def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]:
+    """Every id of a claim that the project's files name, sorted, with the places: file and line.
+
+    Looked at are the files that git does not ignore (all files where there is no git), evidence aside; `[tool.harness.
+    mentions]` of pyproject.toml says what an id looks like and what is left out.
+
+    Args:
+        seconds: how long git may take.
+    """
+    pattern = re.compile(rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode())
+    found: dict[str, list[str]] = {}
+    for name in sorted(_files(project, seconds)):
+        if _is_excluded(name, project):
+            continue
+        for number, line in enumerate(_text(project.root / name).splitlines(), start=1):
+            for match in pattern.finditer(line):
+                found.setdefault(match[0].decode("utf-8", "replace"), []).append(f"{name}:{number}")
+    return {identifier: found[identifier] for identifier in sorted(found) if not _is_excluded(identifier, project)}
+
+
+def _files(project: Project, seconds: float) -> Iterator[str]:
+    """Names of the files to look at, relative to the project's root."""
+    evidence = project.evidence.relative_to(project.root).as_posix()
+    listing = ["git", "-C", str(project.root), "ls-files", "--cached", "--others", "--exclude-standard", "--", "."]
+    answer = timebox.run([*listing, f":(exclude){evidence}"], seconds)
+    if answer.value is not None:
+        # Git writes a name in quotes where it is not plain text; none of these was written by hand.
+        yield from (name for name in set(answer.value.splitlines()) if not name.startswith('"'))
+        return
+    for folder, folders, names in os.walk(project.root):
+        here = Path(folder)
+        folders[:] = [one for one in folders if not one.startswith(".") and here / one != project.evidence]
+        yield from ((here / name).relative_to(project.root).as_posix() for name in names)
+
+
+def _is_excluded(name: str, project: Project) -> bool:
+    return any(fnmatchcase(name, one) or fnmatchcase(name, f"{one}/*") for one in project.mentions.exclude)
+
+
+def _text(path: Path) -> bytes:
+    """The content of a text file; nothing of one that is none, is huge, or cannot be read."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
+            return b""
+        content = path.read_bytes()
+    except OSError:
+        return b""
+    return b"" if b"\0" in content[:8192] else content

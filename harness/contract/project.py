@@ -1,0 +1,156 @@
+"""The project whose claims are verified: the nearest folder upwards whose pyproject.toml has `[tool.harness]`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.base.schemas import Problem
+from harness.contract import Contract, ContractError, load
+
+__all__ = ["Mentions", "Project", "ProjectError"]
+
+
+class ProjectError(ValueError):
+    """There is no project here, it is misconfigured, or it has no such claim."""
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Where a project's sources name claims, so that those without a contract are seen."""
+
+    pattern: str = r"F-[A-Z0-9]+(?:-[A-Z0-9]+)*-[0-9]{3}"
+    """What the id of a claim looks like, a regular expression for whole words."""
+    exclude: tuple[str, ...] = ()
+    """What is not looked at: files and folders, with `*` for any text, and ids that are mere examples."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Where a project keeps its contracts and evidence, and from where its code is imported."""
+
+    root: Path
+    contracts: Path
+    evidence: Path
+    search: tuple[Path, ...]
+    mentions: Mentions = Mentions()
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> Project:
+        """The project that a folder belongs to (the current one, where none is given).
+
+        Raises:
+            ProjectError: no pyproject.toml with `[tool.harness]` upwards from there, or a setting of it is wrong.
+        """
+        here = (start or Path.cwd()).resolve()
+        found = cls.around(here)
+        if found is None:
+            raise ProjectError(f"no pyproject.toml with [tool.harness] in {here} or above it; `harness init` makes one")
+        return found
+
+    @classmethod
+    def around(cls, start: Path | None = None) -> Project | None:
+        """As `find`, for what can be done outside of a project too: None where there is none.
+
+        Raises:
+            ProjectError: a setting of it is wrong.
+        """
+        here = (start or Path.cwd()).resolve()
+        for folder in (here, *here.parents):
+            settings = _settings(folder / "pyproject.toml")
+            if settings is not None:
+                return cls(
+                    root=folder,
+                    contracts=_inside(folder, settings.get("contracts", "contracts"), "contracts"),
+                    evidence=_inside(folder, settings.get("evidence", "evidence"), "evidence"),
+                    search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
+                    mentions=_mentions(folder, settings.get("mentions", {})),
+                )
+        return None
+
+    def files(self, within: Path | None = None) -> list[Path]:
+        """The contract files below a folder (all of the project's, where none is given), by name."""
+        found = [path for path in (within or self.contracts).rglob("*.json") if path.parent.name != "schema"]
+        return sorted(found, key=lambda path: (path.stem, path))
+
+    def load(self, path: Path) -> Contract:
+        """Load one contract file; ContractError where it is refused."""
+        return load(path, self.search)
+
+    def load_all(self, paths: Iterable[Path] | None = None) -> tuple[list[Contract], list[ContractError]]:
+        """Load contract files; those refused are returned, not raised, and two files of one id are refused."""
+        contracts: dict[str, Contract] = {}
+        refused: list[ContractError] = []
+        for path in self.files() if paths is None else paths:
+            try:
+                contract = self.load(path)
+            except ContractError as error:
+                refused.append(error)
+                continue
+            if contract.id in contracts:
+                problem = Problem(
+                    "/id", f"{contract.id} is also in {contracts[contract.id].path}", "give each claim one contract"
+                )
+                refused.append(ContractError(path, [problem]))
+            contracts.setdefault(contract.id, contract)
+        return list(contracts.values()), refused
+
+    def contract(self, identifier: str) -> Contract:
+        """The contract of a claim.
+
+        Raises:
+            ProjectError: no such claim; the message names the nearest.
+            ContractError: it is refused.
+        """
+        matches = [path for path in self.files() if path.stem == identifier]
+        if not matches:
+            import difflib
+
+            names = {path.stem.upper(): path.stem for path in self.files()}
+            near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.5)
+            hint = f"did you mean {names[near[0]]}?" if near else "`harness list` shows them"
+            raise ProjectError(f"no claim {identifier!r} under {self.contracts}; {hint}")
+        if len(matches) > 1:
+            raise ProjectError(f"{identifier} has {len(matches)} contracts: {', '.join(map(str, matches))}; keep one")
+        return self.load(matches[0])
+
+
+def _settings(path: Path) -> dict[str, Any] | None:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ProjectError(f"{path} cannot be read: {error}") from error
+    tool = document.get("tool", {})
+    settings = tool.get("harness") if isinstance(tool, dict) else tool
+    if settings is not None and not isinstance(settings, dict):
+        raise ProjectError(f"{path}: tool.harness must be a table")
+    return settings
+
+
+def _mentions(root: Path, settings: object) -> Mentions:
+    where = f"{root / 'pyproject.toml'}: tool.harness.mentions"
+    if not isinstance(settings, dict) or not set(settings) <= {"pattern", "exclude"}:
+        raise ProjectError(f"{where} must be a table with 'pattern' and 'exclude', or one of them")
+    pattern, exclude = settings.get("pattern", Mentions.pattern), settings.get("exclude", [])
+    if not isinstance(exclude, list) or not all(isinstance(entry, str) for entry in exclude):
+        raise ProjectError(f"{where}.exclude must be a list of files, folders and ids")
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ProjectError(f"{where}.pattern is no regular expression: {error}") from error
+    return Mentions(pattern, tuple(exclude))
+
+
+def _inside(root: Path, entry: object, key: str) -> Path:
+    path = (root / str(entry)).resolve()
+    if not isinstance(entry, str) or not path.is_relative_to(root):
+        raise ProjectError(
+            f"{root / 'pyproject.toml'}: tool.harness.{key} must name a folder inside the project, not {entry!r}"
+        )
+    return path

@@ -1,0 +1,44 @@
+"""Whether the machine, not the subject, is to blame for what the subject raised."""
+
+from __future__ import annotations
+
+import errno
+
+from harness.authoring.trial import described
+from harness.execution import frameworks
+
+__all__ = ["machine_fault"]
+
+_DISK = (errno.ENOSPC, errno.EDQUOT)
+_GIB = 2**30
+_BROKEN_GPU = {
+    "busy or unavailable": "the GPU was busy or unavailable",
+    "uncorrectable ECC error": "the GPU had an uncorrectable memory error",
+    "driver version is insufficient": "the GPU's driver is too old for this CUDA",
+    "system not yet initialized": "the GPUs' fabric was not initialised",
+}
+"""By part of the text that cudaGetErrorString gives for errors 46, 214, 35 and 802, which no program can cause."""
+
+
+def machine_fault(error: BaseException | None, memory_gib: float) -> str:
+    """What the machine ran out of; empty where the exception is the subject's own.
+
+    A full disk is the machine's, and so is a GPU that does not work. So is exhausted GPU memory, where others had left
+    this process less than the `memory_gib` that the profile requires; where it had as much, the subject wanted too
+    much.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        text = described(error)
+        if (isinstance(error, OSError) and error.errno in _DISK) or "No space left on device" in text:
+            return "the disk is full"
+        for part, obstacle in _BROKEN_GPU.items():
+            if "CUDA" in text and part in text:
+                return obstacle
+        if frameworks.is_gpu_out_of_memory(error):
+            left = frameworks.gpu_bytes_left()
+            if left is not None and left < memory_gib * _GIB:
+                return f"others left {left / _GIB:.1f} of the {memory_gib:g} GiB of GPU memory that the profile needs"
+        error = error.__cause__ or error.__context__
+    return ""

@@ -1,0 +1,118 @@
+"""The harness's end of a fork server (`harness.execution.worker`): start it, ask it for trials, and let go of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.base.redaction import allowed_environment, looks_secret
+from harness.execution.worker import IMPORTING
+
+__all__ = ["ForkServer", "ForkServerError"]
+
+IMPORT_SECONDS = 600.0
+"""How long imports may take: torch from a cold network drive takes minutes, a module that waits may take for ever."""
+_LONGEST_SAID = 2000
+"""Characters of the server's log that its obituary quotes."""
+
+
+class ForkServerError(RuntimeError):
+    """The fork server is gone; the message says how it ended."""
+
+
+class ForkServer:
+    """One fork server and its scratch folder. It ends, with all below it, when closed or when this process dies."""
+
+    def __init__(self, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
+        self._root = root
+        self._send = threading.Lock()
+        self._log = self.folder / "server.log"
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        environment = allowed_environment()
+        environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
+        inherited = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
+        # torch asks for it where results must be reproducible
+        environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        # Threads that spin while they wait make trials side by side many times slower than they are alone.
+        environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        # -P: the server runs in the root of a project that may have a package `harness` of its own.
+        command = [sys.executable, "-P", "-m", "harness.execution.worker"]
+        with there, self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, str(there.fileno()), str(self.folder), *map(str, search)],
+                cwd=root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+            )
+        self._control = here
+
+    def import_modules(self, modules: list[str]) -> dict[str, Any]:
+        """Import modules into the server; what failed, by module, and the digests of the project's source files."""
+        request = {"do": "import", "modules": modules, "root": str(self._root)}
+        reading, writing = os.pipe()
+        with open(reading, "rb") as answer:
+            with open(writing, "wb"):
+                self._ask(request, [writing])
+            if not select.select([answer], [], [], IMPORT_SECONDS)[0]:
+                last = self._last_import()  # which goes with the server
+                self._process.terminate()
+                raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s{last}")
+            reply = answer.readline()
+        if not reply:
+            raise ForkServerError(f"{self._obituary()}{self._last_import()}")
+        result: dict[str, Any] = json.loads(reply)
+        return result
+
+    def start(self, trial: dict[str, Any], descriptors: list[int]) -> None:
+        """Fork a trial that writes stdout, stderr and messages to the first three descriptors and heeds the fourth."""
+        self._ask({"do": "start", "trial": trial}, descriptors)
+
+    def _ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        try:
+            with self._send:
+                socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+        except OSError as error:
+            raise ForkServerError(self._obituary()) from error
+
+    def close(self) -> None:
+        """Let go: the server ends everything below it, removes its folder, and exits."""
+        self._control.close()
+        self._process.terminate()  # it may be in the middle of an import
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)  # the server has done it, unless it was killed
+
+    def _last_import(self) -> str:
+        try:
+            return f"; the last import was that of {(self.folder / IMPORTING).read_text(encoding='utf-8')}"
+        except OSError:
+            return ""
+
+    def _obituary(self) -> str:
+        try:
+            code = self._process.wait(timeout=1)
+            said = self._log.read_text(errors="replace").strip()
+            if len(said) > _LONGEST_SAID:  # cut at a line's end: half a secret would not be recognised as one
+                said = said[-_LONGEST_SAID:].partition("\n")[2]
+        except (subprocess.TimeoutExpired, OSError):
+            return "the fork server does not answer"
+        return f"the fork server ended with status {code}{': ' + said if said else ''}"

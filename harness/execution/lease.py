@@ -1,0 +1,263 @@
+"""A lease of one device, so that a claim that measures time has it to itself and the others share it.
+
+    with lease(gpu, mode="exclusive", holder="F-BLACKWELL-CUBLAS-001", wait_seconds=600):
+        …
+
+Between processes and users of one machine; a lease ends with its process, however that ends. The lock is filelock's
+ReadWriteLock. It favours nobody, so that a stream of shared leases could keep an exclusive one out for ever; therefore
+every lease passes through a gate, and an exclusive one keeps the gate shut while it waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, final
+
+from harness.execution.holders import Holder, list_holders, recorded
+from harness.machine import nvml
+
+if TYPE_CHECKING:
+    from filelock import ReadWriteLock
+
+    from harness.machine.host import Gpu
+
+__all__ = ["CPU", "Holder", "Lease", "LeaseUnavailable", "WaitInterrupted", "default_directory", "lease", "named"]
+
+CPU = "cpu"
+"""The key under which claims that need no GPU take turns where they measure time."""
+
+Mode = Literal["shared", "exclusive"]
+_SLICE_SECONDS = 0.5
+"""How long one attempt waits before the holders are looked at again."""
+_LINGER_SECONDS = 0.4
+"""How long a process that has ended may still be listed. On an H200 (driver 580) NVML listed one for 0.13 s more."""
+
+
+class LeaseUnavailable(TimeoutError):
+    """The device was not free in time, or leases cannot be kept here. The text names the holders, or the remedy."""
+
+    def __init__(self, text: str, holders: tuple[Holder, ...] = ()) -> None:
+        super().__init__(text)
+        self.holders = holders
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """Who waited was asked to end; `holders` says, in words, for whom."""
+
+    def __init__(self, holders: str) -> None:
+        super().__init__(f"interrupted while waiting for {holders}")
+        self.holders = holders
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease that is held."""
+
+    key: str
+    mode: Mode
+    waited_seconds: float
+
+
+def default_directory() -> Path:
+    """Where leases are kept: $HARNESS_LEASE_DIR, or one folder of /tmp that all users of the machine share.
+
+    Not $TMPDIR, which differs between users and jobs that must see each other.
+    """
+    return Path(os.environ.get("HARNESS_LEASE_DIR") or "/tmp/falsifier-harness-leases")  # noqa: S108
+
+
+@contextlib.contextmanager
+def lease(
+    device: Gpu | str,
+    *,
+    mode: Mode,
+    holder: str,
+    wait_seconds: float,
+    directory: Path | None = None,
+    on_wait: Callable[[tuple[Holder, ...]], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Iterator[Lease]:
+    """Hold a device for the length of a `with` block.
+
+    Threads of one process take leases like processes do. Do not take a second lease of a device inside the first.
+
+    Args:
+        device: the GPU, or a key such as CPU. An exclusive lease of a `Gpu` also waits for processes that run on it
+            without a lease, as far as NVML lists them.
+        mode: "shared" with other shared leases, or "exclusive".
+        holder: what to tell those who wait, such as the claim's id; process id and user are added.
+        wait_seconds: how long to wait; 0 asks once.
+        directory: where leases are kept; all who are to see each other must use the same.
+        on_wait: called when there is a wait, and again whenever the holders change.
+        interrupted: asked during the wait, twice a second, whether to give up. Whoever handles signals should remember
+            them for it: an exception that a signal raises within SQLite's or filelock's code leaves that half done.
+
+    Raises:
+        LeaseUnavailable: the wait ran out, or the directory cannot hold leases.
+        WaitInterrupted: it was given up.
+    """
+    key = device if isinstance(device, str) else device.uuid or f"gpu-{device.index}"
+    gpu = None if isinstance(device, str) else device
+    folder = _folder(directory or default_directory(), key)
+    wait = _Wait(key, folder, wait_seconds, on_wait, interrupted)
+    with contextlib.ExitStack() as held, contextlib.ExitStack() as passing:
+        gate, door = _lock(folder, "gate"), _lock(folder, "lock")
+        held.callback(gate.close)
+        held.callback(door.close)
+        wait.acquire(gate, mode)
+        passing.callback(gate.release)
+        wait.acquire(door, mode)
+        held.callback(door.release)
+        held.enter_context(recorded(folder, holder, mode))
+        if mode == "exclusive" and gpu is not None:
+            wait.until_alone(gpu)
+        passing.close()
+        yield Lease(key, mode, round(wait.waited, 3))
+
+
+class _Wait:
+    """One wait for one device, over several locks, with one deadline."""
+
+    def __init__(
+        self,
+        key: str,
+        folder: Path,
+        seconds: float,
+        on_wait: Callable[[tuple[Holder, ...]], None] | None,
+        interrupted: Callable[[], bool],
+    ) -> None:
+        self._key = key
+        self._folder = folder
+        self._seconds = seconds
+        self._on_wait = on_wait
+        self._interrupted = interrupted
+        self._start = time.monotonic()
+        self._told: tuple[Holder, ...] | None = None
+
+    @property
+    def waited(self) -> float:
+        return time.monotonic() - self._start
+
+    def acquire(self, lock: ReadWriteLock, mode: Mode) -> None:
+        import sqlite3
+
+        from filelock import Timeout
+
+        acquire = lock.acquire_write if mode == "exclusive" else lock.acquire_read
+        patience = 0.0
+        while True:
+            try:
+                acquire(timeout=patience)
+                return
+            except Timeout:
+                patience = self._pause(list_holders(self._folder))
+            except (OSError, ValueError, sqlite3.Error) as error:  # a full disk, or something else than a lock there
+                raise _unusable(self._folder, error) from error
+
+    def until_alone(self, gpu: Gpu) -> None:
+        """Wait for processes that use the GPU without a lease. Where NVML cannot tell, nobody is waited for."""
+        if _strangers(gpu):
+            time.sleep(_LINGER_SECONDS)
+        while others := _strangers(gpu):
+            time.sleep(self._pause(others))
+
+    def _pause(self, holders: tuple[Holder, ...]) -> float:
+        """Tell about the wait, and return how long to wait before looking again."""
+        left = self._seconds - self.waited
+        if left <= 0:
+            who = "; ".join(named(holders))
+            raise LeaseUnavailable(f"{self._key} was not free within {self._seconds:g} s; held by {who}", holders)
+        if self._interrupted():
+            raise WaitInterrupted("; ".join(named(holders)))
+        if self._on_wait is not None and holders != self._told:
+            self._told = holders
+            self._on_wait(holders)
+        return min(_SLICE_SECONDS, left)
+
+
+def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
+    """The holders in words; one that waits itself, or could not write down its name, holds a lock without one."""
+    return tuple(map(str, holders)) or ("a holder that left no name",)
+
+
+def _strangers(gpu: Gpu) -> tuple[Holder, ...]:
+    """Processes on the GPU that neither this process nor a descendant of it is."""
+    import psutil
+
+    session = nvml.connect()
+    if isinstance(session, str):
+        return ()
+    handle = nvml.handle_of(session, gpu.uuid)
+    listed = nvml.processes(session, handle.value) if handle.reason is None else handle
+    pids = {one.pid for one in listed.value or ()}
+    if not pids:
+        return ()
+    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    return tuple(Holder.of_process(pid) for pid in sorted(pids - ours))
+
+
+def _lock(folder: Path, name: str) -> ReadWriteLock:
+    # Imported late: SQLite and filelock would be a tenth of the time in which `harness list` answers.
+    import sqlite3
+
+    from filelock import ReadWriteLock
+
+    try:
+        return ReadWriteLock(folder / f"{name}.db", is_singleton=False)
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise _unusable(folder, error) from error
+
+
+def _folder(directory: Path, key: str) -> Path:
+    """The folder of one device's locks, which any user can open and none can take away from another.
+
+    Its locks must belong to the user who owns the folder: with fs.protected_regular, Linux refuses to open, for
+    writing in a sticky folder, a file that is neither one's own nor the folder owner's.
+    """
+    folder = directory / (re.sub(r"[^A-Za-z0-9._-]", "_", key).lstrip(".") or "_")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        _appear(directory, ())
+        _appear(folder, ("gate.db", "lock.db"))
+    except OSError as error:
+        raise _unusable(directory, error) from error
+    return folder
+
+
+def _appear(place: Path, files: tuple[str, ...]) -> None:
+    """Make a sticky folder that all users can write, with empty files for all; leave it alone where it exists.
+
+    Made beside its place and renamed, so that nobody meets it half made; of two who do so at once, the first wins.
+    """
+    if place.is_symlink() and place.parent.stat().st_mode & 0o002:
+        raise OSError(errno.ELOOP, f"{place} is a symbolic link in a folder where anybody could have put it")
+    if place.is_dir():
+        return
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
+    for name in files:
+        (new / name).touch()
+        (new / name).chmod(0o666)
+    new.chmod(0o1777)
+    try:
+        new.rename(place)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        if not place.is_dir():
+            raise
+
+
+def _unusable(folder: Path, error: Exception) -> LeaseUnavailable:
+    return LeaseUnavailable(
+        f"leases cannot be kept in {folder}: {getattr(error, 'strerror', None) or error}; "
+        "set HARNESS_LEASE_DIR to a local folder that every user of this machine can write"
+    )

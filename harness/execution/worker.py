@@ -1,0 +1,283 @@
+"""The fork server: a process that has imported the falsifier's code once and forks a fresh process for every trial.
+
+Three processes stand between the harness and the code under test:
+
+    harness --control socket--> fork server --fork--> supervisor --fork--> trial
+
+The fork server only imports and forks; it never touches CUDA, whose state cannot be forked. The supervisor (see
+`harness.execution.supervisor`) owns one trial's process tree and outlives everything in it. The trial runs the
+falsifier.
+
+Everything a trial says goes as one JSON object a line through a pipe to the harness, as it happens, so that a crash
+leaves what was known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from harness.authoring.trial import Case, MeasurementTooLarge, NotMeasured, Setting, SubjectFault, Trial, described
+from harness.base import strictjson
+from harness.contract.entry_point import resolve
+from harness.execution import frameworks
+from harness.execution.blame import machine_fault
+from harness.execution.process_control import adopt_orphans, end_descendants
+from harness.execution.sources import Sources
+from harness.execution.supervisor import supervise
+from harness.judging.observation import EndingKind
+
+if TYPE_CHECKING:
+    from harness.search.explorer import CaseSearch
+
+__all__ = ["IMPORTING", "LARGEST_MESSAGE", "main"]
+
+LARGEST_MESSAGE = 16 << 20
+"""Bytes of one message, as of one document of a bundle."""
+
+IMPORTING = "importing"
+"""The file in the server's folder that has the name of the module that is being imported, or was the last one."""
+
+_LARGEST_REQUEST = 1 << 20
+_LONGEST_TEXT = 200_000
+"""Characters of a reason or a traceback that are sent; they are cut to size only after their secrets were masked."""
+_supervisors: set[int] = set()
+
+
+def main(control_fd: int, folder: str, search: list[str]) -> None:
+    """Serve until the harness closes the control socket or dies; then end every descendant and remove `folder`.
+
+    `search` are the folders from which the project's code is imported.
+    """
+    sys.path[:0] = search
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
+    signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
+    owner = os.getpid()
+    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, folder, 0))  # also in the middle of an import
+    adopt_orphans()
+    os.set_inheritable(control_fd, False)
+    control = socket.socket(fileno=control_fd)
+    code = 0
+    try:
+        while True:
+            request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 4)
+            if not request:
+                break
+            message = json.loads(request)
+            if message["do"] == "import":
+                imported = _import(message["modules"], Path(message["root"]), Path(folder, IMPORTING))
+                if os.getpid() != owner:
+                    os._exit(1)  # a module forked, and its child came back to us
+                (answer,) = descriptors
+                with open(answer, "wb") as pipe:  # a message of the socket may not be long enough
+                    pipe.write(json.dumps(imported).encode() + b"\n")
+            else:
+                _start(message["trial"], descriptors, control)
+    except ConnectionError:
+        pass
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    finally:
+        _leave(owner, folder, code)
+
+
+def _leave(owner: int, folder: str, code: int) -> NoReturn:
+    """End the server and all below it; a fork of it that came here by accident only ends itself."""
+    if os.getpid() == owner:
+        end_descendants()
+        if code == 0:  # else the harness wants to read our log, and removes the folder itself
+            shutil.rmtree(folder, ignore_errors=True)
+    os._exit(code)  # the shutdown of an interpreter with torch in it takes longer than all of the above
+
+
+def _import(modules: list[str], root: Path, place: Path) -> dict[str, Any]:
+    """Import the modules of the entry points; what fails fails again, and is reported, in the trial that needs it.
+
+    Args:
+        place: the file that has the name of the one that is being imported, for whoever finds that it never ends.
+    """
+    sources = _sources(root)
+    failures: dict[str, str] = {}
+    for name in modules:
+        with contextlib.suppress(OSError):
+            place.write_text(name, encoding="utf-8")
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
+            failures[name] = described(error)[:_LONGEST_TEXT]
+    return {"failures": failures, "sources": sources.news()}
+
+
+@cache
+def _sources(root: Path) -> Sources:
+    """What the fork server has run of a project; its trials inherit it, and tell what is new."""
+    sources = Sources(root)
+    sources.listen()
+    return sources
+
+
+def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
+    stdout, stderr, messages, leash = descriptors
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    try:
+        pid = os.fork()
+    except OSError as error:  # no process to be had: that is this trial's bad luck, and no other's
+        os.write(
+            messages, json.dumps({"kind": "lost", "reason": f"no process for the trial: {error}"}).encode() + b"\n"
+        )
+    else:
+        if pid == 0:
+            try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                control.close()
+                os.dup2(stdout, 1)
+                os.dup2(stderr, 2)
+                os.close(stdout)
+                os.close(stderr)
+                supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
+            finally:
+                # Whatever is wrong with it, a supervisor must not go on as a second fork server.
+                os._exit(1)
+        _supervisors.add(pid)
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _reap() -> None:
+    """Forget the supervisors that have ended; other children belong to whoever started them during an import."""
+    for pid in list(_supervisors):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _supervisors.discard(pid)
+
+
+def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
+    """The body of a trial's process."""
+    os.environ.update(spec["environment"])
+    report = _with_sources(_reporter(messages), _sources(Path(spec["root"])))
+    setting = Setting(
+        parameters=spec["parameters"],
+        device=spec["device"],
+        seed=spec["seed"],
+        workspace=Path(spec["workspace"]),
+        cache=Path(spec["cache"]),
+    )
+    trial: Trial[Any] = Trial(
+        setting,
+        Path(spec["artifacts"]),
+        frozenset(spec["declared"]),
+        report,
+        lambda attempt: _search(Path(spec["claim"]), setting, attempt, Path(spec["artifacts"])),
+    )
+    ending = _ending(lambda: _falsify(trial, spec), spec["memory_gib"])
+    report({"kind": "end", **ending, "allocator_peak_bytes": _allocator_peak(trial)})
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # a subject may have closed or replaced it
+            stream.flush()
+    os.read(may_exit, 1)  # the harness looks at the driver's process list once more before this process is gone
+
+
+def _search(
+    claim: Path, setting: Setting, attempt: Callable[[Case], Mapping[str, Any] | SubjectFault], artifacts: Path
+) -> CaseSearch:
+    from harness.search.explorer import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
+
+    return CaseSearch(strictjson.load(claim), setting, attempt, artifacts)
+
+
+def _allocator_peak(trial: Trial[Any]) -> int | None:
+    """The peak of this process's allocator; None where the subject works in processes of its own."""
+    return None if trial.is_elsewhere else frameworks.allocator_peak_bytes()
+
+
+def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
+    falsify, subject = resolve(spec["falsifier"]), _loaded(spec["subject"])
+    if trial.device != "cpu" and frameworks.cuda_is_spoilt():
+        raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
+    frameworks.prepare(spec["seed"], spec["threads"])
+    trial.build(subject)
+    try:
+        falsify(trial)
+    finally:
+        trial.finish()
+    trial.tell_what_was_hidden()
+
+
+def _loaded(subject: str) -> Any:
+    """The subject's class; one that cannot be imported is neither refuted by that nor the falsifier's fault."""
+    try:
+        return resolve(subject)
+    except BaseException as error:  # whatever a module does on import
+        raise NotMeasured(f"the subject could not be loaded: {described(error)}") from error
+
+
+def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
+    """How `work` ended; a subject that failed because this machine ran out of something is not to blame."""
+    try:
+        work()
+    except NotMeasured as error:
+        stack = traceback.format_exc() if error.__cause__ else None
+        return _told(EndingKind.NOT_MEASURED, str(error) or "the falsifier gave no reason", stack)
+    except SubjectFault as error:
+        obstacle = machine_fault(error.__cause__, memory_gib)
+        if obstacle:
+            return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {error}", traceback.format_exc())
+        return _told(EndingKind.SUBJECT_FAULT, str(error), traceback.format_exc())
+    except BaseException as error:  # sys.exit() of a falsifier included: it is a fault, not an ending
+        return _told(EndingKind.FALSIFIER_FAULT, described(error), traceback.format_exc())
+    return _told(EndingKind.COMPLETED, "")
+
+
+def _told(kind: EndingKind, reason: str, stack: str | None = None) -> dict[str, Any]:
+    return {"ending": kind, "reason": reason[:_LONGEST_TEXT], "traceback": stack and stack[-_LONGEST_TEXT:]}
+
+
+def _with_sources(report: Callable[[dict[str, Any]], None], sources: Sources) -> Callable[[dict[str, Any]], None]:
+    """Report as before, and ahead of each message the sources that were run since the one before.
+
+    What a falsifier imports or reads only when it runs belongs to the evidence as well, also where the trial then dies.
+    """
+
+    def tell(message: dict[str, Any]) -> None:
+        if found := sources.news():
+            report({"kind": "sources", "values": found})
+        report(message)
+
+    return tell
+
+
+def _reporter(descriptor: int) -> Callable[[dict[str, Any]], None]:
+    owner = os.getpid()
+    turn = threading.RLock()  # threads of a subject may report at once; one that a signal interrupts, within its turn
+
+    def report(message: dict[str, Any]) -> None:
+        if os.getpid() != owner:
+            return  # a fork of the subject's speaks for nobody
+        # The newline before it ends a message that an exception out of a signal handler cut short.
+        line = memoryview(b"\n" + json.dumps(message).encode() + b"\n")
+        if len(line) > LARGEST_MESSAGE:
+            raise MeasurementTooLarge(f"{len(line)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
+        with turn:
+            while line:
+                line = line[os.write(descriptor, line) :]
+
+    return report
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

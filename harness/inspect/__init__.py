@@ -1,0 +1,1 @@
+"""What a checkpoint or a program holds, read without trusting it."""

@@ -1,0 +1,1 @@
+"""Judging: pure functions of contracts and observations, without I/O, torch or a clock."""

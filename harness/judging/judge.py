@@ -1,0 +1,190 @@
+"""Judging: a pure, total and deterministic function of a contract and an observation.
+
+The falsifier never decides. Whoever holds the contract and the observation gets the same judgment, without the GPU,
+without torch, years later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract
+from harness.contract.builtin import COMPLETES, RESOLVED
+from harness.contract.clauses import ClauseResult, is_finite, judge_schema
+from harness.contract.rules import Scope
+from harness.judging.observation import Ending, EndingKind, Observation, Phase
+
+__all__ = ["Judgment", "judge", "requested"]
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """Every clause with its outcome. A clause failed: FAIL; else one not measured: NOT_MEASURED; else PASS."""
+
+    clauses: tuple[ClauseResult, ...]
+    unjudged: tuple[str, ...] = ()
+    """The contract's clauses that have no outcome: the profile omits what they look at, and it was not measured."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the observation as a whole."""
+        outcomes = {clause.outcome for clause in self.clauses}
+        if Outcome.FAIL in outcomes:
+            return Outcome.FAIL
+        if Outcome.NOT_MEASURED in outcomes or not outcomes:
+            return Outcome.NOT_MEASURED
+        return Outcome.PASS
+
+    @property
+    def reason(self) -> str:
+        """Why the outcome is not PASS: the first clause that decided it, in words."""
+        outcome = self.outcome
+        if outcome is Outcome.PASS:
+            return ""
+        return next((f"{clause.id}: {clause.reason}" for clause in self.clauses if clause.outcome is outcome), "")
+
+    def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
+        """The clauses that came out so."""
+        return tuple(clause for clause in self.clauses if clause.outcome is outcome)
+
+
+def judge(contract: Contract, observation: Observation) -> Judgment:
+    """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`.
+
+    Measurements may be replaced by later ones, so those of a trial that was interrupted are provisional: they refute
+    nothing, and what they violate is NOT_MEASURED.
+    """
+    measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
+    results = list(_builtin(contract, observation))
+    undeclared = sorted(str(name) for name in measurements if name not in contract.observation["properties"])
+    if undeclared:
+        results.append(
+            _result(
+                "observation.closed",
+                Outcome.NOT_MEASURED,
+                undeclared,
+                "no undeclared measurements",
+                f"{undeclared[0]} is not declared in the contract",
+            )
+        )
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    clauses, rules = contract.clauses, contract.rules
+    unjudged = contract.unjudged(observation.profile, measurements)
+    if unjudged:
+        clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
+        rules = tuple(rule for rule in rules if rule.id not in unjudged)
+    judged = list(judge_schema(clauses, measurements, finite))
+    scope = Scope(rules, measurements, observation.parameters, observation.device, finite)
+    judged.extend(rule.judge(scope) for rule in rules)
+    if observation.unseen:
+        reads: list[tuple[str, ...]] = [clause.path[:1] for clause in clauses]
+        reads += [tuple(name for variable, name in rule.reads if variable == "self") for rule in rules]
+        missing = [next((name for name in names if name not in measurements), "") for names in reads]
+        judged = [
+            _explained(result, observation.unseen.get(name, "")) for result, name in zip(judged, missing, strict=True)
+        ]
+    results += judged
+    if observation.ending.kind is EndingKind.INTERRUPTED:
+        results = [_provisional(result) for result in results]
+    return Judgment(tuple(results), unjudged)
+
+
+def _explained(result: ClauseResult, why: str) -> ClauseResult:
+    """With the reason why the measurement that a clause looks at was not made, where that was told."""
+    if not why or result.outcome is not Outcome.NOT_MEASURED:
+        return result
+    return replace(result, reason=f"{result.reason}: {why}")
+
+
+def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:
+    """What a trial was asked to run on and with: device; dtype, backend and steps where the parameters name them.
+
+    A profile that requires CUDA asks for it whatever else is said.
+    """
+    asked: dict[str, Any] = {"device": device_type}
+    if parameters.get("ran_on") in ("cpu", "cuda"):  # a run that is over did not run where it is judged
+        asked["device"] = parameters["ran_on"]
+    if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
+        asked["device"] = "cuda"
+    asked.update({name: parameters[name] for name in RESOLVED if name in parameters})
+    return asked
+
+
+def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:
+    yield _completes(observation)
+    asked = requested(contract, observation.profile, observation.parameters, str(observation.device.get("type")))
+    for name, wanted in asked.items():
+        bound = f"requested {wanted!r}"
+        if name not in observation.resolved:
+            yield _result(
+                f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, f"nobody read back the {name} that ran"
+            )
+            continue
+        got = observation.resolved[name]
+        same = type(got) is type(wanted) and got == wanted
+        reason = "" if same else f"requested {wanted!r}, but {got!r} ran"
+        yield _result(f"resolved.{name}", Outcome.PASS if same else Outcome.FAIL, got, bound, reason)
+    if asked["device"] == "cuda":
+        yield from _residency(observation)
+
+
+def _completes(observation: Observation) -> ClauseResult:
+    ending = observation.ending
+    blamed = ending.kind is EndingKind.SUBJECT_FAULT or (
+        ending.kind in (EndingKind.TIMED_OUT, EndingKind.DIED) and ending.phase is Phase.SUBJECT
+    )
+    outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
+    return _result(COMPLETES, outcome, str(ending.kind), "completed", _how_it_ended(ending))
+
+
+def _how_it_ended(ending: Ending) -> str:
+    match ending.kind:
+        case EndingKind.COMPLETED:
+            return ""
+        case EndingKind.INTERRUPTED:  # from outside: whose code it met says nothing
+            return ending.reason or "the run was interrupted"
+        case (
+            EndingKind.NOT_MEASURED
+        ):  # in nobody's code: the machine was in the way, or the subject is seen from outside
+            return f"{ending.kind}: {ending.reason}"
+        case _ if ending.phase is Phase.START:
+            return f"{ending.kind} at its start: {ending.reason}"
+        case _:
+            return f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
+
+
+def _provisional(result: ClauseResult) -> ClauseResult:
+    if result.outcome is not Outcome.FAIL:
+        return result
+    return replace(result, outcome=Outcome.NOT_MEASURED, reason=f"interrupted; until then: {result.reason}")
+
+
+def _residency(observation: Observation) -> Iterator[ClauseResult]:
+    residency = observation.residency
+    peak = residency.allocator_peak_bytes
+    if peak is None:
+        yield _result(
+            "residency.allocator",
+            Outcome.NOT_MEASURED,
+            None,
+            "> 0 bytes",
+            residency.reason or "the allocator was not read",
+        )
+    else:
+        reason = "" if peak > 0 else "the process never allocated memory on the GPU"
+        yield _result("residency.allocator", Outcome.PASS if peak > 0 else Outcome.FAIL, peak, "> 0 bytes", reason, "B")
+    seen = residency.driver_seen
+    if seen is None:
+        yield _result(
+            "residency.driver", Outcome.NOT_MEASURED, None, "seen", residency.reason or "the driver was not asked"
+        )
+    else:
+        reason = "" if seen else "the driver never listed the process on the GPU"
+        yield _result("residency.driver", Outcome.PASS if seen else Outcome.FAIL, seen, "seen", reason)
+
+
+def _result(name: str, outcome: Outcome, value: Any, bound: str, reason: str, unit: str = "") -> ClauseResult:
+    return ClauseResult(name, outcome, value, bound, unit, reason)

@@ -1,0 +1,147 @@
+"""The record of one run of one claim: what an index, a report and a reviewer read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from harness.base import schemas, strictjson
+from harness.base.device import DeviceClass
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.clauses import ClauseResult
+from harness.judging.verdict import MutantOutcome
+
+__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError", "clause_result", "judged"]
+
+FORMAT = 1
+
+
+class RecordError(ValueError):
+    """A file is not a record; the message names the place."""
+
+
+@dataclass(frozen=True)
+class MutantRecord:
+    """One line of the kill table."""
+
+    id: str
+    subject: str
+    defect: str
+    violates: tuple[str, ...]
+    fate: Fate
+    reason: str
+    failed: tuple[str, ...]
+    seconds: float | None
+    """Wall-clock time of its trial; None where it did not run."""
+
+    def outcome(self) -> MutantOutcome:
+        """The part of it that judging decides."""
+        return MutantOutcome(self.id, self.fate, self.reason, self.failed)
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything that is known about a run without opening another file of its bundle."""
+
+    id: str
+    issue: str
+    spec: str
+    title: str
+    run: str
+    """Names the bundle's folder: when, on what, and six random digits."""
+    verdict: Verdict
+    reason: str
+    proven: bool
+    profile: str
+    profile_reason: str
+    overrides: Mapping[str, Any]
+    """Parameters that the command line changed; the run then speaks of another claim than the contract's."""
+    mutants_skipped: bool
+    falsifier: str
+    subject: str
+    target: Mapping[str, Any]
+    device: Mapping[str, Any]
+    requested: Mapping[str, Any]
+    resolved: Mapping[str, Any]
+    seed: int
+    clauses: tuple[ClauseResult, ...]
+    mutants: tuple[MutantRecord, ...]
+    started: str
+    """UTC, ISO 8601."""
+    seconds: float
+    """Wall-clock time of the whole run, from the plan to the last trial."""
+    trial_seconds: float
+    """Wall-clock time of the subject's trial."""
+    contract_digest: str
+    sources: Mapping[str, str]
+    """sha256 of every file of the project that the trials imported, or read beside what they imported, by path."""
+    harness: Mapping[str, str]
+    """version, and the sha256 over the harness's own source files."""
+    commit: Mapping[str, Any]
+    """revision, dirty, reason."""
+    logs: Mapping[str, Any]
+    """size and sha256 of the whole of stdout and stderr, of which the bundle keeps head and tail."""
+    command: str
+    """What to type to reproduce the run."""
+    subject_parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the subject's trial alone, where it is somebody else's trainer: which one, and its own."""
+    unjudged: tuple[str, ...] = ()
+    """The contract's clauses that have no outcome, because this profile omits what they look at."""
+
+    @property
+    def judged(self) -> str:
+        """The subject as `--subject` takes it."""
+        return judged(self.subject, self.subject_parameters)
+
+    @property
+    def left_out(self) -> str:
+        """What a reader is told of `unjudged`: the names, and how many mere types there are."""
+        telling = [clause for clause in self.unjudged if not clause.endswith((".type", ".closed"))]
+        mere = len(self.unjudged) - len(telling)
+        if not telling or not mere:
+            return ", ".join(self.unjudged)
+        return f"{', '.join(telling)} and {mere} on types"
+
+    @property
+    def on_target(self) -> bool:
+        """Whether it was measured on the hardware that the claim names; one that names none holds for any."""
+        return not self.target or DeviceClass.of(self.device).meets(self.target)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that record.json holds."""
+        tagged: dict[str, Any] = strictjson.tag_nonfinite({"format": FORMAT, **asdict(self)})
+        return tagged
+
+    @classmethod
+    def from_json(cls, document: Any) -> Record:
+        """The inverse of `to_json`.
+
+        Raises:
+            RecordError: the document is not of the record schema.
+        """
+        found = schemas.problems("record", document)
+        if found:
+            raise RecordError("; ".join(map(str, found[:5])))
+        plain = strictjson.untag_nonfinite(document)
+        del plain["format"]
+        clauses = tuple(clause_result(clause) for clause in plain.pop("clauses"))
+        mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
+        plain |= {"verdict": Verdict(plain["verdict"]), "unjudged": tuple(plain.get("unjudged", ()))}
+        return cls(**plain, clauses=clauses, mutants=mutants)
+
+
+def judged(subject: str, subject_parameters: Mapping[str, Any]) -> str:
+    """What a run judged, as `--subject` takes it: an entry point, or how somebody else's trainer was looked at."""
+    trainer = subject_parameters.get("trainer")
+    return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject
+
+
+def clause_result(document: dict[str, Any]) -> ClauseResult:
+    """A line of a judgment, from the form that record.json holds."""
+    return ClauseResult(**{**document, "outcome": Outcome(document["outcome"])})
+
+
+def _mutant(document: dict[str, Any]) -> MutantRecord:
+    lists = {name: tuple(document[name]) for name in ("violates", "failed")}
+    return MutantRecord(**{**document, **lists, "fate": Fate(document["fate"])})

@@ -1,0 +1,260 @@
+"""The search behind `harness lint`: observations that satisfy a contract, and such that violate one clause of it.
+
+A contract that nothing satisfies, or a clause that nothing violates, cannot be refuted or cannot refute. Observations
+are drawn by hypothesis (see `harness.lint.strategies`) and judged by the judge itself. The search is deterministic and
+bounded; it may miss what exists only in a corner, and then an `examples` entry shows it the way.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+from hypothesis import strategies as st
+
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract, Profile, rules
+from harness.contract.clauses import Clause, ClauseResult, SchemaClause
+from harness.contract.rules import Rule
+from harness.judging.judge import Judgment, judge, requested
+from harness.judging.observation import Observation, Residency
+from harness.lint.strategies import Strategy, fitting, pool_of, replaced, values, violations
+
+__all__ = ["Search", "Violation", "without_traces"]
+
+_SETTINGS = hypothesis.settings(
+    database=None, deadline=None, derandomize=True, phases=[hypothesis.Phase.generate], print_blob=False
+)
+
+_Source = Strategy | list[dict[str, Any]]
+"""Where observations come from: a strategy, or a list to go through."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What the search found of one clause."""
+
+    example: Mapping[str, Any] | None = None
+    """Measurements with which the clause fails; None where there are none."""
+    companions: frozenset[str] = frozenset()
+    """Clauses on other values that fail with it."""
+    reason: str = ""
+    """Where it failed only because it could not be evaluated: the judge's words."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the clause fails, for what it says, and nothing else does."""
+        return self.example is not None and not self.companions and not self.reason
+
+
+@dataclass
+class Search:
+    """The search for one contract under one profile."""
+
+    contract: Contract
+    profile: Profile
+    without: frozenset[str] = frozenset()
+    """Rules that are left aside, because they are broken."""
+    judged: int = field(default=0, init=False)
+    """How many observations have been judged."""
+
+    def __post_init__(self) -> None:
+        literals = [number for rule in self.contract.rules for number in rules.literals(rule.bound)]
+        self._pool = pool_of(self.contract.observation, (*literals, *self.profile.parameters.values()))
+        measured = {
+            name: one for name, one in self.contract.observation["properties"].items() if name not in self.profile.omits
+        }
+        self._values: dict[str, Strategy] = {name: values(one, self._pool) for name, one in measured.items()}
+        self._device = _device(self.contract, self.profile)
+        self._rules = {rule.id: rule for rule in self.contract.rules}
+        self._heads = {clause.id: frozenset(clause.path[:1]) for clause in self.contract.clauses}
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The contract's own clauses that the profile judges, without those left aside."""
+        left_aside = self.without.union(self.contract.unjudged(self.profile.name))
+        clauses: tuple[Clause, ...] = (*self.contract.clauses, *self.contract.rules)
+        return tuple(clause for clause in clauses if clause.id not in left_aside)
+
+    def judge(self, measurements: Mapping[str, Any]) -> Judgment:
+        """Judge measurements whose trial ran as requested and completed."""
+        self.judged += 1
+        observation = Observation(
+            subject=self.contract.subject,
+            profile=self.profile.name,
+            parameters=self.profile.parameters,
+            device=self._device,
+            measurements=measurements,
+            resolved=requested(self.contract, self.profile.name, self.profile.parameters, self._device["type"]),
+            residency=Residency(allocator_peak_bytes=1, driver_seen=True),
+        )
+        return judge(self.contract, observation)
+
+    def unsatisfied(self, measurements: Mapping[str, Any]) -> tuple[ClauseResult, ...]:
+        """The clauses that keep an observation from being a PASS, without those left aside."""
+        results = self.judge(measurements).clauses
+        return tuple(one for one in results if one.outcome is not Outcome.PASS and one.id not in self.without)
+
+    def satisfying(self) -> dict[str, Any]:
+        """Measurements that satisfy the contract or, failing that, come as near to it as was found.
+
+        From the best so far, the measurements that an unsatisfied clause looks at are drawn anew, until that no longer
+        leaves fewer clauses unsatisfied.
+        """
+        best = self._first(self._whole(), lambda _: True, 1) or {}
+        better = self._first(self._whole(), lambda one: not self.unsatisfied(one), 25)
+        if better is not None:
+            return better
+        wrong = self.unsatisfied(best)
+        while wrong:
+            count = len(wrong)
+            involved = sorted({name for one in wrong for name in self._looked_at(one.id)})
+            for strategy, budget in ((self._redrawn(best, involved), 100), (self._whole(), 200)):
+                better = self._first(strategy, lambda one: len(self.unsatisfied(one)) < count, budget)  # noqa: B023
+                if better is not None:
+                    best, wrong = better, self.unsatisfied(better)
+                    break
+            else:
+                return best
+        return best
+
+    def violating(self, clause: Clause, base: Mapping[str, Any]) -> Violation:
+        """Measurements, reached from the satisfying `base`, with which this clause fails and no other that need not."""
+        best = Violation()
+        for source, budget in self._attempts(clause, base):
+            best = self._better(clause, best, source, budget)
+            if best.is_clean:
+                return best
+        while best.companions:  # change what they look at, until that no longer helps
+            names = sorted({name for other in best.companions for name in self._looked_at(other)})
+            better = self._better(clause, best, self._redrawn(best.example or base, names), 150)
+            if better is best:
+                break
+            best = better
+        return best
+
+    def _better(self, clause: Clause, best: Violation, source: _Source, budget: int) -> Violation:
+        """The first violation among what is drawn that is clean; else the best of them and of `best`."""
+        seen = [best]
+
+        def is_clean(measurements: dict[str, Any]) -> bool:
+            seen.append(self._violation(clause, measurements))
+            return seen[-1].is_clean
+
+        self._first(source, is_clean, budget)
+        return min(seen, key=lambda one: (one.example is None, bool(one.reason), len(one.companions)))
+
+    def _attempts(self, clause: Clause, base: Mapping[str, Any]) -> Iterator[tuple[_Source, int]]:
+        """Where to draw from, and how many observations to judge: few measurements changed at first, then more."""
+        if isinstance(clause, SchemaClause):
+            wrong = self._wrong_values(clause, base)
+            if wrong:
+                yield wrong, len(wrong)
+            return
+        looked_at = self._looked_at(clause.id)
+        yield self._redrawn(base, sorted(looked_at), most=1), 60
+        yield self._redrawn(base, sorted(looked_at)), 200
+        # With what the schema forbids: to tell a rule that never fails from one that never fails alone.
+        for inner in self.contract.clauses:
+            if inner.path and inner.path[0] in looked_at and inner.keyword != "type":
+                wrong = self._wrong_values(inner, base)
+                if wrong:
+                    yield wrong, len(wrong)
+
+    def _wrong_values(self, clause: SchemaClause, base: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The base with the value of one clause replaced by each of the values that violate it."""
+        node: Mapping[str, Any] = self.contract.observation
+        for step in clause.path:
+            inner = {"[]": "items", "{}": "additionalProperties"}.get(step)
+            node = node[inner] if inner else node["properties"][step]
+        present: list[Any] = []
+        replaced(base, clause.path, present.append)  # only to see the value that is there
+        if not present:
+            return []
+        wrong = violations(clause, node, present[0], self._pool)
+        return [replaced(base, clause.path, _always(one)) for one in wrong]
+
+    def _violation(self, clause: Clause, measurements: Mapping[str, Any]) -> Violation:
+        failed = {one.id: one for one in self.judge(measurements).clauses if one.outcome is Outcome.FAIL}
+        own = failed.pop(clause.id, None)
+        if own is None:
+            return Violation()
+        broken = isinstance(clause, Rule) and own.reason.startswith((rules.CANNOT_BE_EVALUATED, rules.NOT_BOOLEAN))
+        companions = {name for name in failed if name not in self.without and not self._goes_with(clause, name)}
+        return Violation(measurements, frozenset(companions), own.reason if broken else "")
+
+    def _goes_with(self, clause: Clause, other: str) -> bool:
+        """Whether a clause that fails together with `clause` looks at the same values, so that it may have to."""
+        if isinstance(clause, Rule):
+            return other in self._rules and self._looked_at(other) == self._looked_at(clause.id)
+        return self._looked_at(clause.id) <= self._looked_at(other)
+
+    def _looked_at(self, clause_id: str) -> frozenset[str]:
+        """The measurements that a clause looks at."""
+        if clause_id in self._rules:
+            return frozenset(path[0] for path in self._rules[clause_id].names["self"])
+        return self._heads.get(clause_id, frozenset())
+
+    def _whole(self) -> Strategy:
+        return st.fixed_dictionaries(self._values)
+
+    def _redrawn(self, base: Mapping[str, Any], names: list[str], most: int | None = None) -> Strategy:
+        """The base with some of these measurements drawn anew, also from the values of the others."""
+        if not names:
+            return st.just(dict(base))
+        present = [value for value in base.values() if isinstance(value, (int, float, str))]
+        properties = self.contract.observation["properties"]
+        drawn: dict[str, Strategy] = {}
+        for name in names:
+            borrowed = fitting(properties[name], present)
+            drawn[name] = st.sampled_from(borrowed) | self._values[name] if borrowed else self._values[name]
+        chosen = st.lists(st.sampled_from(names), min_size=1, max_size=most or len(names), unique=True)
+        return chosen.flatmap(
+            lambda some: st.fixed_dictionaries({name: drawn[name] for name in some}).map(lambda new: {**base, **new})
+        )
+
+    def _first(self, source: _Source, wanted: Callable[[Any], bool], budget: int) -> dict[str, Any] | None:
+        if isinstance(source, list):
+            return next(filter(wanted, source[:budget]), None)
+        settings = hypothesis.settings(_SETTINGS, max_examples=budget)
+        try:
+            found: dict[str, Any] = hypothesis.find(source, wanted, settings=settings, random=random.Random(0))  # noqa: S311
+        except (hypothesis.errors.NoSuchExample, hypothesis.errors.Unsatisfiable):
+            return None
+        return found
+
+
+@contextmanager
+def without_traces() -> Iterator[None]:
+    """Keep hypothesis from leaving a folder of its own in the current one."""
+    with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
+        hypothesis.configuration.set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            hypothesis.configuration.set_hypothesis_home_dir(None)
+
+
+def _always(value: Any) -> Callable[[Any], Any]:
+    return lambda _: value
+
+
+def _device(contract: Contract, profile: Profile) -> dict[str, Any]:
+    """A device such as the profile requires, the claim's target where that is one."""
+    if profile.requires["device"] != "cuda":
+        return {"type": "cpu", "name": "x86_64", "memory_bytes": 64 << 30, "memory_source": "psutil"}
+    needed = profile.requires.get("compute_capability", "9.0")
+    return {
+        "type": "cuda",
+        "name": contract.target.get("device", "NVIDIA GPU"),
+        "compute_capability": contract.target.get("compute_capability", needed),
+        "memory_bytes": int(profile.requires.get("memory_gib", 80) * 2**30),
+        "memory_source": "nvml",
+        "unified": False,
+        "uuid": "GPU-0",
+    }

@@ -1,0 +1,208 @@
+"""The texts of a run that terminals and plain output share: plans, steps, trials, clauses and verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.clauses import ClauseResult
+from harness.evidence.layout import COUNTEREXAMPLE
+from harness.judging.record import Record
+from harness.report import figures, wording
+from harness.run.events import (
+    SUBJECT,
+    ClaimFinished,
+    ClaimPlanned,
+    RunFinished,
+    TrialFinished,
+    TrialStep,
+)
+
+__all__ = [
+    "CLAUSE_HEAD",
+    "bundle_text",
+    "claim_lines",
+    "clause_cells",
+    "hidden_text",
+    "idle_text",
+    "interrupted_text",
+    "nothing_ran",
+    "plan_line",
+    "shown_clauses",
+    "step_text",
+    "traceback_lines",
+    "trial_text",
+    "unjudged_text",
+    "verdict_text",
+]
+
+CLAUSE_HEAD = ("clause", "outcome", "measured", "bound")
+
+
+def plan_line(event: ClaimPlanned) -> str:
+    """How a claim is run, in a line."""
+    device = event.device
+    where = device["name"] if device["type"] == "cuda" else f"CPU ({device['name']})"
+    mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
+    return f"profile {event.profile} on {where}: {event.reason}; {mutants}, {event.parallel} at a time"
+
+
+def step_text(event: TrialStep, total: int | None) -> str:
+    """A step: its number and what was recorded of it."""
+    values = "  ".join(f"{name} {figures.value(value)}" for name, value in event.values.items())
+    memory = "" if event.memory_bytes is None else f"  memory {figures.binary(event.memory_bytes)}"
+    number = f"{event.step}/{total}" if total and event.step <= total else str(event.step)
+    more = f" (asked for: {total})" if total and event.step > total else ""
+    return f"step {number}{more}  {values}{memory}"
+
+
+def trial_text(event: TrialFinished) -> str:
+    """How a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
+    took = figures.duration(event.seconds)
+    if event.mutant is None:
+        reason = event.judgment.reason
+        return f"{event.judgment.outcome} in {took}{': ' + reason if reason else ''}"
+    if event.mutant.fate is Fate.KILLED:
+        shown, more = event.mutant.failed[:3], len(event.mutant.failed) - 3
+        return f"killed in {took} by {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
+    return f"{event.mutant.fate} in {took}: {event.mutant.reason}"
+
+
+def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
+    """Where the exception came from that ended a trial; without `verbose`, how to see that, once a claim."""
+    if not event.traceback:
+        return []
+    if verbose:
+        return [f"    {line}" for line in event.traceback.splitlines()]
+    return ["    (-v shows the traceback, and so does the bundle's report.html)"] if event.trial == SUBJECT else []
+
+
+def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
+    """The table of clauses, the verdict and the bundle, as plain lines; no table where no trial ran."""
+    record = event.record
+    if nothing_ran(record):
+        return [f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
+    shown = shown_clauses(record, verbose)
+    rows = [CLAUSE_HEAD, *map(clause_cells, shown)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
+    ]
+    hidden = hidden_text(record, len(shown))
+    texts = (hidden, unjudged_text(record), verdict_text(record), idle_text(record), bundle_text(event))
+    return [*lines, *(f"  {text}" for text in texts if text)]
+
+
+def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
+    """The clauses worth a line: all but mere types that passed, or that were as little measured as what has a line."""
+    told = {(_place(clause), clause.reason) for clause in record.clauses if not _is_mere_type(clause)}
+    return [
+        clause
+        for clause in record.clauses
+        if verbose
+        or not _is_mere_type(clause)
+        or clause.outcome is Outcome.FAIL
+        or (clause.outcome is Outcome.NOT_MEASURED and (_place(clause), clause.reason) not in told)
+    ]
+
+
+def _is_mere_type(clause: ClauseResult) -> bool:
+    return clause.id.endswith((".type", ".closed"))
+
+
+def _place(clause: ClauseResult) -> str:
+    return clause.id.rpartition(".")[0]
+
+
+def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
+    """Clause, outcome, measured value and bound, as text."""
+    reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
+    bound = wording.bound(clause.bound, clause.unit)
+    return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), bound + reason
+
+
+def hidden_text(record: Record, shown: int) -> str:
+    """What a shortened table leaves out."""
+    hidden = len(record.clauses) - shown
+    passed = sum(_is_mere_type(clause) and clause.outcome is Outcome.PASS for clause in record.clauses)
+    told = "all PASS" if passed == hidden else f"{passed} PASS, {hidden - passed} NOT_MEASURED as above"
+    return f"and {hidden} clause{'' if hidden == 1 else 's'} on types, {told} (-v shows them)" if hidden else ""
+
+
+def unjudged_text(record: Record) -> str:
+    """The contract's clauses that the profile leaves out; empty where it judges all."""
+    if not record.unjudged:
+        return ""
+    return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
+
+
+def verdict_text(record: Record) -> str:
+    """The verdict with what a reader must know beside it."""
+    if nothing_ran(record):
+        return f"{record.verdict}  {record.id}, nothing ran: {_obstacle(record)}"
+    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
+    parts = [
+        f"{record.verdict}  {record.id}",
+        f"{record.profile} profile",
+        "mutants skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} mutants killed",
+    ]
+    if record.unjudged:
+        parts.insert(2, f"{len(record.unjudged)} clauses not judged in it")
+    if not record.mutants_skipped:
+        others = [fate for fate in Fate if fate is not Fate.KILLED]
+        counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in others]
+        parts += [f"{count} {fate}" for fate, count in counts if count]
+    if record.verdict is Verdict.PASS and not record.proven:
+        parts.append("UNPROVEN")
+    if "--subject" in record.command.split():
+        parts.append(f"another subject than the contract's: {record.judged}")
+    if record.overrides:
+        parts.append(
+            "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())
+        )
+    parts.append(figures.duration(record.seconds))
+    return ", ".join(parts) + (f": {record.reason}" if record.reason else "")
+
+
+def idle_text(record: Record) -> str:
+    """The mutants that did not run, by the reason; empty where all ran, none was to, or the subject did not either."""
+    if nothing_ran(record):
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for mutant in record.mutants:
+        if mutant.fate is Fate.NOT_RUN and not record.mutants_skipped:
+            reasons.setdefault(mutant.reason, []).append(mutant.id)
+    told = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
+    return f"not run: {told}" if told else ""
+
+
+def nothing_ran(record: Record) -> bool:
+    """Whether not even the subject's trial was started."""
+    return record.trial_seconds == 0 and all(clause.outcome is Outcome.NOT_MEASURED for clause in record.clauses)
+
+
+def _obstacle(record: Record) -> str:
+    """What was in the way: the reason of the first clause, after how and where the trial ended."""
+    told = record.reason.partition(": ")[2]
+    return told.partition(": ")[2] or told or record.reason
+
+
+def interrupted_text(event: RunFinished) -> str:
+    """What an interrupted run leaves."""
+    wait = f" while waiting for {event.awaited}" if event.awaited else ""
+    left = "what was measured is in the evidence above" if event.records else "nothing was measured"
+    return f"interrupted{wait}: {left}"
+
+
+def bundle_text(event: ClaimFinished) -> str:
+    """Where the evidence is, and how to run a counterexample in it again."""
+    if event.bundle is None:
+        return "no bundle was written"
+    place = _shortest(event.bundle)
+    again = f"; its counterexample again: harness replay {place}" if (event.bundle / COUNTEREXAMPLE).is_file() else ""
+    return f"evidence: {place}{again}"
+
+
+def _shortest(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

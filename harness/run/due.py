@@ -1,0 +1,126 @@
+"""Which claims are due on this machine: those that no evidence from its class of device covers as the project is now.
+
+A claim is covered here where a bundle decides its status on the class of device that it would run on (see
+`harness.evidence.status`), of at least the profile that it would run in. A FAIL covers as well: the claim is FALSIFIED,
+which running it again would not change, and which nobody may take for success.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from harness.base.device import DeviceClass
+from harness.base.vocabulary import Verdict
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.evidence.index import Unreadable, Watch
+from harness.evidence.status import Cell, ClaimStatus, Status
+from harness.evidence.survey import Survey
+from harness.machine.host import Host
+from harness.run.events import ClaimPassedOver
+from harness.run.plan import Options, plan
+
+__all__ = ["Due", "due", "why_due"]
+
+
+@final
+@dataclass(frozen=True)
+class Due:
+    """Claims by whether they are due here, each with what there is to say."""
+
+    due: tuple[tuple[Contract, str], ...]
+    """To be run, with why."""
+    covered: tuple[tuple[Contract, Cell], ...]
+    falsified: tuple[tuple[Contract, Cell], ...]
+    """Covered by a FAIL."""
+    elsewhere: tuple[tuple[Contract, str], ...]
+    """Those that cannot be run here, with why."""
+    unreadable: tuple[Unreadable, ...]
+    """Bundles that nobody knows what they say of a claim: a FAIL may be among them."""
+
+    @property
+    def standing(self) -> list[Verdict]:
+        """The verdicts that stand without a run."""
+        return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
+
+    def passed_over(self) -> Iterator[ClaimPassedOver]:
+        """The claims that are not due, for those who show or write what a run comes to."""
+        for contract, cell in self.falsified:
+            reason = f"FALSIFIED by {_place(cell)}: {cell.reason}"
+            yield ClaimPassedOver(contract.id, Verdict.FAIL, reason)
+        for contract, cell in self.covered:
+            reason = f"not due: {cell.status} by {_place(cell)}"
+            yield ClaimPassedOver(contract.id, Verdict.PASS, reason)
+        for contract, why in self.elsewhere:
+            yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
+
+    def lines(self) -> Iterator[str]:
+        """What is run and why, what is not, and what stands FALSIFIED."""
+        for contract, why in self.due:
+            yield f"due: {contract.id}: {why}"
+        for contract, cell in self.falsified:
+            yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {cell.reason}"
+        for contract, why in self.elsewhere:
+            yield f"not for this machine: {contract.id}: {why}"
+        total = len(self.due) + len(self.covered) + len(self.falsified) + len(self.elsewhere)
+        counts = f"{len(self.covered) + len(self.falsified)} covered, {len(self.elsewhere)} not for this machine"
+        claims = f"{total} claim{'' if total == 1 else 's'}"
+        nothing = "" if self.due else "nothing is stale: "
+        yield f"{nothing}{claims}: {len(self.due)} due, {counts}"
+
+
+def _place(cell: Cell) -> str:
+    """The bundle that decides, from the working directory."""
+    return "" if cell.bundle is None else os.path.relpath(cell.bundle)
+
+
+def due(
+    project: Project,
+    contracts: Sequence[Contract],
+    host: Host,
+    options: Options,
+    evidence: Path,
+    watch: Watch | None = None,
+) -> Due:
+    """Look which of these claims are due on this machine, run with these options.
+
+    Args:
+        evidence: where the bundles are.
+        watch: see `harness.evidence.index.read`.
+    """
+    survey = Survey.of(project, evidence, watch=watch)
+    claims = {claim.id: claim for claim in survey.claims}
+    pending: list[tuple[Contract, str]] = []
+    elsewhere: list[tuple[Contract, str]] = []
+    covered: list[tuple[Contract, Cell]] = []
+    falsified: list[tuple[Contract, Cell]] = []
+    for contract in contracts:
+        course = plan(contract, host, options)
+        if course.obstacle:
+            elsewhere.append((contract, course.obstacle))
+            continue
+        device = DeviceClass.of(course.device)
+        claim = claims[contract.id]
+        why = why_due(claim, device, course.profile.name)
+        if why:
+            pending.append((contract, why))
+        else:
+            cell = claim.cells[device]
+            (falsified if cell.status is Status.FALSIFIED else covered).append((contract, cell))
+    return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere), survey.contents.unreadable)
+
+
+def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> str:
+    """Why the evidence of a claim does not cover it on a class of device in a profile; empty where it does. Pure."""
+    cell = claim.cells.get(device)
+    if cell is None or not cell.bundles:
+        return f"never run on {device}"
+    if cell.status in (Status.STALE, Status.UNRUN) or cell.decided_by is None:
+        return f"{cell.status}: {cell.reason}"
+    if profile == "full" and cell.decided_by.profile != "full":
+        return "run in the reduced profile only, and full runs here"
+    return ""

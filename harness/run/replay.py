@@ -1,0 +1,222 @@
+"""Running the counterexample of a bundle again, and nothing else, against the code as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.base import strictjson
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract, Mutant, parse
+from harness.contract.builtin import COMPLETES
+from harness.contract.clauses import ClauseResult
+from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.project import Project
+from harness.evidence.layout import CONTRACT, COUNTEREXAMPLE, MUTANTS, RECORD, mutant_file
+from harness.evidence.verify import find_bundles, verify
+from harness.execution.executor import TrialRequest
+from harness.execution.lease import CPU, Holder, LeaseUnavailable, lease
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.judge import judge
+from harness.judging.observation import Observation
+from harness.judging.record import Record
+from harness.machine.host import Host
+from harness.machine.paths import cache_folder
+from harness.run.interruption import Interruption
+from harness.run.plan import Options, plan
+from harness.search.counterexample import COUNTEREXAMPLE as KILLER
+from harness.search.counterexample import Counterexample, judge_case
+
+__all__ = ["Replay", "ReplayRefused", "Sealed", "open_bundle", "replay"]
+
+
+class ReplayRefused(ValueError):
+    """A bundle has no counterexample that could be run again; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A counterexample with what a bundle says about the run that found it."""
+
+    record: Record
+    contract: Contract
+    """As it was then."""
+    counterexample: Counterexample
+    mutant: str | None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the counterexample does now."""
+
+    subject: str
+    profile: str
+    device: str
+    clauses: tuple[ClauseResult, ...]
+    """Those that the counterexample could violate."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """FAIL where it still refutes the claim, PASS where it no longer does."""
+        outcomes = {clause.outcome for clause in self.clauses}
+        for outcome in (Outcome.FAIL, Outcome.NOT_MEASURED):
+            if outcome in outcomes:
+                return outcome
+        return Outcome.PASS
+
+
+def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
+    """Read the counterexample of the subject, or of a mutant, from a bundle that verifies.
+
+    Raises:
+        ReplayRefused: the bundle is unsound, or has none.
+    """
+    inside = find_bundles([bundle])
+    if bundle not in inside:
+        count = f"{len(inside)} bundle{'' if len(inside) == 1 else 's'}"
+        which = f"holds {count}; name one" if inside else "is no bundle"
+        raise ReplayRefused(f"{bundle} {which}")
+    verification = verify(bundle)
+    if not verification.sound:
+        raise ReplayRefused(f"{bundle} is unsound: {verification.findings[0]}; `harness verify` says more")
+    place = bundle / (mutant_file(mutant, KILLER) if mutant else COUNTEREXAMPLE)
+    if not place.is_file():
+        killers = sorted(path.parent.name for path in (bundle / MUTANTS).glob(f"*/{KILLER}"))
+        others = f"; those of mutants can be replayed: --mutant {' | '.join(killers)}" if killers else ""
+        of = f"mutant {mutant} left" if mutant else "subject left"
+        raise ReplayRefused(f"{bundle}: the {of} no counterexample{others}")
+    content = (bundle / CONTRACT).read_bytes()
+    return Sealed(
+        Record.from_json(strictjson.load(bundle / RECORD)),
+        parse(strictjson.loads(content), bundle / CONTRACT, content),
+        Counterexample.from_json(strictjson.load(place)),
+        mutant,
+    )
+
+
+def replay(
+    sealed: Sealed, project: Project, host: Host, options: Options, on_wait: Callable[[tuple[Holder, ...]], None]
+) -> Replay:
+    """Run the counterexample as the bundle's run did, with what `options` say otherwise, and judge it.
+
+    Args:
+        on_wait: told who holds the device, where it is waited for.
+
+    Raises:
+        ReplayRefused: the claim has changed so much that the counterexample no longer means anything.
+        KeyboardInterrupt: the user wants out; WaitInterrupted where the device was waited for.
+    """
+    record, case = sealed.record, sealed.counterexample
+    contract = project.contract(record.id)
+    mutant = _recognised(sealed, contract)
+    asked = replace(
+        options,
+        profile=record.profile if options.profile == "auto" else options.profile,
+        device="cpu" if options.device == "auto" and record.device["type"] == "cpu" else options.device,
+        parameters={**record.overrides, **(mutant.parameters if mutant else {}), **options.parameters},
+        seed=record.seed,
+    )
+    course = plan(contract, host, asked)
+    subject = options.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
+    unmeasured = Replay(subject, course.profile.name, str(course.device["type"]), ())
+    if course.obstacle:
+        return replace(unmeasured, clauses=_unmeasured(case, course.obstacle))
+    request = TrialRequest(
+        contract=contract,
+        subject=subject,
+        profile=course.profile.name,
+        parameters=course.parameters,
+        device=course.device,
+        seed=record.seed,
+        seconds=course.profile.seconds,
+        threads=max(1, host.cpu_count),
+        case=case.case,
+    )
+    interruption = Interruption()
+    held = lease(
+        course.gpu or CPU,
+        mode="shared",
+        holder=contract.id,
+        wait_seconds=course.profile.lease_seconds,
+        on_wait=on_wait,
+        interrupted=lambda: interruption.requested,
+    )
+    try:
+        with (
+            interruption,
+            LocalExecutor(project, contract, course.gpu, cache_folder()) as executor,
+            held,
+            interruption.immediate(),
+        ):
+            executor.imports()
+            observation = executor.run(request, lambda step, values, memory: None).observation
+    except LeaseUnavailable as error:
+        return replace(unmeasured, clauses=_unmeasured(case, str(error)))
+    return replace(unmeasured, clauses=_judged(contract, case, observation))
+
+
+def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
+    """The mutant that is meant, as the contract has it now."""
+    record, then = sealed.record, sealed.contract
+    if contract.falsifier != then.falsifier:
+        raise ReplayRefused(
+            f"{record.id} is attacked by {contract.falsifier} now and was by {then.falsifier}: the case says nothing "
+            "to it; run the claim anew"
+        )
+    gone = [name for name in sealed.counterexample.clauses if name not in contract.clause_ids]
+    if gone:
+        raise ReplayRefused(f"{record.id} has no clause {gone[0]} any more; run the claim anew")
+    if record.profile not in contract.profiles:
+        raise ReplayRefused(f"{record.id} has no {record.profile} profile any more; run the claim anew")
+    if sealed.mutant is None:
+        return None
+    for mutant in contract.mutants:
+        if mutant.id == sealed.mutant:
+            return mutant
+    raise ReplayRefused(f"{record.id} has no mutant {sealed.mutant} any more; name a subject with --subject")
+
+
+def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
+    """The subject that the case refuted: the contract's, as it is now, unless the run had been given another one."""
+    record = sealed.record
+    if record.subject_parameters:
+        raise ReplayRefused(
+            f"the case refuted {record.subject_parameters.get('trainer', record.subject)}, and a replay runs no "
+            "trainer: run the claim anew, or name a subject with --subject"
+        )
+    if record.subject == sealed.contract.subject:
+        return contract.subject
+    try:
+        locate(record.subject, project.search)
+    except EntryPointError as error:
+        raise ReplayRefused(
+            f"the case refuted {record.subject}, which is not here: {error}; name a subject with --subject"
+        ) from error
+    return record.subject
+
+
+def _judged(contract: Contract, case: Counterexample, observation: Observation) -> tuple[ClauseResult, ...]:
+    (completes,) = (clause for clause in judge(contract, observation).clauses if clause.id == COMPLETES)
+    measured = _of_the_case(contract, case, observation.measurements)
+    found = judge_case(contract, measured, observation.parameters, observation.device)
+    known = {completes.id, *(clause.id for clause in found)}
+    lacking = [name for name in case.clauses if name not in known]
+    reason = "the falsifier did not measure it on this case"
+    missing = () if completes.outcome is Outcome.FAIL else _unmeasured(case, reason, lacking)
+    if completes.outcome is Outcome.PASS and not found:
+        missing = _unmeasured(case, "the falsifier did not try the case: it searches no more")
+    return (completes, *found, *missing)
+
+
+def _of_the_case(contract: Contract, case: Counterexample, measurements: Mapping[str, Any]) -> dict[str, Any]:
+    """The only item of each list that the search measured."""
+    names = case.measurements or {clause.path[0]: None for clause in contract.clauses if clause.path[1:2] == ("[]",)}
+    lists = {name: measurements.get(name) for name in names}
+    return {name: value[0] for name, value in lists.items() if isinstance(value, list) and len(value) == 1}
+
+
+def _unmeasured(case: Counterexample, reason: str, names: list[str] | None = None) -> tuple[ClauseResult, ...]:
+    wanted = case.clauses if names is None else names
+    return tuple(ClauseResult(name, Outcome.NOT_MEASURED, None, "", "", reason) for name in wanted)

@@ -1,0 +1,92 @@
+"""Events as lines of JSON, for a run whose reports are written by another process than the one that measures.
+
+print(wire.encode(event))                     # there
+event = wire.decode(line, {contract.id: contract})      # here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import IO, Any
+
+from harness.base import strictjson
+from harness.base.vocabulary import Fate
+from harness.contract import Contract
+from harness.judging.judge import Judgment
+from harness.judging.record import Record, clause_result
+from harness.judging.verdict import MutantOutcome
+from harness.run import events
+
+__all__ = ["WireError", "decode", "encode", "handler"]
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (
+        events.ClaimPlanned,
+        events.ClaimWaiting,
+        events.TrialStarted,
+        events.TrialStep,
+        events.TrialFinished,
+        events.ClaimFinished,
+    )
+}
+
+
+class WireError(ValueError):
+    """A line is no event."""
+
+
+def handler(stream: IO[str]) -> events.Handler:
+    """A handler that writes a line an event; who reads them knows by the exit status how the run ended."""
+
+    def write(event: events.Event) -> None:
+        if type(event).__name__ in _KINDS:
+            print(encode(event), file=stream, flush=True)
+
+    return write
+
+
+def encode(event: events.Event) -> str:
+    """An event as one line, without its end."""
+    shallow = {field.name: getattr(event, field.name) for field in fields(event)}
+    match event:
+        case events.ClaimPlanned():
+            shallow["contract"] = event.contract.id
+        case events.TrialFinished():
+            shallow["judgment"] = asdict(event.judgment)
+            shallow["mutant"] = event.mutant and asdict(event.mutant)
+        case events.ClaimFinished():
+            shallow |= {"record": event.record.to_json(), "bundle": event.bundle and str(event.bundle)}
+    return strictjson.dumps(strictjson.tag_nonfinite({"event": type(event).__name__, **shallow}))
+
+
+def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
+    """The inverse of `encode`; `contracts` are those whose runs are listened to, by id.
+
+    Raises:
+        WireError: the line is something else.
+    """
+    try:
+        document = strictjson.loads(line)
+        kind = _KINDS[document.pop("event")]
+        if kind is events.ClaimFinished:  # its record is untagged by its own reader
+            return events.ClaimFinished(
+                Record.from_json(document["record"]), document["bundle"] and Path(document["bundle"])
+            )
+        return kind(**_revived(kind, strictjson.untag_nonfinite(document), contracts))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise WireError(f"{line[:100]!r} is no event: {type(error).__name__}: {error}") from error
+
+
+def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Contract]) -> dict[str, Any]:
+    if kind is events.ClaimPlanned:
+        plain["contract"] = contracts[plain["contract"]]
+    if kind is events.TrialFinished:
+        judged = plain["judgment"]
+        plain["judgment"] = Judgment(tuple(map(clause_result, judged["clauses"])), tuple(judged["unjudged"]))
+        if (mutant := plain["mutant"]) is not None:
+            failed = tuple(mutant["failed"])
+            plain["mutant"] = MutantOutcome(mutant["id"], Fate(mutant["fate"]), mutant["reason"], failed)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}

@@ -1,0 +1,1 @@
+"""The search for a case that refutes a claim."""

@@ -1,0 +1,103 @@
+"""Cases of a search: what was measured on one, which clauses it violates, and the counterexample that is kept.
+
+A falsifier that searches (see `Trial.search`) measures its subject on one case after another. Each of its measurements
+is a list in the observation, one item a case, and the contract bounds the items. So a case is judged by the very
+clauses that the whole observation is judged by, held against lists of one item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.base import schemas, strictjson
+from harness.contract import Contract
+from harness.contract.clauses import ITEM, Clause, ClauseResult, is_finite, judge_schema
+from harness.contract.ratio import ratio
+from harness.contract.rules import Scope
+
+__all__ = [
+    "COUNTEREXAMPLE",
+    "Counterexample",
+    "CounterexampleError",
+    "clauses_on_cases",
+    "judge_case",
+    "nearness",
+]
+
+COUNTEREXAMPLE: Final = "counterexample.json"
+"""Its name, among the subject's artifacts and in a mutant's folder."""
+_FORMAT = 1
+
+
+class CounterexampleError(ValueError):
+    """A document is no counterexample; the text says where and why."""
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A case that refutes a claim, with all that is needed to run exactly it again."""
+
+    case: Mapping[str, Any]
+    """What the falsifier's `check` is given: JSON."""
+    clauses: tuple[str, ...]
+    """The clauses that it violated; `subject.completes` where the subject raised, crashed or hung on it."""
+    measurements: Mapping[str, Any]
+    """What was measured on it, by name."""
+    error: str = ""
+    """What the subject raised."""
+    tried: int = 1
+    """How many cases the search had tried when it was found."""
+    shrunk: bool = False
+    """Whether the search looked for a simpler one; the case is then the simplest that it found."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that counterexample.json holds."""
+        tagged: dict[str, Any] = strictjson.tag_nonfinite({"format": _FORMAT, **vars(self)})
+        return tagged
+
+    @classmethod
+    def from_json(cls, document: Any) -> Counterexample:
+        """The inverse of `to_json`.
+
+        Raises:
+            CounterexampleError: the document is not of the counterexample schema.
+        """
+        found = schemas.problems("counterexample", document)
+        if found:
+            raise CounterexampleError("; ".join(map(str, found[:5])))
+        plain = strictjson.untag_nonfinite({key: value for key, value in document.items() if key != "format"})
+        return cls(**{**plain, "clauses": tuple(plain["clauses"])})
+
+
+def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:
+    """The clauses that one case can violate: those on the items of these lists, and rules that read nothing else."""
+    on_items = [clause for clause in contract.clauses if clause.path[0] in names and clause.path[1:2] == (ITEM,)]
+    rules = [rule for rule in contract.rules if {path[0] for path in rule.names["self"]} <= names]
+    return (*on_items, *rules)
+
+
+def judge_case(
+    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+) -> tuple[ClauseResult, ...]:
+    """Hold what was measured on one case against the clauses that one case can violate. Pure, as the judge is."""
+    lists = {name: [value] for name, value in measured.items()}
+    finite = {name: is_finite(value) for name, value in lists.items()}
+    judged = {clause.id for clause in clauses_on_cases(contract, frozenset(measured))}
+    rules = [rule for rule in contract.rules if rule.id in judged]
+    scope = Scope(rules, lists, parameters, device, finite)
+    clauses = [clause for clause in contract.clauses if clause.id in judged]
+    return (*judge_schema(clauses, lists, finite), *(rule.judge(scope) for rule in rules))
+
+
+def nearness(
+    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+) -> dict[str, float]:
+    """How near each clause with a threshold is to being violated by the case: above 1 it is (see `contract.ratio`)."""
+    lists = {name: [value] for name, value in measured.items()}
+    found = {
+        clause.id: ratio(clause, lists, parameters, device)
+        for clause in clauses_on_cases(contract, frozenset(measured))
+    }
+    return {name: value for name, value in found.items() if value is not None}

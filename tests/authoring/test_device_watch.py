@@ -1,0 +1,63 @@
+"""A GPU watched through NVML, as recorded on real devices."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.authoring.device_watch import DeviceWatch
+from harness.machine import nvml
+from tests.recorded import replay
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, *answers: list[nvml.Process]) -> None:
+    """What NVML lists, the last answer again and again."""
+    left = [*answers]
+    monkeypatch.setattr(nvml, "processes", lambda *_: nvml.Reading(tuple(left.pop(0) if len(left) > 1 else left[0])))
+
+
+def test_an_h200_tells_its_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("h200", monkeypatch, tmp_path)
+    with DeviceWatch() as watch:
+        pass
+    assert (watch.capability, watch.reason, watch.was_used) == (90, "", False)
+    assert watch.peak_bytes is not None
+    assert watch.free_bytes is not None
+    assert min(watch.peak_bytes, watch.free_bytes) > 0
+
+
+def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """NVML has no memory of the device there; what was on it before the watch began is not the engine."""
+    replay("gb10", monkeypatch, tmp_path)
+    listed(monkeypatch, [nvml.Process(7, 2**20)], [nvml.Process(7, 2**20), nvml.Process(8, 2**30)])
+    with DeviceWatch() as watch:
+        time.sleep(0.05)
+    assert (watch.capability, watch.was_used, watch.peak_bytes) == (121, True, 2**30 + 2**20)
+    assert watch.free_bytes is None
+
+
+def test_a_gb10_that_tells_no_memory_at_all_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("gb10", monkeypatch, tmp_path)
+    listed(monkeypatch, [], [nvml.Process(8, None)])
+    with DeviceWatch() as watch:
+        time.sleep(0.05)
+    assert (watch.peak_bytes, watch.was_used) == (None, True)
+    assert "neither the device's memory" in watch.reason
+
+
+def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    replay("none", monkeypatch, tmp_path)
+    with DeviceWatch() as watch:
+        pass
+    assert (watch.capability, watch.peak_bytes, watch.was_used) == (None, None, False)
+    assert watch.reason
+
+
+def test_two_gpus_cannot_be_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(
+        "harness.authoring.device_watch.probe", lambda: SimpleNamespace(gpus=("one", "two"), gpu_reason=None)
+    )
+    assert "2 GPUs are visible" in DeviceWatch().reason

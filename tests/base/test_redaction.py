@@ -1,0 +1,233 @@
+"""Masks: shapes of secrets in the forms in which they reach logs, what must stay readable, and odd input."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base.redaction import MASK, Redactor, allowed_environment, looks_secret
+from tests.strategies import json_values
+
+# Made up while the tests run, so that no scanner of repositories takes one for real.
+BODY = "".join(random.Random(0).choices("ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789", k=40))
+REDACTOR = Redactor({"DEPLOY_TOKEN": "correct horse battery", "SHORT_TOKEN": "short"})
+
+SHAPES = {
+    "github": f"ghp_{BODY}",
+    "hugging face": f"hf_{BODY}",
+    "hugging face, after an escaped newline": f"'line\\nhf_{BODY}'",
+    "jwt, after an escaped newline": f"'line\\neyJ{BODY}.{BODY}.{BODY}'",
+    "openai, after an escaped newline": f"'line\\nsk-proj-{BODY}'",
+    "nvidia": f"nvapi-{BODY}",
+    "openai": f"sk-proj-{BODY}",
+    "stripe": f"sk_live_{BODY}",
+    "slack webhook": f"https://hooks.slack.com/services/T00/B00/{BODY}",
+    "jwt": f"eyJ{BODY}.{BODY}.{BODY}",
+    "jwt, percent-encoded": f"token%20eyJ{BODY}.{BODY}.{BODY}",
+    "aws secret": f"aws_secret_access_key = {BODY}",
+    "json": f'{{"password": "{BODY}"}}',
+    "json in json": f'"{{\\"password\\": \\"{BODY}\\"}}"',
+    "repr": f"{{'api_key': '{BODY}'}}",
+    "keyword argument": f"Client(api_key='{BODY}')",
+    "quoted with spaces": f'passphrase="my {BODY} words"',
+    "header": f"Authorization: Basic {BODY}",
+    "header in a dict": f"{{'Authorization': 'Bearer {BODY}'}}",
+    "bearer alone": f"curl -H bearer {BODY}",
+    "x-api-key": f"x-api-key: {BODY}",
+    "url": f"https://user:p@{BODY}@host/path",
+    "url without a user": f"redis://:{BODY}@host:6379/0",
+    "url with a token": f"https://{BODY}@host/repository.git",
+    "query": f"https://host/?a=1&sig={BODY}&b=2",
+    "signed url": f"https://host/?X-Amz-Signature={BODY}",
+    "option": f"train --hub-token {BODY} --steps 3",
+    "azure": f"AccountKey={BODY}==;EndpointSuffix=core",
+    "pem": f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n-----END RSA PRIVATE KEY-----",
+    "pem without an end": f"-----BEGIN PRIVATE KEY-----\n{BODY}\n",
+    "pem without a beginning": f"{BODY}\n{BODY}\n-----END PRIVATE KEY-----",
+    "pem in a repr": f"'-----BEGIN PRIVATE KEY-----\\n{BODY}\\n-----END PRIVATE KEY-----'",
+    "pgp": f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{BODY}\n-----END PGP PRIVATE KEY BLOCK-----",
+}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES.keys())
+def test_shapes(text: str) -> None:
+    """Nothing of the secret remains."""
+    assert BODY not in REDACTOR.mask(text)
+    assert MASK in REDACTOR.mask(text)
+
+
+HEX = "0123456789abcdef" * 4
+UPPER = "ABCDEFGH12345678"
+
+# What a token begins with, what it goes on with, and the fewest letters of that.
+TOKENS = [
+    *((prefix, UPPER, 16) for prefix in ("AKIA", "ASIA")),
+    *((f"gh{kind}_", BODY, 20) for kind in "pousr"),
+    *((prefix, BODY, 20) for prefix in ("github_pat_", "hf_", "nvapi-", "ya29.", "GOCSPX-", "dckr_pat_", "hvs.")),
+    *((prefix, BODY, 16) for prefix in ("glpat-", "sk-", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_")),
+    *((prefix, BODY, 16) for prefix in ("pypi-", "hooks.slack.com/services/", f"SG.{BODY}.", "bearer ", "Bearer  ")),
+    *((prefix, BODY, 30) for prefix in ("r8_", "AIza", "npm_")),
+    *((f"xox{kind}-", BODY, 10) for kind in "abeoprs"),
+    ("dapi", HEX, 32),
+    *((f"do{kind}_v1_", HEX, 64) for kind in "opr"),
+    *((f"{name}=", BODY, 6) for name in ("password", "PASSWD", "passphrase", "my_secret", "hf_token", "signature")),
+    *(
+        (f"{name} : ", BODY, 6)
+        for name in ("api_key", "apikey", "access-key", "AccountKey", "private_key", "sig", "pwd")
+    ),
+    *((f"run --{name} ", BODY, 6) for name in ("password", "passwd", "db-passphrase", "my-own-secret", "token", "Key")),
+]
+
+
+@pytest.mark.parametrize(("prefix", "letters", "fewest"), TOKENS, ids=[prefix for prefix, _, _ in TOKENS])
+def test_how_long_a_token_is(prefix: str, letters: str, fewest: int) -> None:
+    """One of the fewest letters is masked to its end, one of a letter less is a word like any other."""
+    masked = REDACTOR.mask(f"so {prefix}{letters[:fewest]}, it said")
+    assert masked in (f"so {MASK}, it said", f"so {prefix}{MASK}, it said", f"so {prefix}{MASK} it said")
+    shorter = f"so {prefix}{letters[: fewest - 1]} it said"
+    assert REDACTOR.mask(shorter) == shorter
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (f"SG.{BODY[:16]}.{BODY[:16]}", MASK),
+        (f"SG.{BODY[:15]}.{BODY}", f"SG.{BODY[:15]}.{BODY}"),
+        (f"eyJ{BODY[:8]}.{BODY[:8]}.", MASK),
+        (f"eyJ{BODY[:7]}.{BODY}.{BODY}", f"eyJ{BODY[:7]}.{BODY}.{BODY}"),
+        (f"eyJ{BODY}.{BODY[:7]}.{BODY}", f"eyJ{BODY}.{BODY[:7]}.{BODY}"),
+        (f"theyJ{BODY}.{BODY}.{BODY}", f"theyJ{BODY}.{BODY}.{BODY}"),
+        (f"1sk-{BODY}", f"1{MASK}"),
+        (f"https://{BODY[:16]}@host", f"https://{MASK}@host"),
+        (f"https://{BODY[:15]}@host", f"https://{BODY[:15]}@host"),
+        ("https://u:p@host", f"https://{MASK}@host"),
+        ("Authorization: x", f"Authorization: {MASK}"),
+        ("authorization = Token abc", f"authorization = Token {MASK}"),
+        ('{"Authorization": "Digest abc"}', f'{{"Authorization": "Digest {MASK}"}}'),
+        ("password='a b', c", f"password={MASK}, c"),
+        ('token: "a"; c', f"token: {MASK}; c"),
+        ("a-----END PRIVATE KEY-----", "a-----END PRIVATE KEY-----"),
+        ("-----BEGIN PRIVATE KEY-----\na\n-----END PRIVATE KEY-----\nb", f"{MASK}\nb"),
+        ("a\nb\n-----END EC PRIVATE KEY-----\nc", f"{MASK}\nc"),
+        ("a\nb\n-----END PGP PRIVATE KEY BLOCK-----\nc", f"{MASK}\nc"),
+        ("-----BEGIN PUBLIC KEY-----\na\n", "-----BEGIN PUBLIC KEY-----\na\n"),
+    ],
+)
+def test_what_is_left_of_a_text(text: str, masked: str) -> None:
+    """All but the secret."""
+    assert REDACTOR.mask(text) == masked
+
+
+HARMLESS = [
+    "disk-usage-of-the-machine-in-bytes",
+    "mask-rcnn-resnet50-fpn-v2",
+    "tokens_per_second=128000.0 tokens: 1000000",
+    "basic training of the student",
+    "key: value, --steps 50000 --keep latest",
+    "https://github.com/owner/repository",
+    "2026-11-20T20:15:03 step 50/50 loss=4.1",
+]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays(text: str) -> None:
+    """A log in which every other word is masked helps nobody."""
+    assert REDACTOR.mask(text) == text
+
+
+def test_values_of_secret_variables() -> None:
+    """The exact values of this process's secrets are masked wherever they are; those too short to be any are not."""
+    assert REDACTOR.mask("correct horse battery, short") == "[masked], short"
+    assert REDACTOR.mask_json({"correct horse battery": ["correct horse battery", 1]}) == {MASK: [MASK, 1]}
+
+
+def test_which_values_of_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of eight letters or more, the longest first, whatever they are made of; by default this process's own."""
+    redactor = Redactor(
+        {"A_TOKEN": "eight(.)", "B_TOKEN": "eight(.) and more", "C_TOKEN": "seven()", "HOME": "/home/somebody"}
+    )
+    text = "eight(.) and more; eight(.); seven(); eightxxx; /home/somebody"
+    assert redactor.mask(text) == f"{MASK}; {MASK}; seven(); eightxxx; /home/somebody"
+    assert redactor.mask_json({"a": ("eight(.)", None, 1.5)}) == {"a": [MASK, None, 1.5]}
+    assert Redactor({}).mask(text) == text
+    monkeypatch.setenv("DEPLOY_TOKEN", "correct horse")
+    assert Redactor().mask("correct horse") == MASK
+    assert "DEPLOY_TOKEN" not in allowed_environment()
+    assert "PATH" in allowed_environment()
+
+
+@given(json_values)
+def test_numbers_and_shapes_of_json_survive(value: Any) -> None:
+    """Masking is total, and changes texts only."""
+
+    def blank(item: Any) -> Any:
+        if isinstance(item, str):
+            return ""
+        if isinstance(item, dict):
+            return [blank(inner) for inner in item.values()]
+        return [blank(inner) for inner in item] if isinstance(item, (list, tuple)) else repr(item)
+
+    assert blank(REDACTOR.mask_json(value)) == blank(value)
+
+
+@given(st.text())
+def test_masking_is_idempotent_on_texts_without_secrets(text: str) -> None:
+    """Any text can be masked."""
+    assert isinstance(REDACTOR.mask(text), str)
+
+
+@pytest.mark.parametrize(
+    "piece", ["eyJ", "a", "://", "://a:", "-----BEGIN PRIVATE KEY----- ", "A\n", "--a-", "token=", "\\"]
+)
+def test_no_text_takes_long(piece: str) -> None:
+    """Masking a full log takes no more than a moment, whatever is in it: somebody waits for the verdict."""
+    text = piece * ((64 << 10) // len(piece))
+    before = time.perf_counter()
+    REDACTOR.mask(text)
+    assert time.perf_counter() - before < 2
+
+
+def test_the_environment_of_trials() -> None:
+    """Names that only look like a secret's pass; others do not, though their beginning is allowed."""
+    given = {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN": "x", "TORCH_HUB_TOKEN": "x", "PATH": "/bin", "OTHER": "x"}
+    assert allowed_environment(given) == {"PATH": "/bin", "TOKENIZERS_PARALLELISM": "false"}
+
+
+SECRET = """
+    HF_TOKEN TOKEN_OF JWT_OF A_SECRET_OF DB_PASSWORD_OF PASSWD PASSPHRASE_OF AWS_CREDENTIALS APIKEY_OF API_KEY_OF
+    ACCESSKEY_OF ACCESS_KEY_ID PRIVATEKEY_OF PRIVATE_KEY_OF SIGNINGKEY_OF SIGNING_KEY_OF WANDB_KEY GITHUB_PAT DB_PWD
+    COOKIES SLACK_WEBHOOK_URL SENTRY_DSN AUTH_HEADER hf_token
+"""
+ALLOWED = """
+    PATH HOME USER LOGNAME LANG LANGUAGE LC_ALL TZ TMPDIR TEMP TMP SHELL TERM HOSTNAME VIRTUAL_ENV LD_LIBRARY_PATH
+    LD_PRELOAD XDG_CACHE_HOME PYTHON PYTHONPATH OMP_NUM_THREADS MKL_X OPENBLAS_X CUDA_VISIBLE_DEVICES NVIDIA_X CUBLAS
+    CUBLAS_WORKSPACE_CONFIG CUDNN_X NCCL_X TORCH TORCHINDUCTOR_X PYTORCH_X TRITON_X VK_ICD_FILENAMES WGPU_X MESA_X
+    LIBGL_X HF_HOME HF_HUB_OFFLINE TRANSFORMERS_OFFLINE TOKENIZERS_X SLURM_JOB_ID SLURMD_NODENAME HARNESS_X
+"""
+
+
+@pytest.mark.parametrize("name", SECRET.split())
+def test_names_of_secrets(name: str) -> None:
+    """Whatever is set to them is masked, and no trial gets it."""
+    assert looks_secret(name)
+    assert allowed_environment({f"CUDA_{name}": "x"}) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "PATH", "PWD", "KEYBOARD", "HF_KEY_SIZE", "PAT", "CUDA_PATH"]
+)
+def test_names_that_are_none(name: str) -> None:
+    """Though a part of them is."""
+    assert not looks_secret(name)
+
+
+def test_every_variable_that_decides_how_code_runs_is_passed() -> None:
+    """In the order of their names, and none whose name only begins or ends like theirs."""
+    names = ALLOWED.split()
+    others = [*(f"MY_{name}" for name in names), "HOMES", "LC_", "HF_HUB", "SLURM", "DISPLAY", "cuda_x"]
+    assert list(allowed_environment(dict.fromkeys([*others, *reversed(names)], "x"))) == sorted(names)

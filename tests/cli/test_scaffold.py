@@ -1,0 +1,35 @@
+"""Writing files: all of them, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli.scaffold import render, write_all
+
+
+def test_everything_is_taken_back(tmp_path: Path) -> None:
+    """What was made is gone, and what had grown has its old end."""
+    old = tmp_path / "old.toml"
+    old.write_bytes(b"first\r\n")
+    additions = {old: "second\n", tmp_path / "missing.toml": "third\n"}
+    with pytest.raises(FileNotFoundError):
+        write_all({tmp_path / "a" / "b" / "new.txt": "new\n"}, additions)
+    assert [path.name for path in tmp_path.iterdir()] == ["old.toml"]
+    assert old.read_bytes() == b"first\r\n"
+
+
+def test_every_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """So that a person need not try again for each."""
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("mine\n")
+    with pytest.raises(FileExistsError, match=r"already .*one, .*two$"):
+        write_all({tmp_path / name: "new\n" for name in ("one", "two", "three")})
+    assert not (tmp_path / "three").exists()
+
+
+def test_a_template_without_a_value_is_refused() -> None:
+    """No file is ever written with a placeholder left in it."""
+    with pytest.raises(KeyError, match="id"):
+        render("falsifier.py.template")

@@ -1,0 +1,346 @@
+"""Schema clauses: what each is called, which value decides it, and what missing and broken values do to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from harness.base.strictjson import DEEPEST, LARGEST
+from harness.base.vocabulary import Outcome
+from harness.contract.clauses import ClauseResult, clauses_of, empty_place, is_finite, judge_schema, values_at
+from harness.contract.keywords import PatternError
+
+
+def outcomes(properties: Mapping[str, Any], measurements: Mapping[str, Any]) -> dict[str, ClauseResult]:
+    """Every clause of these properties, held against these measurements."""
+    clauses = tuple(clauses_of({"type": "object", "properties": properties}))
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    return {result.id: result for result in judge_schema(clauses, measurements, finite)}
+
+
+_NUMBER = {"type": "number", "minimum": 0}
+_TENSORS = {
+    "type": "object",
+    "properties": {"count": {"type": "integer"}, "losses": {"type": "array", "items": _NUMBER, "minItems": 1}},
+}
+_MAP = {"type": "object", "additionalProperties": {"type": "object", "properties": {"norm": _NUMBER}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "number", "maximum": 1, "x-unit": "nat", "x-source": "s", "title": "t"}, ["x.type", "x.maximum"]),
+        ({"const": 50, "examples": [50], "description": "d"}, ["x.const"]),
+        ({"type": "array", "minItems": 1, "items": _NUMBER}, ["x.type", "x.minItems", "x[].type", "x[].minimum"]),
+        (
+            _TENSORS,
+            [
+                "x.type",
+                "x.closed",
+                "x.count.type",
+                "x.losses.type",
+                "x.losses.minItems",
+                "x.losses[].type",
+                "x.losses[].minimum",
+            ],
+        ),
+        (_MAP, ["x.type", "x{}.type", "x{}.closed", "x{}.norm.type", "x{}.norm.minimum"]),
+    ],
+)
+def test_names(schema: dict[str, Any], expected: list[str]) -> None:
+    """A clause is called by its property and its keyword; annotations are no clauses."""
+    assert expected == [clause.id for clause in clauses_of({"type": "object", "properties": {"x": schema}})]
+
+
+@pytest.mark.parametrize("value", [1.5, 0, 0.0, 10**300])
+def test_a_value_within_its_bounds_passes(value: Any) -> None:
+    """A value that satisfies its keywords passes each of them, and is shown."""
+    expected = {"x.type": (Outcome.PASS, value), "x.minimum": (Outcome.PASS, value)}
+    assert expected == {name: (one.outcome, one.value) for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
+
+
+@pytest.mark.parametrize("value", ["1", None, [], {}, True, [1.0], {"a": 1.0}])
+def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
+    """A minimum holds for no text: JSON Schema would let it pass."""
+    expected = {"x.type": Outcome.FAIL, "x.minimum": Outcome.FAIL}
+    assert expected == {name: one.outcome for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
+
+
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, 10**400, -(10**400), {"nonfinite": "NaN"}, [1.0, math.nan]]
+)
+def test_a_number_that_is_not_finite_fails_every_keyword(value: Any) -> None:
+    """NaN is neither above nor below a bound, so it must be refused before it is compared."""
+    found = outcomes({"x": _NUMBER}, {"x": value})
+    assert {"x is not finite"} == {one.reason for one in found.values()}
+    assert {Outcome.FAIL} == {one.outcome for one in found.values()}
+
+
+def test_a_broken_number_fails_only_what_looks_at_it() -> None:
+    """A NaN among the losses is no fault of the count beside it."""
+    found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0, math.nan]}})
+    expected = {"x.count.type": "", "x.losses[].type": "x.losses[1] is not finite"}
+    assert expected == {name: found[name].reason for name in expected}
+
+
+@pytest.mark.parametrize(
+    ("measurements", "clause", "reason"),
+    [
+        ({}, "x.type", "x was not measured"),
+        ({}, "x.losses[].minimum", "x was not measured"),
+        ({"x": {"count": 1}}, "x.losses.type", "x.losses was not measured"),
+        ({"x": {"count": 1}}, "x.losses[].type", "x.losses was not measured"),
+        ({"x": {"count": 1, "losses": "none"}}, "x.losses[].type", "x.losses was not measured"),
+        ({"x": {"count": 1, "losses": []}}, "x.losses[].type", "x.losses[] is empty: nothing was measured"),
+    ],
+)
+def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: str, reason: str) -> None:
+    """A missing value, and an empty list for the clauses of its items, leave a clause undecided."""
+    found = outcomes({"x": _TENSORS}, measurements)[clause]
+    assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
+
+
+@pytest.mark.parametrize(
+    ("schema", "empty"),
+    [
+        ({"type": "array", "maxItems": 2}, []),
+        ({"type": "array", "uniqueItems": True}, []),
+        ({"type": "object", "maxProperties": 2}, {}),
+    ],
+)
+def test_what_nothing_satisfies_is_not_measured(schema: dict[str, Any], empty: Any) -> None:
+    """At most two of nothing is no measurement; that there is nothing where nothing must be is one."""
+    keyword = list(schema)[-1]
+    found = outcomes({"x": schema}, {"x": empty})[f"x.{keyword}"]
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x is empty: nothing was measured")
+    if keyword != "uniqueItems":
+        assert Outcome.PASS is outcomes({"x": {**schema, keyword: 0}}, {"x": empty})[f"x.{keyword}"].outcome
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"a": {"norm": 1.0}, "b": {"norm": -1.0}}, "x['b'].norm violates minimum 0"),
+        ({"a": {"norm": 1.0}, "b": {"norm": math.nan}}, "x['b'].norm is not finite"),
+        ({"a": {}, "b": {"norm": -1.0}}, "x['b'].norm violates minimum 0"),
+    ],
+)
+def test_a_value_that_fails_outranks_one_that_is_missing(value: dict[str, Any], reason: str) -> None:
+    """Among many values the one that violates the clause decides, wherever it stands."""
+    found = outcomes({"x": _MAP}, {"x": value})["x{}.norm.minimum"]
+    assert (Outcome.FAIL, reason) == (found.outcome, found.reason)
+
+
+def test_one_missing_value_among_many_is_not_measured() -> None:
+    """What was measured of the others does not speak for it."""
+    found = outcomes({"x": _MAP}, {"x": {"a": {"norm": 1.0}, "b": {}}})["x{}.norm.minimum"]
+    expected = (Outcome.NOT_MEASURED, "x['b'].norm was not measured")
+    assert expected == (found.outcome, found.reason)
+
+
+def test_objects_are_closed() -> None:
+    """A property that the contract does not declare fails the object."""
+    found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0], "more": 1}})["x.closed"]
+    reason = "x has undeclared properties"
+    assert found == ClauseResult("x.closed", Outcome.FAIL, "3 entries", "no undeclared properties", "", reason)
+
+
+@pytest.mark.parametrize(("keyword", "nearest"), [("minimum", 1.0), ("maximum", 3.0), ("type", 2.0)])
+def test_the_nearest_of_many_values_is_shown(keyword: str, nearest: float) -> None:
+    """Of a list that passes, the value that came nearest to the bound is shown."""
+    items = {"type": "number", "minimum": 0, "maximum": 9}
+    found = outcomes({"x": {"type": "array", "items": items}}, {"x": [1.0, 3.0, 2.0]})
+    assert nearest == found[f"x[].{keyword}"].value
+    last = {"minimum": 1.0, "maximum": 3.0, "type": 1.0}
+    assert (
+        last[keyword] == outcomes({"x": {"type": "array", "items": items}}, {"x": [3.0, 1.0]})[f"x[].{keyword}"].value
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([1e308, 1e308], True),  # whose sum is not finite
+        ([math.inf, -math.inf], False),
+        ([10**400, -(10**400)], False),  # whose sum is zero
+        ([10**400, -(10**400), 1.0], False),
+        ([1, True, 2.5], True),
+        (["a", math.nan], False),
+        ({"a": [{"b": math.inf}]}, False),
+        ({"nonfinite": "a word"}, True),
+        ("text", True),
+    ],
+)
+def test_finiteness(value: Any, expected: bool) -> None:
+    """A value is finite when every number in it is, whatever their sum."""
+    assert expected == is_finite(value)
+
+
+def test_what_is_nested_beyond_a_file_is_not_finite() -> None:
+    """Nesting that exhausts Python's stack is an answer, not an exception."""
+    deep: Any = 1.0
+    for _ in range(100_000):
+        deep = [deep]
+    assert not is_finite(deep)
+
+
+def shown(value: Any) -> Any:
+    """A measurement as a judgment shows it."""
+    return outcomes({"x": {"enum": [1]}}, {"x": value})["x.enum"].value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("é" * 200, "é" * 200),
+        ("é" * 201, "é" * 200 + "…"),
+        ([1.0] * 8, [1.0] * 8),
+        ((1.0, 2.0), [1.0, 2.0]),
+        ([1.0] * 9, "9 items"),
+        (["é" * 201, True, None], ["é" * 200 + "…", True, None]),
+        ([1.0, [2.0]], "2 items"),
+        ([1.0, (2.0,)], "2 items"),
+        ([1.0, {"a": 2.0}], "2 items"),
+        ([1.0, {"nonfinite": "Infinity"}], [1.0, math.inf]),
+        ([], []),
+        ({"a": 1, "b": 2}, "2 entries"),
+        ({"nonfinite": "-Infinity"}, -math.inf),
+        (None, None),
+        (2, 2),
+    ],
+)
+def test_what_is_long_is_shown_by_its_size(value: Any, expected: Any) -> None:
+    """Whole where it is short: a report has no room for more, and the observation has all of it."""
+    assert repr(expected) == repr(shown(value))
+
+
+def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
+    """Whether it passed, failed, was not measured or is not finite; the first value that violates is shown."""
+    schema = {"type": "array", "items": {"type": "number", "maximum": 2, "x-unit": "nat", "x-source": "a paper"}}
+    bound = {"id": "x[].maximum", "bound": "maximum 2", "unit": "nat"}
+    expected = {
+        (1.0,): (Outcome.PASS, 1.0, ""),
+        (1.0, 3.0, 4.0): (Outcome.FAIL, 3.0, "x[1] violates maximum 2"),
+        (): (Outcome.NOT_MEASURED, None, "x[] is empty: nothing was measured"),
+        (1.0, math.inf, 3.0): (Outcome.FAIL, math.inf, "x[1] is not finite"),
+    }
+    for value, (outcome, seen, reason) in expected.items():
+        result = outcomes({"x": schema}, {"x": value})["x[].maximum"]
+        assert result == ClauseResult(**bound, outcome=outcome, value=seen, reason=reason)
+    (clause,) = (one for one in clauses_of({"properties": {"x": schema}}) if one.id == "x[].maximum")
+    assert (clause.source, clause.unit, clause.argument, clause.keyword) == ("a paper", "nat", 2, "maximum")
+    assert clause.path == ("x", "[]")
+    (bare,) = (one for one in clauses_of({"properties": {"x": {"type": "array"}}}))
+    assert (bare.source, bare.unit) == ("", "")
+
+
+@pytest.mark.parametrize(("keyword", "nearest"), [("exclusiveMinimum", 1.0), ("exclusiveMaximum", 3.0)])
+def test_the_nearest_to_an_exclusive_bound_is_shown(keyword: str, nearest: float) -> None:
+    """As to one that may be met."""
+    schema = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 9}}
+    assert nearest == outcomes({"x": schema}, {"x": [2.0, 3.0, 1.0, 2.0]})[f"x[].{keyword}"].value
+
+
+@pytest.mark.parametrize("keyword", ["maxItems", "uniqueItems"])
+def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
+    """The others do not speak for it, and its place is told."""
+    schema = {"type": "array", "items": {"type": "array", keyword: {"maxItems": 2, "uniqueItems": True}[keyword]}}
+    found = outcomes({"x": schema}, {"x": [[1], [], [2]]})[f"x[].{keyword}"]
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x[1] is empty: nothing was measured")
+    assert outcomes({"x": schema}, {"x": [[1], [3], [2]]})[f"x[].{keyword}"].outcome is Outcome.PASS
+    found = outcomes({"x": schema}, {"x": [[], [1, 2, 1, 2]]})[f"x[].{keyword}"]
+    assert found.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("value", ["losses", "count", None, 1.0, [], [{"count": 1}], [["count"]], {"counts": 1}, {}])
+def test_inside_a_value_of_another_kind_nothing_was_measured(value: Any) -> None:
+    """Whatever stands where an object, a list or a map should: what is asked of its inside is not answered."""
+    nested = {"type": "object", "properties": {"y": _TENSORS, "m": _MAP}}
+    for measured in ({"x": value}, {"x": {"y": value, "m": value}}):
+        found = outcomes({"x": nested}, measured)
+        clauses = ["x.y.count.type", "x.y.losses[].minimum"] + ["x.m{}.norm.type"] * (value != {"counts": 1})
+        assert {Outcome.NOT_MEASURED} == {found[name].outcome for name in clauses}
+
+
+def test_a_map_is_no_list_and_a_list_is_no_map() -> None:
+    """The values of one are not the items of the other."""
+    items, values = {"type": "array", "items": _NUMBER}, {"type": "object", "additionalProperties": _NUMBER}
+    for schema, value, clause in ((items, {"a": 1.0}, "x[].type"), (values, [1.0], "x{}.type")):
+        found = outcomes({"x": schema}, {"x": value})[clause]
+        assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x was not measured")
+    assert outcomes({"x": values}, {"x": {"a": 1.0, "b": -1.0}})["x{}.minimum"].reason == "x['b'] violates minimum 0"
+
+
+def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
+    """Its own keywords are clauses too, all but `type`; a NaN inside is no number that they look at."""
+    schema = {"type": "object", "minProperties": 2, "properties": {"x": _NUMBER, "y": _NUMBER}}
+    clauses = tuple(clauses_of(schema))
+    assert [clause.id for clause in clauses][:2] == ["minProperties", "x.type"]
+    expected = {
+        (math.nan, 1.0): ClauseResult("minProperties", Outcome.PASS, "2 entries", "minProperties 2"),
+        (1.0,): ClauseResult(
+            *("minProperties", Outcome.FAIL, "1 entries", "minProperties 2"),
+            reason="the observation violates minProperties 2",
+        ),
+    }
+    for values, result in expected.items():
+        measurements = dict(zip("xy", values, strict=False))
+        finite = {name: is_finite(value) for name, value in measurements.items()}
+        assert result == next(judge_schema(clauses, measurements, finite))
+
+
+def test_a_pattern_that_is_refused_tells_its_place() -> None:
+    """By the path of the property, at any depth."""
+    schema = {"properties": {"x": {"type": "array", "items": {"type": "string", "pattern": "(?=a)"}}}}
+    with pytest.raises(PatternError) as refused:
+        list(clauses_of(schema))
+    assert refused.value.path == ("x", "[]")
+
+
+def test_all_values_at_a_path_are_found() -> None:
+    """Also behind one that is missing."""
+    measurements = {"x": [{"a": 1}, {}, {"a": 3}], "m": {"p": [1, 2], "q": (3,)}, "n": {"a": {"b": 5}}}
+    assert values_at(measurements, ("x", "[]", "a")) == [1, 3]
+    assert values_at(measurements, ("m", "{}", "[]")) == [1, 2, 3]
+    assert values_at(measurements, ("n", "a", "b")) == [5]
+    assert values_at(measurements, ("n", "a", "c")) == []
+    assert values_at(measurements, ("o",)) == []
+
+
+def test_what_a_double_just_holds_is_finite() -> None:
+    """And one more is not; nor is what is nested one level deeper than a file may be."""
+    assert all(map(is_finite, (LARGEST, -LARGEST, [LARGEST], {"a": -LARGEST})))
+    assert not any(map(is_finite, (LARGEST + 1, -LARGEST - 1, [LARGEST + 1, "a"], {"a": -LARGEST - 1})))
+    for wrap in (lambda inner: {"a": inner}, lambda inner: ["a", inner]):
+        nested: Any = "a"
+        for _ in range(DEEPEST):
+            nested = wrap(nested)
+        assert is_finite(nested)
+        assert not is_finite(wrap(nested))
+
+
+@pytest.mark.parametrize(
+    ("value", "read", "expected"),
+    [
+        ([], "", ""),
+        ({}, "a", ""),
+        ((), "", ""),
+        ([[]], "", None),  # nothing is read of the items
+        ([[]], "a", "[0]"),
+        ([{"a": [1]}, {"a": []}], "a", "[1].a"),
+        ([{"a": [1], "b": []}], "a", None),  # b is not read
+        ([{"a": [1], "b": []}], "b", "[0].b"),
+        ({"p": {"a": []}}, "a", ".p.a"),  # p is none of the names, so a key like any
+        ({"p": [1], "q": []}, "a", ".q"),
+        ({"a": [1], "q": []}, "a", None),
+        ([1.0, "", None], "a", None),
+        ("", "a", None),
+        (0, "a", None),
+    ],
+)
+def test_where_a_value_is_empty(value: Any, read: str, expected: str | None) -> None:
+    """A list or map is, and so is one inside it that is read; the place is written behind the value's name."""
+    assert expected == empty_place(value, frozenset(read))

@@ -1,0 +1,134 @@
+"""Names in a contract that must not lead elsewhere: ids, and entry points, which are looked up and never run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.contract.project import Project
+from tests.contracts import FALSIFIER, IDENTIFIER, document, write_contract
+from tests.refusals import changed, refused
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "../F-DEMO-SORT-001"),
+        ("id", "F-DEMO/SORT-001"),
+        ("id", "F-DEMO-SORT-001\n"),
+        ("id", "/etc/passwd"),
+        ("issue", "../../outside"),
+        ("issue", "."),
+        ("issue", "DEMO-1\n"),
+        ("spec", "a/b"),
+    ],
+)
+def test_ids_cannot_leave_their_folder(project: Project, key: str, value: str) -> None:
+    """An id becomes the name of a folder, so it is no path."""
+    (problem,) = refused(project, document(**{key: value}), name=IDENTIFIER)
+    assert f"/{key}" == problem.pointer
+    assert "is not of the form" in problem.message
+
+
+def test_a_mutants_id_cannot_leave_its_folder(project: Project) -> None:
+    """A mutant's id names a folder of the bundle."""
+    (problem,) = refused(project, changed("mutants", 0, "id", to="../../x"))
+    assert problem.pointer == "/mutants/0/id"
+    assert "is not of the form" in problem.message
+
+
+def test_the_file_is_called_like_the_claim(project: Project) -> None:
+    """A claim is found by the name of its file."""
+    (problem,) = refused(project, document(), name="F-OTHER-001")
+    assert ("/id", f"name the file {IDENTIFIER}.json") == (problem.pointer, problem.remedy)
+
+
+def _missing_module(root: Path) -> str:
+    return "falsifiers.demo.sortng:falsify"
+
+
+def _missing_name(root: Path) -> str:
+    return "falsifiers.demo.sorting:falsfy"
+
+
+def _installed(root: Path) -> str:
+    return "json:loads"
+
+
+def _not_python(root: Path) -> str:
+    (root / "falsifiers" / "broken.py").write_text("def (", encoding="utf-8")
+    return "falsifiers.broken:falsify"
+
+
+def _linked_file(root: Path) -> str:
+    outside = root.parent / "outside.py"
+    outside.write_text(FALSIFIER, encoding="utf-8")
+    (root / "falsifiers" / "linked.py").symlink_to(outside)
+    return "falsifiers.linked:falsify"
+
+
+def _linked_folder(root: Path) -> str:
+    outside = root.parent / "elsewhere"
+    outside.mkdir()
+    (outside / "sorting.py").write_text(FALSIFIER, encoding="utf-8")
+    (root / "falsifiers" / "linked").symlink_to(outside)
+    return "falsifiers.linked.sorting:falsify"
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "message"),
+    [
+        (_missing_module, "there is no module falsifiers.demo.sortng under"),
+        (_missing_name, "does not define falsfy"),
+        (_installed, "there is no module json under"),
+        (_not_python, "is not valid Python"),
+        (_linked_file, "leads outside"),
+        (_linked_folder, "leads outside"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("steps", "pointer"), [(("falsifier",), "/falsifier"), (("mutants", 0, "subject"), "/mutants/0/subject")]
+)
+def test_entry_points(
+    project: Project, entry_point: Callable[[Path], str], message: str, steps: tuple[str | int, ...], pointer: str
+) -> None:
+    """An entry point that does not resolve, or lies outside the project's root, is refused without importing it."""
+    (problem,) = refused(project, changed(*steps, to=entry_point(project.root)))
+    assert pointer == problem.pointer
+    assert message in problem.message
+    assert ("mend it" if entry_point is _not_python else "under the project's root") in problem.remedy
+
+
+@pytest.mark.parametrize(
+    "text", ["os.system", "falsifiers/demo:falsify", "../demo:falsify", "a:b:c", ":falsify", "a.b:c.d"]
+)
+def test_entry_points_have_one_form(project: Project, text: str) -> None:
+    """An entry point is `module.path:Name` and nothing else."""
+    (problem,) = refused(project, document(falsifier=text))
+    assert problem.pointer == "/falsifier"
+    assert "is not of the form" in problem.message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from falsifiers.demo.sorting import falsify",
+        "from falsifiers.demo.sorting import Sorter as falsify",
+        "falsify = lambda trial: None",
+        "try:\n    import fast\nexcept ImportError:\n    def falsify(trial): ...",
+    ],
+)
+def test_entry_points_may_be_defined_in_many_ways(project: Project, source: str) -> None:
+    """A name is found where a module defines, assigns or imports it."""
+    (project.root / "falsifiers" / "other.py").write_text(source, encoding="utf-8")
+    path = write_contract(project.root, document(falsifier="falsifiers.other:falsify"))
+    assert "falsifiers.other:falsify" in project.load(path).entry_points
+
+
+def test_loading_runs_nothing(project: Project) -> None:
+    """A contract is loaded without running the code that it names."""
+    (project.root / "falsifiers" / "trap.py").write_text("falsify = 1\nraise SystemExit(3)", encoding="utf-8")
+    path = write_contract(project.root, document(falsifier="falsifiers.trap:falsify"))
+    assert "falsifiers.trap:falsify" in project.load(path).entry_points

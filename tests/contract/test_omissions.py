@@ -1,0 +1,168 @@
+"""What the reduced profile omits is not judged there, and everybody who reads its verdict is told so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.evidence.staleness import coverage
+from harness.evidence.verify import verify
+from harness.judging.judge import judge
+from harness.judging.record import Record
+from harness.lint import lint
+from harness.report import cases
+from harness.report.run_texts import unjudged_text, verdict_text
+from tests.cli.harness_command import harness
+from tests.contracts import FALSIFIER, IDENTIFIER, contract_of, document, healthy, observe, write_project
+from tests.evidence.factory import MUTANTS, claim_result, contract_in, rewrite, sealed
+from tests.refusals import changed, refused
+
+_NAMES = sorted(healthy())
+_LATE = {"id": "late", "subject": "falsifiers.demo.sorting:Late", "violates": ["ordered"], "defect": "comes late"}
+_UNJUDGED = ("ordered", "largest.type")
+
+
+def omitting(*names: str, mutants: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The valid contract whose reduced profile does not take these measurements."""
+    profiles = document()["profiles"]
+    profiles["reduced"]["omits"] = list(names)
+    return document(profiles=profiles, mutants=mutants or MUTANTS)
+
+
+@given(st.sets(st.sampled_from(_NAMES), min_size=1, max_size=3), st.sampled_from(["full", "reduced"]))
+def test_each_clause_is_judged_or_named_as_not_judged(names: set[str], profile: str) -> None:
+    """No clause vanishes, none is listed twice, and none that looks at what was omitted has an outcome."""
+    contract = contract_of(omitting(*names))
+    left = {name: value for name, value in healthy().items() if profile == "full" or name not in names}
+    judgment = judge(contract, observe(left, profile=profile))
+    own = {clause.id for clause in (*contract.clauses, *contract.rules)}
+    judged = {clause.id for clause in judgment.clauses} & own
+    assert judgment.outcome is Outcome.PASS
+    assert judged.isdisjoint(judgment.unjudged)
+    assert judged.union(judgment.unjudged) == own
+    assert bool(judgment.unjudged) == (profile == "reduced")
+
+
+def test_what_is_omitted_and_was_measured_all_the_same_is_judged() -> None:
+    """As where a profile that needs no GPU runs on one."""
+    contract = contract_of(omitting("largest"))
+    assert judge(contract, observe(healthy())).unjudged == ()
+    judgment = judge(contract, observe(healthy(largest=0.5)))
+    assert [clause.id for clause in judgment.with_outcome(Outcome.FAIL)] == ["ordered"]
+
+
+def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:
+    """What a profile does not omit and did not measure is NOT_MEASURED, as ever."""
+    judgment = judge(contract_of(omitting("largest")), observe(healthy(largest=...), profile="full"))
+    assert {clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)} == set(_UNJUDGED)
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer", "message"),
+    [
+        (omitting("larges"), "/profiles/reduced/omits", "'larges' is not in the observation"),
+        (omitting(*_NAMES), "/profiles/reduced/omits", "nothing is left to be judged"),
+        (changed("profiles", "reduced", "omits", to=[]), "/profiles/reduced/omits", "[] should be non-empty"),
+        (changed("profiles", "full", "omits", to=["largest"]), "/profiles/full/omits", "the full profile is what"),
+        (
+            omitting("largest", mutants=[{**_LATE, "ratios": {"reduced": {"ordered": 2.0}}}]),
+            "/mutants/0/ratios/reduced/ordered",
+            "the reduced profile does not judge 'ordered'",
+        ),
+    ],
+)
+def test_refusals(project: Project, content: dict[str, Any], pointer: str, message: str) -> None:
+    """The full profile omits nothing, and the reduced one leaves something to be judged."""
+    (found,) = refused(project, content)
+    assert found.pointer == pointer
+    assert message in str(found)
+
+
+def test_lint_knows_what_a_profile_omits() -> None:
+    """Each profile can be satisfied, and violated in what it judges; its mutants must be of what it measures."""
+    assert [finding.rule for finding in lint(contract_of(omitting("largest")))] == []
+    found = lint(contract_of(omitting("largest", mutants=[_LATE])))
+    assert [finding.rule for finding in found] == ["mutants-omitted"]
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Contract:
+    """A contract whose reduced profile judges no order."""
+    return contract_in(tmp_path / "contract", profiles=omitting("largest")["profiles"])
+
+
+def record_of(folder: Path, contract: Contract) -> Record:
+    """What is recorded of a healthy subject in the reduced profile."""
+    healthy_one = {name: value for name, value in healthy().items() if name != "largest"}
+    defective: dict[str, dict[str, Any]] = {
+        "forgets-one": {"returned": 2, "largest": ...},
+        "stops-early": {"given": 2, "returned": 2, "largest": ...},
+    }
+    return claim_result(folder, contract=contract, measurements=healthy_one, mutants=defective).record
+
+
+def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract) -> None:
+    """The terminal, the counted cases, and the remarks on a bundle."""
+    record = record_of(tmp_path, contract)
+    assert record.verdict is Verdict.PASS
+    assert record.unjudged == _UNJUDGED
+    assert "reduced profile, 2 clauses not judged in it" in verdict_text(record)
+    assert (
+        unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered and 1 on types"
+    )
+    found = {case.name: case.status for case in cases.of_record(record)}
+    assert [found[name] for name in _UNJUDGED] == [cases.Status.NOT_RUN] * 2
+    (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
+    assert remark.message.endswith("; not judged: ordered and 1 on types")
+    assert Record.from_json(record.to_json()) == record
+
+
+def test_a_record_cannot_hide_it(tmp_path: Path, contract: Contract) -> None:
+    """The bundle says what was left out, and is unsound where it says otherwise than its contract."""
+    healthy_one = {name: value for name, value in healthy().items() if name != "largest"}
+    defective: dict[str, dict[str, Any]] = {
+        "forgets-one": {"returned": 2, "largest": ...},
+        "stops-early": {"given": 2, "returned": 2, "largest": ...},
+    }
+    bundle = sealed(tmp_path, contract=contract, measurements=healthy_one, mutants=defective)
+    assert verify(bundle).findings == ()
+    rewrite(bundle, "record.json", lambda record: record.update(unjudged=[]))
+    assert "/unjudged" in {finding.pointer for finding in verify(bundle).findings}
+
+
+_MEASURES_LATER = """\
+    if trial.parameters["time"]:
+        trial.measure(largest=max(result))
+    trial.resolve"""
+_RUNNABLE = FALSIFIER.replace("largest=max(result), ", "").replace("    trial.resolve", _MEASURES_LATER)
+
+
+def test_a_run_leaves_out_what_the_profile_omits(tmp_path: Path) -> None:
+    """Also the mutants of what it omits: they are not run, and none of them counts as killed."""
+    content = omitting("largest", mutants=[document()["mutants"][0], {**_LATE, "subject": MUTANTS[0]["subject"]}])
+    for name, profile in content["profiles"].items():
+        profile["parameters"]["time"] = name == "full"
+    # This repository's own `falsifiers` is imported rather than that of a project of the test.
+    elsewhere: dict[str, Any] = json.loads(json.dumps(content).replace("falsifiers.demo.sorting", "sorting_in_time"))
+    root = write_project(tmp_path, elsewhere)
+    (root / "sorting_in_time.py").write_text(_RUNNABLE, encoding="utf-8")
+    done = harness(root, "run", IDENTIFIER, "--profile", "reduced")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "late (violates ordered, which the reduced profile does not judge)" in done.stdout
+    assert "1 of 2 mutants killed, 1 not run" in done.stdout
+    assert (
+        "  not judged in the reduced profile, which does not measure it: ordered and 1 on types"
+        in done.stdout.splitlines()
+    )
+    (path,) = root.glob("evidence/*/*/*/record.json")
+    assert [one["fate"] for one in json.loads(path.read_text())["mutants"]] == [Fate.KILLED, Fate.NOT_RUN]
+    shown = " ".join(harness(root, "show", IDENTIFIER).stdout.split())
+    assert "omits largest: ordered, largest.type not judged" in shown

@@ -1,0 +1,112 @@
+"""Finding a project, its contracts, and one claim among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.contract import ContractError
+from harness.contract.project import Project, ProjectError
+from tests.contracts import IDENTIFIER, document, write_contract, write_project
+
+
+def test_found_from_a_folder_inside(project: Project) -> None:
+    """A project is the nearest folder upwards that says it is one."""
+    inner = project.root / "contracts" / "demo"
+    assert project == Project.find(inner)
+
+
+def test_the_nearest_project_wins(project: Project) -> None:
+    """A project inside another one is its own."""
+    inner = write_project(project.root / "inner")
+    assert inner == Project.find(inner).root
+
+
+def test_a_pyproject_without_our_table_is_passed_over(project: Project) -> None:
+    """A package inside a project that has a pyproject.toml of its own does not hide it."""
+    inner = project.root / "package"
+    inner.mkdir()
+    (inner / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
+    assert project == Project.find(inner)
+
+
+def test_where_there_is_no_project(tmp_path: Path) -> None:
+    """Outside of any project the error names the remedy."""
+    with pytest.raises(ProjectError, match="harness init"):
+        Project.find(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('contracts = "../elsewhere"', "tool.harness.contracts must name a folder inside the project"),
+        ('evidence = "/tmp"', "tool.harness.evidence must name a folder inside the project"),
+        ('pythonpath = ["."  , ".."]', "tool.harness.pythonpath must name a folder inside the project"),
+        ("contracts = 3", "tool.harness.contracts must name a folder inside the project"),
+        ("contracts = ", "cannot be read"),
+    ],
+)
+def test_settings_that_are_wrong(tmp_path: Path, settings: str, message: str) -> None:
+    """Folders outside the project, and TOML that is none, are refused."""
+    (tmp_path / "pyproject.toml").write_text(f"[tool.harness]\n{settings}\n", encoding="utf-8")
+    with pytest.raises(ProjectError, match=message):
+        Project.find(tmp_path)
+
+
+def test_a_folder_that_is_linked_outside(tmp_path: Path) -> None:
+    """A link does not lead the harness out of the project."""
+    (tmp_path / "outside").mkdir()
+    root = write_project(tmp_path / "project")
+    (root / "linked").symlink_to(tmp_path / "outside")
+    (root / "pyproject.toml").write_text('[tool.harness]\nevidence = "linked"\n', encoding="utf-8")
+    with pytest.raises(ProjectError, match="must name a folder inside the project"):
+        Project.find(root)
+
+
+def test_harness_that_is_no_table(tmp_path: Path) -> None:
+    """`tool.harness` must be a table."""
+    (tmp_path / "pyproject.toml").write_text("[tool]\nharness = 1\n", encoding="utf-8")
+    with pytest.raises(ProjectError, match="must be a table"):
+        Project.find(tmp_path)
+
+
+def test_schemas_are_no_contracts(project: Project) -> None:
+    """The folder of schemas inside contracts/ holds none, and files come by name."""
+    other = write_contract(project.root, document(id="F-DEMO-AAA-001"))
+    (project.contracts / "schema").mkdir()
+    (project.contracts / "schema" / "contract.schema.json").write_text("{}", encoding="utf-8")
+    assert [other, other.with_name(f"{IDENTIFIER}.json")] == project.files()
+
+
+def test_a_claim_is_found_by_its_id(project: Project) -> None:
+    """A claim is asked for by its id."""
+    assert project.contract(IDENTIFIER).path == project.contracts / "demo" / f"{IDENTIFIER}.json"
+
+
+def test_a_claim_that_is_not_there(project: Project) -> None:
+    """An unknown claim is refused with the nearest one."""
+    with pytest.raises(ProjectError, match=f"did you mean {IDENTIFIER}"):
+        project.contract("F-DEMO-SROT-001")
+
+
+def test_one_claim_has_one_contract(project: Project) -> None:
+    """Two files of one id are refused, whoever asks."""
+    twin = project.contracts / "other" / f"{IDENTIFIER}.json"
+    twin.parent.mkdir()
+    twin.write_bytes((project.contracts / "demo" / f"{IDENTIFIER}.json").read_bytes())
+    with pytest.raises(ProjectError, match="has 2 contracts"):
+        project.contract(IDENTIFIER)
+    contracts, refused = project.load_all()
+    pointers = [problem.pointer for error in refused for problem in error.problems]
+    expected = ([IDENTIFIER], ["/id"])
+    assert expected == ([contract.id for contract in contracts], pointers)
+
+
+def test_a_refused_contract_does_not_hide_the_others(project: Project) -> None:
+    """Loading all of them returns what is sound and what is not."""
+    broken = write_contract(project.root, "{", name="F-DEMO-BROKEN-001")
+    contracts, refused = project.load_all()
+    assert ([IDENTIFIER], [broken]) == ([contract.id for contract in contracts], [error.path for error in refused])
+    with pytest.raises(ContractError):
+        project.contract("F-DEMO-BROKEN-001")

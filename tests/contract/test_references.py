@@ -1,0 +1,200 @@
+"""What a contract refers to: definitions of its own, measurements and parameters in rules, patterns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.contract.clauses import ITEM, VALUE
+from harness.contract.project import Project
+from harness.contract.references import inline, pointer_of
+from tests.contracts import write_contract
+from tests.refusals import observed, refused, ruled
+
+
+@pytest.mark.parametrize(
+    ("schema", "definitions", "pointer", "message"),
+    [
+        (
+            {"$ref": "https://example.org/schema.json"},
+            {},
+            "/observation/properties/added/$ref",
+            "'https://example.org/schema.json' is not of the form",
+        ),
+        ({"$ref": "other.json#/$defs/a"}, {}, "/observation/properties/added/$ref", "'other.json#/$defs/a' is not of"),
+        ({"$ref": "#/properties/given"}, {}, "/observation/properties/added/$ref", "'#/properties/given' is not of"),
+        ({"$ref": "#/$defs/b"}, {}, "/observation/properties/added/$ref", "#/$defs/b does not exist"),
+        (
+            {"$ref": "#/$defs/a"},
+            {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}},
+            "/observation/$defs/a/items/$ref",
+            "#/$defs/a refers to itself",
+        ),
+        (
+            {"$ref": "#/$defs/a"},
+            {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            "/observation/$defs/b/$ref",
+            "#/$defs/a refers to itself",
+        ),
+        (
+            {"$ref": "#/$defs/a", "maximum": 9},
+            {"a": {"type": "number", "maximum": 5}},
+            "/observation/properties/added/maximum",
+            "#/$defs/a has 'maximum' too",
+        ),
+        (
+            {"$ref": "#/$defs/a", "minimum": 1, "maximum": 5},
+            {"a": {"type": "number", "maximum": 5, "minimum": 1}},
+            "/observation/properties/added/maximum",
+            "#/$defs/a has 'maximum' too",
+        ),
+        (
+            {"$ref": "#/$defs/a0"},
+            {
+                f"a{level}": {
+                    "type": "object",
+                    "properties": {name: {"$ref": f"#/$defs/a{level + 1}"} for name in ("x", "y")},
+                }
+                for level in range(40)
+            }
+            | {"a40": {"type": "number"}},
+            "/observation/$defs",
+            "writing the references out gives over 2000 schemas",
+        ),
+    ],
+)
+def test_references(
+    project: Project, schema: dict[str, Any], definitions: dict[str, Any], pointer: str, message: str
+) -> None:
+    """A reference that is remote, recursive, dangling, contradicted or explosive is refused."""
+    content = observed(added=schema)
+    content["observation"]["$defs"] = definitions
+    problem = refused(project, content)[0]
+    assert (pointer, message) == (problem.pointer, problem.message[: len(message)])
+    assert problem.remedy
+
+
+def test_local_references_are_put_in_place(project: Project) -> None:
+    """A definition of the observation may be used, and added to."""
+    content = observed(a={"$ref": "#/$defs/loss"}, b={"$ref": "#/$defs/loss", "maximum": 5, "x-source": "here"})
+    content["observation"]["$defs"] = {"loss": {"type": "number", "minimum": 0}}
+    contract = project.load(write_contract(project.root, content))
+    expected = ["a.type", "a.minimum", "b.type", "b.minimum", "b.maximum"]
+    assert expected == [clause.id for clause in contract.clauses if clause.path[0] in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("self.given <", "does not compile"),
+        ("self.gven == 3.0", "self.gven is not in the observation"),
+        ("self.given.count == 3.0", "self.given.count is not in the observation"),
+        ("self.given == parameters.setps", "parameters.setps is not in profile full"),
+        ("self.given == 3.0 || device.typ == 'cpu'", "device.typ does not exist"),
+        ("self.given == limit", "names 'limit', which does not exist"),
+        ("abs(self.given) < 1.0", "calls abs(), which does not exist"),
+        ("parameters.steps == 3.0", "reads no measurement"),
+        ("self == self", "uses self, parameters or device as a whole"),
+    ],
+)
+def test_rules(project: Project, rule: str, message: str) -> None:
+    """A rule that does not compile, or names what there is not, is refused."""
+    (problem,) = refused(project, ruled(rule))
+    assert ("/rules/2/rule", message) == (problem.pointer, problem.message[: len(message)])
+    assert problem.remedy
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)a", r"(a+)\1", "(", "((a{100}){100}){100}"])
+def test_patterns(project: Project, pattern: str) -> None:
+    """A regular expression that could run away is refused where it stands."""
+    (problem,) = refused(project, observed(digest={"type": "string", "pattern": pattern}))
+    assert problem.pointer == "/observation/properties/digest/pattern"
+    assert "RE2" in problem.remedy
+
+
+NUMBER = {"type": "number"}
+
+
+@pytest.mark.parametrize("annotation", ["title", "description", "examples", "x-unit", "x-source"])
+def test_what_is_said_beside_a_reference_outranks_what_it_says(annotation: str) -> None:
+    """Words, but no clause: what is asked is stated once."""
+    definitions = {"loss": {**NUMBER, annotation: "any loss"}}
+    schema = {"properties": {"a": {"$ref": "#/$defs/loss", annotation: "this loss"}}, "$defs": definitions}
+    assert inline(schema, "observation") == ({"properties": {"a": {**NUMBER, annotation: "this loss"}}}, [])
+
+
+@pytest.mark.parametrize(("many", "refused"), [(1_999, 0), (2_000, 1)])
+def test_how_many_schemas_a_schema_may_hold(many: int, refused: int) -> None:
+    """Itself among them; a little more is refused once, and not for every schema that is too many."""
+    _, problems = inline({"properties": {f"p{n}": NUMBER for n in range(many)}}, "parameters")
+    assert [problem.pointer for problem in problems] == ["/parameters/$defs"] * refused
+
+
+def test_a_problem_of_a_definition_is_told_once() -> None:
+    """However often it is referred to; and every problem is."""
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/list"}, "b": {"$ref": "#/$defs/list"}, "c": {"$ref": "#/$defs/none"}},
+        "$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/lost"}}},
+    }
+    _, problems = inline(schema, "parameters")
+    assert [str(problem) for problem in problems] == [
+        "/parameters/$defs/list/items/$ref: #/$defs/lost does not exist (define it in parameters.$defs)",
+        "/parameters/properties/c/$ref: #/$defs/none does not exist (define it in parameters.$defs)",
+    ]
+
+
+_SCHEMA = {
+    "properties": {
+        "loss": {"$ref": "#/$defs/loss", "maximum": 5},
+        "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+        "by~name": {"type": "object", "additionalProperties": {"$ref": "#/$defs/also"}},
+    },
+    "$defs": {
+        "loss": {**NUMBER, "minimum": 0},
+        "also": {"$ref": "#/$defs/row"},
+        "row": {"type": "object", "properties": {"time": {"$ref": "#/$defs/loss"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "keyword", "expected"),
+    [
+        (("loss",), "", "/observation/properties/loss"),
+        (("loss",), "maximum", "/observation/properties/loss/maximum"),
+        (("loss",), "minimum", "/observation/$defs/loss/minimum"),
+        (("rows", ITEM), "type", "/observation/$defs/row/type"),
+        (("rows", ITEM), "", "/observation/properties/rows/items"),
+        (("rows", ITEM, "time"), "", "/observation/$defs/row/properties/time"),
+        (("rows", ITEM, "time"), "minimum", "/observation/$defs/loss/minimum"),
+        (("by~name", VALUE), "type", "/observation/$defs/row/type"),
+        (("by~name", VALUE), "", "/observation/properties/by~0name/additionalProperties"),
+        (("by~name", VALUE, "time"), "", "/observation/$defs/row/properties/time"),
+        (("by~name",), "type", "/observation/properties/by~0name/type"),
+        (("loss",), "const", "/observation/$defs/loss"),
+    ],
+)
+def test_where_a_clause_stands(path: tuple[str, ...], keyword: str, expected: str) -> None:
+    """As its author wrote it: in the definition, if there; a keyword that nobody wrote is at its schema."""
+    assert pointer_of(_SCHEMA, "observation", path, keyword) == expected
+
+
+def test_where_a_schema_stands_is_told_without_a_keyword() -> None:
+    """Where it is referred to, which is where its name is."""
+    assert pointer_of(_SCHEMA, "observation", ("rows", ITEM)) == "/observation/properties/rows/items"
+
+
+def test_references_are_put_in_place_wherever_they_stand() -> None:
+    """In properties, items and the values of a map, through other definitions."""
+    loss = {**NUMBER, "minimum": 0}
+    row = {"type": "object", "properties": {"time": loss}}
+    whole, problems = inline(_SCHEMA, "observation")
+    assert problems == []
+    assert whole == {
+        "properties": {
+            "loss": {**loss, "maximum": 5},
+            "rows": {"type": "array", "items": row},
+            "by~name": {"type": "object", "additionalProperties": row},
+        }
+    }

@@ -1,0 +1,271 @@
+"""CEL rules: what is refused, and that nothing but a plain `true` passes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base.vocabulary import Outcome
+from harness.contract.clauses import ClauseResult, is_finite
+from harness.contract.rules import RuleError, Scope, compile_rule, literals, outline, without_strings
+
+
+def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: Any) -> ClauseResult:
+    """One rule held against these measurements."""
+    compiled = compile_rule("the-rule", rule, "the message")
+    finite = {name: is_finite(value) for name, value in measurements.items()}
+    return compiled.judge(Scope((compiled,), measurements, parameters or {}, {"type": "cpu"}, finite))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("self.a <", "does not compile: Failed to parse expression"),
+        ("self.a < 1e400", "does not compile"),
+        ("self.a < abs(self.b)", "calls abs\\(\\), which does not exist"),
+        ("_abs(self.a) < 1.0", "calls _abs\\(\\), which does not exist; there are contains, double, endsWith, int, ma"),
+        ("self.a.isNaN()", "calls isNaN\\(\\), which does not exist"),
+        ("self.a < limit", "names 'limit', which does not exist"),
+        ("self.a < math.pi", "names 'math', which does not exist"),
+        ("self['a'] < 1.0", "as a whole or by index"),
+        ("self == self", "as a whole or by index"),
+        ("self.size() > 0 && self.a", "uses self as a whole; write self\\.<name>$"),
+        ("self . a < 1.0", "as a whole or by index"),
+        ("self. a < 1.0", "as a whole or by index"),
+        ("[self.a].all(self, self < 1.0)", "as a whole or by index"),
+        ("parameters.steps == 50.0", "reads no measurement"),
+        ("'self.a' == \"self.b\"", "reads no measurement"),
+        ("true // self.a", "reads no measurement"),
+        ("self.a.all(x, self.b.all(y, self.c.all(z, x < y)))", "goes through lists more than 2 times"),
+    ],
+)
+def test_refusals(rule: str, message: str) -> None:
+    """A rule that cannot be evaluated, or that reads nothing it names, is refused when it is compiled."""
+    with pytest.raises(RuleError, match=message):
+        compile_rule("the-rule", rule, "the message")
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "expected"),
+    [
+        ("self.a < self.b", {"a": 1.0, "b": 2}, Outcome.PASS),
+        ("self.a < self.b", {"a": 2, "b": 2.0}, Outcome.FAIL),
+        ("1.05 * self.a == self.b", {"a": 100, "b": 105.0}, Outcome.PASS),
+        ("self.a == double(size(self.b))", {"a": 2, "b": [1.0, 2.0]}, Outcome.PASS),
+        ("self.b.all(x, x < self.a)", {"a": 3, "b": [1, 2]}, Outcome.PASS),
+        ("self.b.all(x, (x < self.a)) && self.b.exists(y, y == 1.0)", {"a": 3, "b": [1, 2]}, Outcome.PASS),
+        ("self.b.exists(x, x > self.a)", {"a": 3, "b": [1, 2]}, Outcome.FAIL),
+        ("has(self.a.b) && self.a.b > 0.0", {"a": {"b": 1}}, Outcome.PASS),
+        ("self.a.matches('^[0-9]+$')", {"a": "12"}, Outcome.PASS),
+        ("self.a in ['x', 'y'] // either", {"a": "x"}, Outcome.PASS),
+        ("device.type == 'cpu' && self.a", {"a": True}, Outcome.PASS),
+        ("self.a.startsWith('x') && self.a.endsWith('z') && self.a.contains('é')", {"a": "xéz"}, Outcome.PASS),
+        ("self.a == int('3') && string(self.a) == '3'", {"a": 3}, Outcome.PASS),
+        ("self.a[0] + self.b.c == 3.5", {"a": [1, 2], "b": {"c": 2.5}}, Outcome.PASS),
+        ("self.a.all(x, self.b.exists(y, x == y))", {"a": [1], "b": [2, 1]}, Outcome.PASS),
+        ("self.a == -self.b", {"a": 2**53, "b": -(2**53)}, Outcome.PASS),
+        ("self.a == null", {"a": None}, Outcome.PASS),
+    ],
+)
+def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) -> None:
+    """A rule passes where it is true; integers and doubles are the same to it."""
+    found = judged(rule, **measurements)
+    assert expected is found.outcome
+    assert found.reason == ("the message" if expected is Outcome.FAIL else "")
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "reason"),
+    [
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": math.nan}, "self.b is not finite"),
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": 10**400}, "self.b is not finite"),
+        ("self.a.b < 1.0", {"a": {"b": 0.0, "c": [math.inf]}}, "self.a is not finite"),
+        ("2 * self.a > 0.0", {"a": 1.0}, "the rule cannot be evaluated: No such overload"),
+        ("self.a / self.a < 2.0", {"a": 0.0}, "the rule cannot be evaluated"),
+        ("self.a > 1.0", {"a": "text"}, "the rule cannot be evaluated"),
+        ("self.a[3] > 1.0", {"a": [1.0]}, "the rule cannot be evaluated"),
+        ("self.a.matches('(?=a)')", {"a": "a"}, "the rule cannot be evaluated"),
+        ("self.a + 1.0", {"a": 1.0}, "the rule gave neither true nor false: 2.0"),
+        ("self.a", {"a": 1}, "the rule gave neither true nor false: 1.0"),
+        ("self.a == self.b", {"a": 2**53, "b": 2**53 + 1}, "self.b holds an integer beyond 2^53"),
+        ("self.a == 0.0 || true", {"a": -(2**53) - 1}, "self.a holds an integer beyond 2^53"),
+        ("size(self.a) == 2", {"a": [1.0, 2**53 + 1]}, "self.a holds an integer beyond 2^53"),
+        ("size(self.a) == 1", {"a": {"k": [2**53 + 1]}}, "self.a holds an integer beyond 2^53"),
+        ("self.a == 'x' || true", {"a": "\udc80"}, "self.a holds half of a surrogate pair"),
+        ("self.a == 'x' || true", {"a": "é\ud800"}, "self.a holds half of a surrogate pair"),
+        ("size(self.a) == 1", {"a": ["é\udfff"]}, "self.a holds half of a surrogate pair"),
+        ("size(self.a) == 1", {"a": {"\udc80": 1.0}}, "self.a holds half of a surrogate pair"),
+        ("self.a < self.b", {"a": 2.0, "b": 1.0}, "the message"),
+    ],
+)
+def test_failures(rule: str, measurements: dict[str, Any], reason: str) -> None:
+    """What is broken fails a rule, also where the rest of the rule would be true without it."""
+    found = judged(rule, **measurements)
+    assert (Outcome.FAIL, reason) == (found.outcome, found.reason[: len(reason)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "reason"),
+    [
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0}, "self.b was not measured"),
+        ("self.a.b < 1.0", {"a": {}}, "b was not measured"),
+        ("self.a == parameters.steps", {"a": 1.0}, "parameters.steps was not measured"),
+    ],
+)
+def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any], reason: str) -> None:
+    """A rule with a missing measurement is undecided, also where the rest of the rule would be true without it."""
+    found = judged(rule, **measurements)
+    assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
+
+
+@pytest.mark.parametrize(
+    ("rule", "measurements", "place"),
+    [
+        ("self.a.all(x, x < 1.0)", {"a": []}, "self.a"),
+        ("!self.a.exists(x, x > 1.0)", {"a": []}, "self.a"),
+        ("size(self.a.filter(x, x > 1.0)) == 0", {"a": []}, "self.a"),
+        ("!(1.0 in self.a)", {"a": []}, "self.a"),
+        ("size(self.a) < 5", {"a": []}, "self.a"),
+        ("self.a == self.b", {"a": [], "b": []}, "self.a"),
+        ("self.b == 0.0 || self.a.all(x, x < 1.0)", {"a": [], "b": 0}, "self.a"),
+        ("self.a.all(name, self.a[name] < 1.0)", {"a": {}}, "self.a"),
+        ("self.a.b.all(x, x < 1.0)", {"a": {"b": []}}, "self.a.b"),
+        ("self.a.all(row, row.all(x, x < 1.0))", {"a": [[0.5], []]}, "self.a[1]"),
+        ("self.a.all(row, row.times.all(x, x < 1.0))", {"a": [{"times": []}]}, "self.a[0].times"),
+        ("self.a.all(name, self.a[name].all(x, x < 1.0))", {"a": {"k": []}}, "self.a.k"),
+    ],
+)
+def test_of_nothing_nothing_is_true(rule: str, measurements: dict[str, Any], place: str) -> None:
+    """A rule that holds of an empty list, because it is empty, has measured nothing; and it says which list."""
+    found = judged(rule, **measurements)
+    assert (Outcome.NOT_MEASURED, f"{place} is empty: nothing was measured") == (found.outcome, found.reason)
+
+
+def test_an_empty_list_saves_no_rule_that_is_violated() -> None:
+    """What fails outranks what is missing, as in the clauses of a schema."""
+    assert Outcome.FAIL is judged("self.a.exists(x, x > 1.0)", a=[]).outcome
+    assert Outcome.FAIL is judged("self.b < 1.0 && self.a.all(x, x > 1.0)", a=[], b=2.0).outcome
+
+
+def test_an_empty_parameter_is_nothing_to_hold_against() -> None:
+    """No targets asked for, none found: that is no agreement."""
+    found = judged("self.a == double(size(parameters.targets))", {"targets": []}, a=0)
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "parameters.targets is empty: nothing was measured")
+
+
+def test_what_a_rule_does_not_read_may_be_empty() -> None:
+    """Rows may have a list that has to be empty, which the schema says of it."""
+    rows = [{"time": 0.5, "wrong": []}]
+    assert Outcome.PASS is judged("self.a.all(row, row.time < 1.0)", a=rows).outcome
+    assert Outcome.PASS is judged("double(size(self.a)) == self.b", a=[[]], b=1).outcome
+
+
+_SHAPES = st.recursive(
+    st.floats(0, 0.5) | st.just([]), lambda inner: st.lists(inner, min_size=1, max_size=3), max_leaves=6
+).filter(lambda value: isinstance(value, list))
+
+
+@given(_SHAPES)
+def test_no_rule_passes_on_a_list_without_numbers(value: list[Any]) -> None:
+    """Whatever goes through lists, and lists of lists, passes only where it saw a number in each."""
+    flat = judged("self.a.all(x, x < 1.0)", a=value)
+    deep = judged("self.a.all(row, row.all(x, x < 1.0))", a=value)
+    assert (flat.outcome is Outcome.PASS) == (bool(value) and all(isinstance(item, float) for item in value))
+    rows = bool(value) and all(isinstance(row, list) and row for row in value)
+    assert (deep.outcome is Outcome.PASS) == (rows and all(isinstance(item, float) for row in value for item in row))
+
+
+def test_the_values_read_are_shown() -> None:
+    """A result shows what the rule compared, lists while they are short."""
+    expected = {"a": 1, "b.c": 2.0, "d": [1.0]}
+    assert expected == judged("self.a < self.b.c && size(self.d) > 0", a=1, b={"c": 2.0}, d=[1.0]).value
+    assert judged("self.a < self.b.c", a=1, b={}).value == {"a": 1}
+
+
+def test_the_value_that_keeps_a_rule_from_being_read_is_shown() -> None:
+    """And none, where there is none."""
+    assert judged("self.a < self.b", a=1.0, b=math.inf).value == {"b": math.inf}
+    assert judged("self.a < self.b", a=1.0).value is None
+
+
+def test_what_a_rule_reads_is_told_step_by_step() -> None:
+    """The last step aside where it is a method; the first steps once each."""
+    rule = compile_rule(
+        "the-rule", "self.a.b.c.contains('x') && self.a.d == device.name && self.e > 1.0", "the message"
+    )
+    assert rule.names == {"self": (("a", "b", "c"), ("a", "d"), ("e",)), "parameters": (), "device": (("name",),)}
+    assert rule.reads == (("self", "a"), ("self", "e"), ("device", "name"))
+    assert rule.measurements == {"a", "e"}
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("self.a == 'it\\'s // here' // it's", 'self.a == "" '),
+        ('self.a == """a "quoted" word"""', 'self.a == ""'),
+        (r"self.a == r'\d' && self.b == '\\'", 'self.a == "" && self.b == ""'),
+    ],
+)
+def test_strings_and_comments_are_no_code(text: str, form: str) -> None:
+    """A rule's form does not hold what stands in its strings and comments."""
+    assert form == without_strings(text)
+
+
+_QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
+
+
+@given(st.text(st.sampled_from("ab'\"\\/ é"), max_size=8), _QUOTES)
+def test_a_string_ends_where_the_engine_says(text: str, quotes: str) -> None:
+    """However it is quoted, and whatever is escaped in it."""
+    literal = quotes + text.replace("\\", "\\\\").replace(quotes[0], "\\" + quotes[0]) + quotes
+    rule = f"{literal} == self.a && self.b == 'self.c'"
+    assert Outcome.PASS is judged(rule, a=text, b="self.c").outcome
+    assert without_strings(rule) == '"" == self.a && self.b == ""'
+
+
+@given(st.text(st.sampled_from("ab\\/ é"), max_size=8), _QUOTES, st.sampled_from("rR"))
+def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: str) -> None:
+    """A backslash escapes nothing in it; in three quotes one or two of them are text."""
+    text += " it's " if quotes == '"""' else ' "so" ' if quotes == "'''" else ""
+    rule = f"self.b == 'self.c' && {raw}{quotes}{text}{quotes} == self.a"
+    assert Outcome.PASS is judged(rule, a=text, b="self.c").outcome
+    assert without_strings(rule) == 'self.b == "" && "" == self.a'
+
+
+@pytest.mark.parametrize(
+    ("rule", "form"),
+    [
+        ("self.a < 2.0 * self.b", "self.a < 2.0 * self.b"),
+        ("self.X <= {'s': 0.7}[p.m] * self.y", "self.X <= {        }[   ] * self.y"),
+        ("(a[0] + (b)) < size(c) // d(", "(          ) < size( )      "),
+        ("a == 'x[' && b", 'a == """" && b'),
+    ],
+)
+def test_the_outline_of_a_rule(rule: str, form: str) -> None:
+    """What stands outside of brackets stays, each character in its place."""
+    assert form == outline(rule)
+
+
+def test_a_comment_hides_no_measurement() -> None:
+    """A quote in a comment does not make a string of the code that follows."""
+    rule = "self.a < 1.0 // it's\n && self.b < 1.0 // don't"
+    expected = (("a",), ("b",))
+    assert expected == compile_rule("the-rule", rule, "the message").names["self"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "numbers"),
+    [
+        ("self.a < 1.05 * self.b2 + 1e-3", [1.05, 1e-3]),
+        ("self.a[0] < self.a[12]", []),
+        ("size(self.a) == 7 && self.b == '42'", [7.0]),
+        ("self.a > .5", [0.5]),
+    ],
+)
+def test_literals(rule: str, numbers: list[float]) -> None:
+    """The numbers that a rule names are its thresholds; positions of a list and digits of names are not."""
+    assert numbers == literals(rule)

@@ -1,0 +1,43 @@
+"""Writing the misbehaving project, and running its trials."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+from harness.contract.project import Project
+from harness.execution.executor import TrialRequest, TrialResult
+from harness.execution.local_executor import LocalExecutor
+from tests.execution.misbehaving import CONTRACT, MODULE
+
+
+def write_project(root: Path) -> Project:
+    """A project with one healthy claim, and one whose falsifier cannot be imported."""
+    (root / "pyproject.toml").write_text("[tool.harness]\n")
+    (root / "toy").mkdir()
+    (root / "toy" / "__init__.py").touch()
+    (root / "toy" / "sorting.py").write_text(MODULE)
+    (root / "toy" / "late.py").write_text("LATE = True\n")
+    (root / "toy" / "broken.py").write_text("falsify = None\nraise ImportError('no such library')\n")
+    (root / "contracts").mkdir()
+    broken = {**copy.deepcopy(CONTRACT), "id": "F-TOY-BROKEN-001", "falsifier": "toy.broken:falsify"}
+    for contract in (CONTRACT, broken):
+        (root / "contracts" / f"{contract['id']}.json").write_text(json.dumps(contract))
+    return Project.find(root)
+
+
+def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult:
+    """Run the subject that behaves so."""
+    contract = executor._contract
+    request = TrialRequest(
+        contract=contract,
+        subject=contract.subject,
+        profile="reduced",
+        parameters={"items": 3, "how": how},
+        device={"type": "cpu", "name": "test"},
+        seed=0,
+        seconds=seconds,
+        threads=1,
+    )
+    return executor.run(request, lambda step, values, memory: None)

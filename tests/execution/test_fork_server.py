@@ -1,0 +1,53 @@
+"""A fork server on a machine that has no process to give, or whose supervisors fail before they begin."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.observation import EndingKind
+from tests.execution.projects import run, write_project
+
+# The falsifier's module is imported into the server, so what it does to `os` there is what the server then meets. A
+# file says that it happened once: what a fork remembers is lost with it.
+FAILS_ONCE = """
+import os, pathlib
+_{name}, _flag = os.{name}, pathlib.Path(__file__).with_name("failed")
+
+def _failing(*arguments):
+    if _flag.exists():
+        return _{name}(*arguments)
+    _flag.touch()
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+os.{name} = _failing
+"""
+
+
+def below() -> set[int]:
+    """The processes that this one started, and those that they did."""
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.mark.parametrize("name", ["fork", "setsid"])
+def test_the_next_trial_is_unharmed(tmp_path: Path, name: str) -> None:
+    """The trial that got no process, or no supervisor, is lost; it fails nobody, and leaves nobody behind."""
+    project = write_project(tmp_path)
+    module = tmp_path / "toy" / "sorting.py"
+    module.write_text(module.read_text() + FAILS_ONCE.format(name=name))
+    others = below()  # such as the browser that other tests share
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+        executor.imports()
+        assert run(executor, "well").observation.ending.kind is EndingKind.LOST
+        assert (tmp_path / "toy" / "failed").exists()
+        assert run(executor, "well").observation.ending.kind is EndingKind.COMPLETED
+        server = executor._server._process.pid
+        deadline = time.monotonic() + 10  # a supervisor says its last word just before it is gone
+        while below() - others != {server} and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert below() - others == {server}
+    assert below() <= others

@@ -1,0 +1,272 @@
+"""Subjects and falsifiers with the bugs that would turn a broken trial into a PASS, or blame the wrong one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.execution.executor import TrialRequest
+from harness.execution.fork_server import ForkServer, ForkServerError
+from harness.execution.local_executor import LocalExecutor
+from harness.execution.steps import MOST
+from harness.judging.judge import judge
+from harness.judging.observation import EndingKind, Phase
+from tests.contracts import contract_of
+from tests.execution.projects import run, write_project
+
+ENDINGS = [
+    ("is cancelled", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("raises the unspeakable", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("raises a novel", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("swallows", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("swallows a callback's fault", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("exits in a callback", EndingKind.DIED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("faults inside faults", EndingKind.DIED, Phase.SUBJECT, Outcome.FAIL),
+    ("closes what it does not own", EndingKind.DIED, Phase.SUBJECT, Outcome.FAIL),
+    ("finds the GPU busy", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("undeclared in a callback", EndingKind.FALSIFIER_FAULT, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("too much", EndingKind.FALSIFIER_FAULT, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("text as a step", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("ends its parent", EndingKind.LOST, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("writes where it should not", EndingKind.LOST, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("closes its output", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
+    ("returns from a fork", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
+    ("speaks after its end", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
+    ("prints no UTF-8", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "phase", "outcome"), ENDINGS, ids=[row[0] for row in ENDINGS])
+def test_defects_are_blamed_on_their_owner(
+    executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
+) -> None:
+    """What the subject broke fails, what the falsifier or the machine broke is not measured."""
+    observation = run(executor, how).observation
+    assert (observation.ending.kind, observation.ending.phase) == (kind, phase), observation.ending
+    assert judge(executor._contract, observation).outcome is outcome
+
+
+def test_an_endless_text_of_an_exception_is_cut_after_masking(executor: LocalExecutor) -> None:
+    """A message of megabytes becomes a line, and no secret in it is cut until it looks like none."""
+    ending = run(executor, "raises a novel").observation.ending
+    assert len(ending.reason) <= 2_000
+    assert len(ending.traceback or "") <= 20_000
+    assert "aaaa" not in ending.reason + (ending.traceback or "")
+
+
+def test_a_nested_measurement_does_not_end_the_harness(executor: LocalExecutor) -> None:
+    """A value too deep for JSON is judged or refused; it never raises in the harness."""
+    observation = run(executor, "deep").observation
+    assert judge(executor._contract, observation).outcome is not Outcome.PASS or observation.measurements == {
+        "inversions": 0
+    }
+
+
+def test_threads_may_report_at_once(executor: LocalExecutor) -> None:
+    """Messages longer than a pipe takes at once do not run into each other."""
+    result = run(executor, "threads")
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert result.steps.count == 401
+    assert result.observation.measurements == {"inversions": 0}
+
+
+def test_a_signal_handler_may_report(executor: LocalExecutor) -> None:
+    """A handler that interrupts a report and reports itself neither blocks for ever nor garbles."""
+    result = run(executor, "alarms")
+    assert result.observation.ending.kind is EndingKind.COMPLETED, result.observation.ending
+    assert len([row for row in result.steps.rows if row["loss"] == 0.5]) == 2000
+
+
+def test_a_trial_that_stops_itself_is_ended(executor: LocalExecutor) -> None:
+    """SIGSTOP is a hang."""
+    observation = run(executor, "stops itself", seconds=1.0).observation
+    assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
+
+
+def test_floods_on_both_streams(executor: LocalExecutor) -> None:
+    """Two streams at once, from two threads: each counted to its last byte."""
+    result = run(executor, "floods twice", seconds=60)
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert (result.stdout.size, result.stderr.size) == (50_000_000, 50_000_000)
+
+
+def _works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return Path(process.cwd()) == folder
+    except psutil.Error:
+        return False
+
+
+def test_a_chain_of_forks_is_caught(executor: LocalExecutor) -> None:
+    """A process that forks and exits over and over is gone with the trial."""
+    before = time.monotonic()
+    result = run(executor, "hops")
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert time.monotonic() - before < 8
+    root = executor._project.root
+    left = [process for process in psutil.process_iter() if process.ppid() == 1 and _works_in(process, root)]
+    assert left == []
+
+
+def test_steps_cost_the_subject_little(executor: LocalExecutor) -> None:
+    """A step is reported in microseconds, so that ten thousand a second stay possible."""
+    result = run(executor, "fast", seconds=60)
+    assert result.steps.count == 50_001
+    assert len(result.steps.rows) <= MOST + 1
+    assert float(result.stdout.text) < 100e-6
+
+
+def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) -> None:
+    """An interruption keeps the measurements that came before it."""
+    threading.Timer(0.7, executor.interrupt).start()
+    observation = run(executor, "hangs").observation
+    assert observation.ending.kind is EndingKind.INTERRUPTED
+    assert observation.measurements == {"inversions": 0}
+
+
+def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path: Path) -> None:
+    """Without a place for its cache a trial is lost, with the reason, and the harness goes on."""
+    (tmp_path / "file").touch()
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "file" / "cache") as executor:
+        observation = run(executor, "well").observation
+    assert observation.ending.kind is EndingKind.LOST
+    assert "Not a directory" in observation.ending.reason
+
+
+def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
+    """os._exit() on import ends the server; whoever asks learns how."""
+    (tmp_path / "deadly.py").write_text("import os, sys\nprint('last words', flush=True)\nos._exit(7)\n")
+    server = ForkServer(tmp_path, (tmp_path,))
+    try:
+        with pytest.raises(
+            ForkServerError, match=r"ended with status 7: last words; the last import was that of deadly$"
+        ):
+            server.import_modules(["deadly"])
+    finally:
+        server.close()
+
+
+def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import that waits for something is given up."""
+    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 1.0)
+    (tmp_path / "waiting.py").write_text("import time\ntime.sleep(1000)\n")
+    server = ForkServer(tmp_path, (tmp_path,))
+    try:
+        with pytest.raises(ForkServerError, match=r"longer than 1 s; the last import was that of waiting$"):
+            server.import_modules(["json", "waiting"])
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("line", ["import time; time.sleep(1000)", "import os; os._exit(7)"])
+def test_what_ended_the_imports_is_the_reason_of_every_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A user who waited for ten minutes is told for which module, and not that a trial vanished."""
+    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 3.0)
+    project = write_project(tmp_path)
+    module = tmp_path / "toy" / "sorting.py"
+    module.write_text(f"{line}\n{module.read_text()}")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+        assert executor.imports().failures
+        for _ in range(2):
+            ending = run(executor, "well").observation.ending
+            assert ending.kind is EndingKind.LOST
+            assert "the last import was that of toy." in ending.reason
+
+
+def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
+    """Whoever reads that there is no such module learns for whom."""
+    project = write_project(tmp_path)
+    (tmp_path / "toy" / "broken.py").write_text("falsify = None\nimport nonexistent\n")
+    with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), None, tmp_path / "cache") as executor:
+        ending = run(executor, "well").observation.ending
+    assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
+    assert ending.reason == "ModuleNotFoundError: toy.broken: No module named 'nonexistent'"
+
+
+@pytest.mark.parametrize("line", ["import nonexistent", "raise SystemExit(3)", "missing()"])
+def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: str) -> None:
+    """It refutes nothing, and the falsifier is not what there is to be mended; where it failed is kept."""
+    project = write_project(tmp_path)
+    (tmp_path / "toy" / "other.py").write_text(f"{line}\nclass Subject:\n    pass\n")
+    contract = project.contract("F-TOY-SORT-001")
+    contract = contract_of({**contract.document, "subject": "toy.other:Subject"})
+    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+        result = run(executor, "well")
+    ending = result.observation.ending
+    assert (ending.kind, ending.phase) == (EndingKind.NOT_MEASURED, Phase.START)
+    assert ending.reason.startswith("the subject could not be loaded: ")
+    assert "toy/other.py" in (ending.traceback or "")
+
+
+def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
+    """The child that comes back is no second server: it ends, and takes no folder with it."""
+    (tmp_path / "forking.py").write_text("import os\nos.fork()\n")
+    server = ForkServer(tmp_path, (tmp_path,))
+    try:
+        assert server.import_modules(["forking"])["failures"] == {}
+        assert server.import_modules(["json"])["failures"] == {}
+        assert server.folder.is_dir()
+    finally:
+        server.close()
+
+
+def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
+    """The list of sources may be longer than a message of the control socket."""
+    package = tmp_path / "many"
+    package.mkdir()
+    for number in range(2500):
+        (package / f"a_module_with_a_rather_long_name_{number}.py").touch()
+    (package / "__init__.py").write_text(
+        "import importlib\n"
+        "for number in range(2500):\n"
+        "    importlib.import_module(f'many.a_module_with_a_rather_long_name_{number}')\n"
+    )
+    server = ForkServer(tmp_path, (tmp_path,))
+    try:
+        assert len(server.import_modules(["many"])["sources"]) == 2501
+    finally:
+        server.close()
+
+
+def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> None:
+    """A context that cannot be forked is found before the subject would stumble over it."""
+    (tmp_path / "torch.py").write_text(
+        "class cuda:\n"
+        "    _is_in_bad_fork = staticmethod(lambda: True)\n"
+        "    is_initialized = staticmethod(lambda: False)\n"
+    )
+    project = write_project(tmp_path)
+    (tmp_path / "toy" / "__init__.py").write_text("import torch\n")
+    contract = project.contract("F-TOY-SORT-001")
+    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+        request = TrialRequest(
+            contract, contract.subject, "reduced", {"items": 3, "how": "well"}, {"type": "cuda", "name": "x"}, 0, 20, 1
+        )
+        ending = executor.run(request, lambda step, values, memory: None).observation.ending
+    assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
+    assert "cannot be forked" in ending.reason
+
+
+def test_a_stopped_supervisor_does_not_keep_the_harness(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the supervisor itself does not answer, the trial is given up, and leaving the executor ends all."""
+    monkeypatch.setattr("harness.execution.local_executor.TEARDOWN_SECONDS", 1.0)
+
+    def stop() -> None:
+        for supervisor in psutil.Process(executor._server._process.pid).children():
+            os.kill(supervisor.pid, signal.SIGSTOP)
+
+    threading.Timer(0.5, stop).start()
+    observation = run(executor, "hangs", seconds=1.0).observation
+    assert observation.ending.kind is EndingKind.TIMED_OUT

@@ -1,0 +1,230 @@
+"""Trials with real processes: every way to end, told apart, and nothing left running."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.base.vocabulary import Outcome
+from harness.contract.project import Project
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.judge import judge
+from harness.judging.observation import EndingKind, Phase
+from tests.execution.projects import run, write_project
+
+
+def command_lines(processes: list[psutil.Process]) -> list[list[str]]:
+    """The command lines of those that still run; a zombie has none."""
+    found = []
+    for process in processes:
+        with suppress(psutil.Error):
+            found.append(process.cmdline())
+    return found
+
+
+def test_a_healthy_trial_is_measured(executor: LocalExecutor) -> None:
+    """Measurements, steps, artifacts and telemetry of a trial that completes all arrive."""
+    result = run(executor, "slowly")
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert result.observation.measurements == {"inversions": 0}
+    assert result.observation.resolved == {"device": "cpu"}
+    assert [row["loss"] for row in result.steps.rows] == [2.0]
+    assert result.artifacts is not None
+    assert (result.artifacts / "result.txt").read_text() == "[1, 2, 3]"
+    assert (result.telemetry.peak("rss_bytes") or 0) > 1 << 20
+    assert 1.0 <= result.seconds < 3.0
+    assert judge(executor._contract, result.observation).outcome is Outcome.PASS
+
+
+ENDINGS = [
+    ("not at all", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.FAIL),
+    ("cannot be built", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("raises", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("runs out of memory", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("exits", EndingKind.DIED, Phase.SUBJECT, Outcome.FAIL),
+    ("sys.exit", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("segfaults", EndingKind.DIED, Phase.SUBJECT, Outcome.FAIL),
+    ("is killed", EndingKind.KILLED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("falsifier raises", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("falsifier gives up", EndingKind.NOT_MEASURED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("falsifier exits", EndingKind.DIED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("fills the disk", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("undeclared", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "phase", "outcome"), ENDINGS, ids=[row[0] for row in ENDINGS])
+def test_endings_are_told_apart(
+    executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
+) -> None:
+    """A defect of the subject fails, one of the falsifier or the machine is not measured, and none passes."""
+    observation = run(executor, how).observation
+    assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
+    assert judge(executor._contract, observation).outcome is outcome
+
+
+def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:
+    """A segmentation fault does not take the earlier measurements with it."""
+    result = run(executor, "segfaults")
+    assert result.observation.measurements == {"inversions": 0}
+    assert result.observation.ending.signal == "SIGSEGV"
+    assert "Segmentation fault" in result.stderr.text
+
+
+@pytest.mark.parametrize("how", ["hangs", "hangs in a signal-proof way"])
+def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None:
+    """The limit holds within a second, whatever the subject does with signals."""
+    before = time.monotonic()
+    result = run(executor, how, seconds=1.0)
+    assert time.monotonic() - before < 2.5
+    assert result.observation.ending.kind is EndingKind.TIMED_OUT
+    assert judge(executor._contract, result.observation).outcome is Outcome.FAIL
+
+
+def test_the_stack_of_a_hang_is_in_the_log(executor: LocalExecutor) -> None:
+    """Somebody has to find out where it hung."""
+    assert "in sort" in run(executor, "hangs", seconds=0.5).stderr.text
+
+
+@pytest.mark.parametrize("how", ["leaves a child", "leaves a daemon"])
+def test_nothing_outlives_a_trial(executor: LocalExecutor, how: str) -> None:
+    """Neither a child nor a process that left the trial's session is alive when the trial's result is there."""
+    result = run(executor, how)
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    sleeping = [
+        line for line in command_lines(psutil.Process().children(recursive=True)) if line[:2] == ["sleep", "1000"]
+    ]
+    assert sleeping == []
+
+
+def test_a_flood_is_bounded_and_counted(executor: LocalExecutor) -> None:
+    """A gigabyte on standard output neither fills memory nor stops the trial."""
+    before = psutil.Process().memory_info().rss
+    result = run(executor, "floods", seconds=60)
+    assert result.observation.ending.kind is EndingKind.COMPLETED
+    assert result.stdout.size == 1_000_000_000
+    assert len(result.stdout.text) < 100_000
+    assert psutil.Process().memory_info().rss - before < 64 << 20
+
+
+def test_the_workspace_is_removed_with_the_trial(executor: LocalExecutor) -> None:
+    """Checkpoints of one trial do not lie about while the next ones run."""
+    result = run(executor, "leaves a file")
+    assert result.artifacts is not None
+    assert [path.name for path in result.artifacts.parent.iterdir()] == ["artifacts"]
+
+
+def test_secrets_are_masked(executor: LocalExecutor) -> None:
+    """A token that the subject prints does not reach the log."""
+    text = run(executor, "leaks").stdout.text
+    assert "hf_" not in text
+    assert "[masked]" in text
+
+
+def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> None:
+    """A name becomes the head of a column, and stands in every report."""
+    assert [set(row) - {"step", "seconds"} for row in run(executor, "leaks in a name").steps.rows] == [
+        {"[masked]"},
+        {"loss"},
+    ]
+
+
+def test_a_step_s_own_seconds_stand_beside_ours(executor: LocalExecutor) -> None:
+    """A log line that tells how long its step took must not become the time at which it was told."""
+    first, _ = run(executor, "tells its own time").steps.rows
+    assert first["seconds"] > 0.0
+    assert {name: value for name, value in first.items() if name != "seconds"} == {"step": 0, "own_seconds": -7.0}
+
+
+def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial sees what decides how code runs, and no variable beyond that."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
+    monkeypatch.setenv("SOMETHING_ELSE", "1")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path) as executor:
+        text = run(executor, "prints its environment").stdout.text
+    assert "'PATH'" in text
+    assert "DEPLOY_TOKEN" not in text
+    assert "SOMETHING_ELSE" not in text
+
+
+def test_a_module_that_cannot_be_imported_is_not_measured(project: Project, tmp_path: Path) -> None:
+    """An import error is reported by the trial that needs the module, and blamed on nobody's measurements."""
+    contract = project.contract("F-TOY-BROKEN-001")
+    with LocalExecutor(project, contract, None, tmp_path) as executor:
+        assert executor.imports().failures == {"toy.broken": "ImportError: no such library"}
+        observation = run(executor, "well").observation
+    assert (observation.ending.kind, observation.ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
+    assert "no such library" in observation.ending.reason
+
+
+def test_a_project_may_have_a_package_of_our_name(tmp_path: Path) -> None:
+    """A package `harness` at the project's root does not take the place of ours."""
+    project = write_project(tmp_path)
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+        assert run(executor, "well").observation.ending.kind is EndingKind.COMPLETED
+
+
+def test_the_sources_that_ran_are_recorded(executor: LocalExecutor) -> None:
+    """The digest of every imported file of the project is known."""
+    assert sorted(executor.imports().sources) == ["toy/__init__.py", "toy/sorting.py"]
+
+
+def test_the_seed_is_part_of_the_trial(executor: LocalExecutor) -> None:
+    """The observation says which seed the trial had."""
+    assert run(executor, "well").observation.seed == 0
+
+
+def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecutor) -> None:
+    """When the machinery fails, the trial is not measured, and the reason says so."""
+    executor._server._process.kill()
+    executor._server._process.wait()
+    observation = run(executor, "well").observation
+    assert observation.ending.kind is EndingKind.LOST
+    assert judge(executor._contract, observation).outcome is Outcome.NOT_MEASURED
+
+
+def test_a_full_temporary_folder_is_named_with_its_remedy(
+    executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nightly run's log is all that its operator has."""
+
+    def full(document: Any, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("harness.execution.local_executor.strictjson.dump", full)
+    ending = run(executor, "well").observation.ending
+    assert ending.kind is EndingKind.LOST
+    assert ending.reason.startswith(str(executor._server.folder))
+    assert ending.reason.endswith("No space left on device; free some space there, or set TMPDIR to another folder")
+
+
+@pytest.mark.parametrize("how", ["imports late", "imports late and dies"])
+def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, project: Project, how: str) -> None:
+    """Evidence names every file of the project that was at work, also where the trial then dies."""
+    assert "toy/late.py" not in executor.imports().sources
+    digest = hashlib.sha256((project.root / "toy" / "late.py").read_bytes()).hexdigest()
+    assert run(executor, how).sources == {"toy/late.py": digest}
+    assert run(executor, "well").sources == {}
+
+
+@pytest.mark.parametrize("how", ["reads tables", "reads tables and dies"])
+def test_what_a_trial_reads_beside_its_modules_is_a_source(executor: LocalExecutor, project: Project, how: str) -> None:
+    """A kernel's text is the code under test; a data set elsewhere, a checkpoint and what the trial wrote are not."""
+    code = {"toy/kernels/add.cu": b"__global__", "toy/table.bin": b"\x00\xff"}
+    others = {"data/corpus.txt": b"words", "toy/checkpoint.bin": bytes(2 << 20), "toy/unread.cu": b"nobody's"}
+    for name, content in {**code, **others}.items():
+        path = project.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    assert sorted(executor.imports().sources) == ["toy/__init__.py", "toy/sorting.py"]
+    assert run(executor, how).sources == {name: hashlib.sha256(content).hexdigest() for name, content in code.items()}
+    assert run(executor, "well").sources == {}

@@ -1,0 +1,67 @@
+"""Bounded logs: head, tail and digest of any stream in any chunks, and no secret cut in half."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base.redaction import Redactor
+from harness.execution.logs import BoundedLog, Log
+
+REDACTOR = Redactor({})
+SECRET = "hf_" + "Ab1" * 12
+
+
+def log_of(*chunks: bytes, head: int = 200, tail: int = 600) -> Log:
+    """The log of a stream that came in these chunks."""
+    log = BoundedLog(head, tail)
+    for chunk in chunks:
+        log.feed(chunk)
+    return log.close(REDACTOR)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=30))
+def test_any_stream(chunks: list[bytes]) -> None:
+    """Size and digest are those of the whole; the text is bounded; how the stream was cut into chunks does not show."""
+    log, whole = log_of(*chunks), b"".join(chunks)
+    assert (log.size, log.digest) == (len(whole), sha256(whole).hexdigest())
+    assert len(log.text) <= 900
+    assert log == log_of(whole)
+    log.text.encode()
+
+
+@given(st.lists(st.text("ab", max_size=12), max_size=60))
+def test_a_short_log_is_whole(lines: list[str]) -> None:
+    """What fits is kept to the last character."""
+    text = "\n".join(lines)[:800]
+    assert log_of(text.encode()).text == text
+
+
+@given(st.integers(0, 300), st.integers(0, 900), st.integers(1, 100))
+def test_a_secret_at_the_cut(before: int, after: int, chunk: int) -> None:
+    """Wherever head and tail are cut, no part of a secret is left that no mask recognises."""
+    whole = f"{'.' * before}\n{SECRET}\n{'.' * 40}\n{'-' * 500}\n{SECRET}\n{'.' * after}\n".encode()
+    log = log_of(*(whole[start : start + chunk] for start in range(0, len(whole), chunk)))
+    assert "Ab1" not in log.text
+
+
+def test_a_key_across_the_cut() -> None:
+    """The end of a private key is masked though its beginning was left out."""
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *["QUJD" * 16] * 20, "-----END PRIVATE KEY-----"])
+    log = log_of(b"x\n" * 500, f"{key}\nafterwards\n".encode())
+    assert "QUJD" not in log.text
+    assert "afterwards" in log.text
+
+
+def test_a_progress_bar_is_not_lost() -> None:
+    """A carriage return ends a line as well: the last states of a bar are kept."""
+    log = log_of(*(f"\rstep {number}/999".encode() for number in range(1000)))
+    assert "step 998/999" in log.text
+    assert "bytes left out" in log.text
+
+
+def test_one_endless_line_is_left_out() -> None:
+    """Where there is no end of a line, there is no safe place to cut."""
+    assert log_of(SECRET.encode() * 1000).text.strip().startswith("[… ")

@@ -1,0 +1,155 @@
+"""Which files a process is said to have run; each time a fresh interpreter, since a listener cannot be taken away."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.execution.sources import LARGEST
+
+PROJECT = Path(__file__).parents[2]
+
+_PROGRAM = """
+import json, os, pathlib, sys
+from harness.execution.sources import Sources
+
+root = pathlib.Path(sys.argv[1])
+sys.path[:0] = [str(root), str(root / "site-packages")]
+os.chdir(root)
+sources = Sources(root)
+sources.listen()
+told = []
+for part in sys.argv[2:]:
+    exec(part)
+    told.append(sources.news())
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with a package, a module in its root, a data set, and a library in a folder of its own."""
+    root = tmp_path / "project"
+    for name in (
+        *("toy/__init__.py", "toy/late.py", "toy/add.cu", "toy/kernels/deep/mul.cu", "toy/made.bin"),
+        *("alone.py", "beside.txt", "data/corpus.txt", "site-packages/library/__init__.py"),
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"# {name}\n")
+    return root
+
+
+def told(root: Path, *parts: str) -> list[dict[str, str]]:
+    """What a process tells of after each of these parts of a program."""
+    command = [sys.executable, "-B", "-c", _PROGRAM, str(root), *parts]
+    done = subprocess.run(command, cwd=PROJECT, env={"PYTHONPATH": str(PROJECT)}, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    found: list[dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def digests(root: Path, *names: str) -> dict[str, str]:
+    """The digests of these files."""
+    return {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in names}
+
+
+def test_modules_are_told_of_once_and_libraries_never(root: Path) -> None:
+    """With the digest of their files; a built-in module, and one that is made up while it runs, has none."""
+    found = told(
+        root,
+        "import toy, library, sys, types; sys.modules['made_up'] = types.ModuleType('made_up')",
+        "import toy",
+        "import toy.late",
+        "sys.modules['by_another_name'] = toy",
+    )
+    assert found == [digests(root, "toy/__init__.py"), {}, digests(root, "toy/late.py"), {}]
+
+
+def test_the_harness_is_nobody_s_source(root: Path) -> None:
+    """Also where it lies in the project itself, as it does in this one."""
+    (found,) = told(PROJECT, "import tests.contracts")
+    assert {"tests/contracts.py"} <= set(found)
+    assert [name for name in found if name.startswith("harness/")] == []
+
+
+def test_what_is_read_near_a_module_is_told_of_once(root: Path) -> None:
+    """In its folder, or however far below; again, or after its module, makes no difference."""
+    reads = "[open(name).read() for name in ('toy/add.cu', 'toy/kernels/deep/mul.cu', 'data/corpus.txt')]"
+    found = told(root, "import toy", reads, reads)
+    assert found == [digests(root, "toy/__init__.py"), digests(root, "toy/add.cu", "toy/kernels/deep/mul.cu"), {}]
+
+
+def test_what_was_read_before_its_module_was_imported(root: Path) -> None:
+    """A kernel's text is known to be one once the package around it is; the data set stays one."""
+    reads = "[open(name).read() for name in ('toy/add.cu', 'data/corpus.txt')]"
+    found = told(root, "import alone", reads, "import toy", "import toy.late")
+    assert found == [
+        digests(root, "alone.py"),
+        {},
+        digests(root, "toy/__init__.py", "toy/add.cu"),
+        digests(root, "toy/late.py"),
+    ]
+
+
+def test_a_module_in_the_root_makes_no_source_of_the_whole_project(root: Path) -> None:
+    """What lies beside it may be one; a folder of data is none."""
+    found = told(root, "import alone; [open(name).read() for name in ('beside.txt', 'data/corpus.txt')]")
+    assert found == [digests(root, "alone.py", "beside.txt")]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "open(b'toy/add.cu').close()",
+        "open(root / 'toy' / 'add.cu').close()",
+        "open('data/../toy/add.cu').close()",
+        "os.close(os.open('toy/add.cu', os.O_RDONLY))",
+        "open(os.open('toy/add.cu', os.O_RDONLY)).close()",
+    ],
+)
+def test_ways_to_read(root: Path, read: str) -> None:
+    """By whatever spelling of its path a file is opened, and with whatever a descriptor of it is read."""
+    assert told(root, "import toy", read)[1] == digests(root, "toy/add.cu")
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        "open('toy/made.bin', 'w').write('x'); open('toy/made.bin').close()",
+        "open('toy/made.bin').close(); open('toy/made.bin', 'a').close()",
+        "open('toy/made.bin', 'r+').close(); open('toy/made.bin').close()",
+        "os.close(os.open('toy/made.bin', os.O_WRONLY)); open('toy/made.bin').close()",
+        "os.rename('toy/add.cu', 'toy/made.bin'); open('toy/made.bin').close()",
+        "os.dup2(os.open('toy', os.O_RDONLY), 64); made = f'{root}/toy/made.bin'; "
+        "os.rename('add.cu', made, src_dir_fd=64); open(made).close()",
+        "os.close(os.open('toy', os.O_RDONLY))",
+        "open('toy/late.py').close()",
+        "open('toy/__pycache__.pyc', 'w').close(); open('toy/__pycache__.pyc').close()",
+        "open('toy/add.cu').close(); os.remove('toy/add.cu')",
+        "open(f'{root}s.txt', 'w').close(); open(f'{root}s.txt').close()",
+        "sys.audit('open'); sys.audit('open', 'toy/add.cu', 'r', None); sys.audit('os.remove', 'toy/add.cu', None, 0)",
+    ],
+)
+def test_what_is_no_source(root: Path, opened: str) -> None:
+    """What was written, a folder, a text of Python that was not run, what is gone; and an event of another form."""
+    assert told(root, "import toy", opened)[1] == {}
+
+
+@pytest.mark.parametrize(("size", "expected"), [(LARGEST, 1), (LARGEST + 1, 0)])
+def test_what_is_too_large_for_a_source(root: Path, size: int, expected: int) -> None:
+    """A mebibyte may be one."""
+    (root / "toy" / "add.cu").write_bytes(bytes(size))
+    assert LARGEST == 1024**2
+    assert len(told(root, "import toy", "open('toy/add.cu').close()")[1]) == expected
+
+
+@pytest.mark.parametrize(("others", "expected"), [(9_999, 1), (10_000, 0)])
+def test_of_files_without_end_so_many_are_remembered(root: Path, others: int, expected: int) -> None:
+    """Read or written; opening what does not exist counts, for nobody knows yet whether it does."""
+    opens = f"[sys.audit('open', str(root / 'x' / str(n)), None, n % 2) for n in range({others})]"
+    assert len(told(root, "import toy", f"{opens}; open('toy/add.cu').close()")[1]) == expected

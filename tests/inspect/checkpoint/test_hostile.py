@@ -1,0 +1,351 @@
+"""Whatever the bytes of a file are, it is read or refused: no other exception, no hang, no code of the file runs."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors
+import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from harness.inspect.checkpoint import Inspection, Packed, Refused, inspect
+from tests.inspect.checkpoint.files import FORMATS, apr, safetensors_bytes, with_apr_header
+
+FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ARRAYS = {"a.weight": np.arange(12, dtype=np.float32).reshape(3, 4), "b": np.arange(5, dtype=np.float16)}
+EXTREMES = [0, 1, 7, 63, 64, 255, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**40, 2**63, 2**64 - 1]
+U64 = st.one_of(st.sampled_from(EXTREMES), st.integers(0, 2**64 - 1))
+
+
+@pytest.fixture(params=FORMATS)
+def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
+    """A small healthy file of each format."""
+    data: bytes = FORMATS[request.param](ARRAYS, tmp_path)
+    return data
+
+
+def looked_at(path: Path, data: bytes) -> Inspection | Refused:
+    """What the inspector says about these bytes; anything but an inspection or a refusal fails the test."""
+    path.write_bytes(data)
+    try:
+        return inspect(path)
+    except Refused as error:
+        refused = error
+    assert refused.offset is None or 0 <= refused.offset <= len(data)
+    assert refused.path == path
+    return refused
+
+
+@FUZZ
+@given(draw=st.data())
+def test_any_byte_may_be_wrong(healthy: bytes, tmp_path: Path, draw: st.DataObject) -> None:
+    """Some bytes replaced anywhere, most of them in the first two hundred and the last two hundred."""
+    data = bytearray(healthy)
+    near_an_end = st.one_of(
+        st.integers(0, min(200, len(data) - 1)), st.integers(max(len(data) - 200, 0), len(data) - 1)
+    )
+    places = st.one_of(near_an_end, st.integers(0, len(data) - 1))
+    for place, value in draw.draw(st.lists(st.tuples(places, st.integers(0, 255)), min_size=1, max_size=8)):
+        data[place] = value
+    looked_at(tmp_path / "file", bytes(data))
+
+
+@FUZZ
+@given(draw=st.data())
+def test_any_end_may_be_missing(healthy: bytes, tmp_path: Path, draw: st.DataObject) -> None:
+    """A file that was cut short is always refused, wherever it was cut."""
+    length = draw.draw(st.integers(0, len(healthy) - 1))
+    if healthy.startswith(b"GGUF") and not any(healthy[length:]):
+        return  # it pads its last tensor with zeros that no reader needs
+    assert isinstance(looked_at(tmp_path / "file", healthy[:length]), Refused)
+
+
+@FUZZ
+@given(draw=st.data())
+def test_any_eight_bytes_may_be_a_huge_number(healthy: bytes, tmp_path: Path, draw: st.DataObject) -> None:
+    """Counts, lengths and offsets lie somewhere in the file, and each is overwritten with extremes."""
+    place = draw.draw(st.integers(0, len(healthy) - 1))
+    width = draw.draw(st.sampled_from([1, 2, 4, 8]))
+    value = draw.draw(U64) % (1 << 8 * width)
+    changed = healthy[:place] + value.to_bytes(width, "little") + healthy[place + width :]
+    looked_at(tmp_path / "file", changed)
+
+
+@FUZZ
+@given(
+    data=st.binary(max_size=400),
+    magic=st.sampled_from([b"APR\0\2\0", b"GGUF\3\0\0\0", b"PK\3\4", b"\x20" + bytes(7) + b"{"]),
+)
+def test_noise_behind_a_magic(data: bytes, magic: bytes, tmp_path: Path) -> None:
+    looked_at(tmp_path / "file", magic + data)
+
+
+# Every header field of each format by itself, where checksums would otherwise hide what is behind them.
+
+APR_FIELDS = {"flags": (6, 2), "count": (8, 4), "metadata at": (12, 8), "metadata size": (20, 4), "index at": (24, 8)}
+
+
+@FUZZ
+@given(field=st.sampled_from(sorted({**APR_FIELDS, "data at": (32, 8), "reserved": (44, 8)})), value=U64)
+@example(field="data at", value=2**64 - 64)
+@example(field="count", value=2**32 - 1)
+def test_apr_header_fields_with_right_checksums(field: str, value: int, tmp_path: Path) -> None:
+    at, width = {**APR_FIELDS, "data at": (32, 8), "reserved": (44, 8)}[field]
+    value %= 1 << 8 * width
+    looked_at(tmp_path / "file", with_apr_header(apr(ARRAYS), at, value.to_bytes(width, "little")))
+
+
+@FUZZ
+@given(draw=st.data())
+def test_apr_index_and_metadata_with_right_checksums(tmp_path: Path, draw: st.DataObject) -> None:
+    """Any bytes between header and data."""
+    good = apr(ARRAYS)
+    (data_at,) = struct.unpack_from("<Q", good, 32)
+    place = draw.draw(st.integers(64, data_at - 1))
+    width = draw.draw(st.sampled_from([1, 2, 8]))
+    value = (draw.draw(U64) % (1 << 8 * width)).to_bytes(width, "little")
+    changed = good[:place] + value + good[place + width :]
+    looked_at(tmp_path / "file", with_apr_header(changed, 44, b""))
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), U64, st.floats(allow_nan=False), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=8,
+)
+SAID = st.fixed_dictionaries(
+    {
+        "dtype": st.one_of(st.sampled_from(["F32", "F4", "BOOL", "C64"]), JSON),
+        "shape": st.one_of(st.lists(U64, max_size=4), JSON),
+        "data_offsets": st.one_of(st.lists(U64, min_size=2, max_size=2), JSON),
+    }
+)
+
+
+@FUZZ
+@given(
+    header=st.one_of(JSON, st.dictionaries(st.text(max_size=5), st.one_of(SAID, JSON), max_size=3)),
+    length=st.one_of(st.none(), U64),
+    data=st.binary(max_size=40),
+)
+@example(header={"t": {"dtype": "F32", "shape": [2**32, 2**32], "data_offsets": [0, 0]}}, length=None, data=b"")
+@example(header={"t": {"dtype": "U8", "shape": [-1], "data_offsets": [1, 0]}}, length=None, data=b"\0")
+@example(header={"t": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, length=None, data=b"\0")
+def test_safetensors_headers(header: Any, length: int | None, data: bytes, tmp_path: Path) -> None:
+    """Any JSON, and what its own library refuses is never accepted."""
+    text = json.dumps(header).encode()
+    path = tmp_path / "file"
+    seen = looked_at(path, struct.pack("<Q", len(text) if length is None else length) + text + data)
+    if isinstance(seen, Inspection) and seen.format == "safetensors":
+        with safetensors.safe_open(path, "np") as file:
+            assert set(file.keys()) == set(seen.tensors)
+
+
+def said(*offsets: tuple[int, int], names: str = "ab") -> str:
+    """A header with a tensor of bytes for each pair of offsets."""
+    shape = [{"dtype": "U8", "shape": [end - start], "data_offsets": [start, end]} for start, end in offsets]
+    return "{" + ", ".join(f'"{name}": {json.dumps(one)}' for name, one in zip(names, shape, strict=False)) + "}"
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        (said((0, 1), (1, 2), names="aa"), "occurs twice"),
+        (said((1, 2)), "does not begin at"),
+        (said((0, 1)), "the tensors end at byte"),
+        (said((0, 2), (1, 3)), "does not begin at"),
+        (said((0, 2), (2, 9)), "the tensors end at byte"),
+        ('{"__metadata__": {"a": 1}}', "no object of strings"),
+        ('{"a": ' * 5000 + "1" + "}" * 5000, "nested too deeply"),
+    ],
+)
+def test_safetensors_rules(header: str, why: str, tmp_path: Path) -> None:
+    """Twins, gaps, bytes that belong to no tensor, overlaps, truncation, and nesting."""
+    refused = looked_at(tmp_path / "file", struct.pack("<Q", len(header)) + header.encode() + b"\0\0")
+    assert isinstance(refused, Refused)
+    assert why in refused.reason
+
+
+# PyTorch's zip: the archive and the pickle.
+
+
+def zipped(pickled: bytes, storages: dict[str, bytes] | None = None, **options: Any) -> bytes:
+    """An archive as torch.save writes it, around any pickle."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", options.get("compression", zipfile.ZIP_STORED)) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/byteorder", options.get("byteorder", "little"))
+        for key, data in (storages or {}).items():
+            archive.writestr(f"archive/data/{key}", data)
+    return file.getvalue()
+
+
+class Runs:
+    """Whoever unpickles it runs a command."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
+        return os.system, (self.command,)
+
+
+def test_no_code_of_the_file_runs(tmp_path: Path) -> None:
+    """The name of what would have been called is in the refusal."""
+    proof = tmp_path / "it-ran"
+    torch.save({"model": torch.ones(2), "extra": Runs(f"touch {proof}")}, tmp_path / "evil.pt")
+    refused = looked_at(tmp_path / "file", (tmp_path / "evil.pt").read_bytes())
+    assert isinstance(refused, Refused)
+    assert "posix.system" in refused.reason
+    assert not proof.exists()
+
+
+OPCODES = [bytes([code]) for code in b"()]}tae sbuh01Rq.X2NIKMJ\x88\x89\x80\x81\x85\x86\x87\x8e\x90\x93\x94Qcr"]
+
+
+@FUZZ
+@given(st.lists(st.one_of(st.sampled_from(OPCODES), st.binary(min_size=1, max_size=4)), max_size=30))
+def test_any_opcodes(tmp_path: Path, pieces: list[bytes]) -> None:
+    """Opcodes in any order."""
+    looked_at(tmp_path / "file", zipped(b"\x80\x02" + b"".join(pieces) + b"."))
+
+
+def tensor(first: int, shape: tuple[int, ...], strides: tuple[int, ...], size: int = 4, key: str = "0") -> bytes:
+    """The pickle of one float32 tensor, written by hand."""
+
+    def numbers(values: tuple[int, ...]) -> bytes:
+        return b"(" + b"".join(pickle.dumps(value, 2)[2:-1] for value in values) + b"t"
+
+    described = b"(X\7\0\0\0storagectorch\nFloatStorage\n" + b"".join(
+        (b"X" + struct.pack("<I", len(text)) + text.encode()) for text in (key, "cpu")
+    )
+    described += pickle.dumps(size, 2)[2:-1] + b"tQ"
+    place = pickle.dumps(first, 2)[2:-1]
+    arguments = b"(" + described + place + numbers(shape) + numbers(strides) + b"\x89}t"
+    return b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n" + arguments + b"R."
+
+
+def test_a_tensor_written_by_hand_is_read(tmp_path: Path) -> None:
+    """So that the refusals below are about what they say."""
+    seen = looked_at(tmp_path / "file", zipped(tensor(0, (2, 2), (2, 1)), {"0": bytes(16)}))
+    assert isinstance(seen, Inspection)
+    assert seen.tensors["."].shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("pickled", "why"),
+    [
+        (tensor(1, (2, 2), (2, 1)), "past the end of its storage"),
+        (tensor(0, (5,), (1,)), "past the end of its storage"),
+        (tensor(0, (2,), (4,)), "past the end of its storage"),
+        (tensor(-1, (2,), (1,)), "counts"),
+        (tensor(0, (2,), (-1,)), "counts"),
+        (tensor(0, (2, 2), (1,)), "dimensions"),
+        (tensor(0, (2**62, 4), (0, 1)), "too often"),
+        (tensor(0, (2**62,), (2**62,)), "past the end of its storage"),
+        (tensor(0, (4,), (1,), size=5), "the pickle says"),
+        (tensor(0, (4,), (1,), key="7"), "is missing"),
+        (tensor(0, (4,), (1,), key="../data.pkl"), "is missing"),
+        (b"\x80\x02cbuiltins\neval\nX\1\0\0\0a\x85R.", "builtins.eval"),
+        (b"\x80\x02]q\0h\0a.", "without end"),
+        (b"\x80\x02r\xff\xff\xff\xff.", "malformed"),
+        (b"\x80\x02(((((((((", "malformed"),
+        (b"\x80\x02" + b"\x8a\x04" + bytes(4) + b"0.", "POP"),
+        (b"\x80\x02cos\nsystem\n.", "os.system"),
+        (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "os.system"),
+        (b"\x80\x02\x82\1.", "EXT1"),
+    ],
+)
+def test_what_no_checkpoint_needs(pickled: bytes, why: str, tmp_path: Path) -> None:
+    refused = looked_at(tmp_path / "file", zipped(pickled, {"0": bytes(16)}))
+    assert isinstance(refused, Refused)
+    assert why in refused.reason
+
+
+def test_archives_that_pytorch_does_not_write(tmp_path: Path) -> None:
+    """Compressed or damaged members, another byte order, code, no pickle."""
+    good = tensor(0, (2, 2), (2, 1))
+    path = tmp_path / "file"
+    compressed = looked_at(path, zipped(good, {"0": bytes(16)}, compression=zipfile.ZIP_DEFLATED))
+    assert "compressed" in str(compressed)
+    assert "little-endian" in str(looked_at(path, zipped(good, {"0": bytes(16)}, byteorder="big")))
+    whole = zipped(good, {"0": b"0123456789abcdef"})
+    for size in (40, len(whole) // 2, len(whole) - 30):
+        assert "no zip directory at its end: it is cut short" in str(looked_at(path, whole[:size]))
+    assert "corrupt" in str(looked_at(path, whole.replace(b"0123456789abcdef", b"0123456789abcdeg")))
+    scripted = io.BytesIO()
+    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), scripted)
+    assert "TorchScript" in str(looked_at(path, scripted.getvalue()))
+    empty = io.BytesIO()
+    with zipfile.ZipFile(empty, "w") as archive:
+        archive.writestr("readme.txt", "no weights here")
+    assert "holds no data.pkl" in str(looked_at(path, empty.getvalue()))
+
+
+@pytest.mark.parametrize("name", ["gzip", "bz2", "lzma"])
+def test_a_compressed_file_is_to_be_unpacked_first(name: str, tmp_path: Path) -> None:
+    packed = looked_at(tmp_path / "file", importlib.import_module(name).compress(zipped(b"", {})))
+    assert isinstance(packed, Packed)
+    assert "unpack it" in packed.reason
+
+
+def test_a_zip_archive_of_something_else_is_to_be_unpacked_first(tmp_path: Path) -> None:
+    """A wheel, say: that PyTorch compresses no member is no help to who named one."""
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("engine/libengine.so", bytes(100))
+    packed = looked_at(tmp_path / "file", wheel.getvalue())
+    assert isinstance(packed, Packed)
+    assert "unpack it" in packed.reason
+
+
+def test_a_file_without_checksums_is_read_and_said(tmp_path: Path) -> None:
+    """PyTorch can be told to write none."""
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"w": torch.ones(2)}, tmp_path / "file")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert any("no CRC32" in one.text for one in inspect(tmp_path / "file").findings)
+
+
+def test_things_that_are_no_checkpoints(tmp_path: Path) -> None:
+    """Folders, devices, pipes, absent and empty files, PyTorch's old format; none of them is waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    torch.save(torch.ones(2), tmp_path / "old", _use_new_zipfile_serialization=False)
+    (tmp_path / "empty").touch()
+    for path, why in [
+        (tmp_path, "no regular file"),
+        (Path("/dev/zero"), "no regular file"),
+        (tmp_path / "pipe", "no regular file"),
+        (tmp_path / "absent", "No such file"),
+        (tmp_path / "nul\0", "null byte"),
+        (tmp_path / "empty", "0 bytes"),
+        (tmp_path / "old", "before 1.6"),
+    ]:
+        with pytest.raises(Refused, match=why):
+            inspect(path)
+
+
+def test_healthy_files_are_not_refused(healthy: bytes, tmp_path: Path) -> None:
+    assert isinstance(looked_at(tmp_path / "file", healthy), Inspection)
+
+
+def test_safetensors_may_pad_its_header(tmp_path: Path) -> None:
+    """With spaces, as its writer does to align the data."""
+    good = safetensors_bytes(ARRAYS)
+    (length,) = struct.unpack_from("<Q", good)
+    padded = struct.pack("<Q", length + 3) + good[8 : 8 + length] + b"   " + good[8 + length :]
+    assert isinstance(looked_at(tmp_path / "file", padded), Inspection)

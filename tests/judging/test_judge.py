@@ -1,0 +1,288 @@
+"""Judging: total, deterministic, and nothing that is broken or missing passes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base import strictjson
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract
+from harness.judging.judge import Judgment, judge
+from harness.judging.observation import Ending, EndingKind, Observation, Phase, Residency
+from tests.contracts import contract_of, document, healthy, observe
+from tests.strategies import broken_numbers, json_values, measurements
+
+CONTRACT = contract_of(document())
+NAMES = st.sampled_from(sorted(healthy()))
+
+
+def outcome(measured: Any, **circumstances: Any) -> Outcome:
+    """How these measurements are judged."""
+    return judge(CONTRACT, observe(measured, **circumstances)).outcome
+
+
+def plain(judgment: Judgment) -> Any:
+    """A judgment as it would stand in a file."""
+    rows = [
+        [one.id, str(one.outcome), strictjson.tag_nonfinite(one.value), one.bound, one.unit, one.reason]
+        for one in judgment.clauses
+    ]
+    return [str(judgment.outcome), judgment.reason, rows]
+
+
+def test_healthy_measurements_pass() -> None:
+    """What the other tests break passes as it is, and every clause is listed."""
+    judgment = judge(CONTRACT, observe(healthy()))
+    assert judgment.outcome is Outcome.PASS
+    builtin = ["subject.completes", "resolved.device", "resolved.steps"]
+    own = [*(clause.id for clause in CONTRACT.clauses), *(rule.id for rule in CONTRACT.rules)]
+    assert [*builtin, *own] == [clause.id for clause in judgment.clauses]
+
+
+@given(NAMES, broken_numbers, st.sampled_from(["alone", "in a list", "in a map"]))
+def test_what_is_not_finite_never_passes(name: str, number: Any, place: str) -> None:
+    """NaN, an infinity and an integer beyond a double fail, wherever they stand."""
+    value = {"alone": number, "in a list": [1.0, number, 3.0], "in a map": {"a": number}}[place]
+    assert Outcome.FAIL is outcome(healthy(**{name: value}))
+
+
+@given(st.sets(NAMES, min_size=1))
+def test_what_is_missing_never_passes(names: set[str]) -> None:
+    """A missing measurement is not measured, or fails a rule together with what is there; it never passes."""
+    assert Outcome.NOT_MEASURED is outcome(healthy(**dict.fromkeys(names, ...)))
+
+
+@given(NAMES, json_values)
+def test_what_is_of_the_wrong_type_never_passes(name: str, value: Any) -> None:
+    """A value of another type than the contract's does not pass."""
+    wanted = {"given": int, "returned": int, "smallest": (int, float), "largest": (int, float), "values": list}[name]
+    whole = isinstance(value, float) and value.is_integer() and wanted is int
+    if whole or (isinstance(value, wanted) and not isinstance(value, bool)):
+        return
+    assert Outcome.PASS is not outcome(healthy(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"values": []}, Outcome.FAIL),
+        ({"values": {}}, Outcome.FAIL),
+        ({"values": [[]]}, Outcome.FAIL),
+        ({"given": 0, "returned": 0}, Outcome.FAIL),
+        ({"given": True}, Outcome.FAIL),
+        ({"given": 3.0}, Outcome.PASS),
+        ({"given": "3"}, Outcome.FAIL),
+        ({"returned": 10**300}, Outcome.FAIL),
+        ({"smallest": 2**53 + 1, "largest": 2**53 + 2}, Outcome.FAIL),  # which doubles cannot tell apart
+        ({"undeclared": 1}, Outcome.NOT_MEASURED),
+    ],
+)
+def test_odd_values(changed: dict[str, Any], expected: Outcome) -> None:
+    """Empty lists, zero counts and integers that a double does not hold exactly do not pass."""
+    assert expected is outcome(healthy(**changed))
+
+
+_LISTS = contract_of(
+    document(
+        observation={
+            "type": "object",
+            "properties": {
+                "times": {"type": "array", "maxItems": 9, "x-source": "a test", "items": {"type": "number"}},
+                "bare": {"type": "array", "maxItems": 9, "x-source": "a test"},
+                "rows": {"type": "array", "minItems": 1, "items": {"type": "array", "items": {"type": "number"}}},
+                "wrong": {"type": "array", "maxItems": 0},
+            },
+        },
+        rules=[
+            {"id": "soon", "rule": "self.times.all(time, time < 9.0)", "message": "late"},
+            {"id": "none", "rule": "!self.bare.exists(one, one > 9.0)", "message": "some"},
+            {"id": "each", "rule": "self.rows.all(row, row.all(one, one < 9.0))", "message": "one is not"},
+        ],
+        mutants=[{**document()["mutants"][0], "violates": ["soon"]}],
+    )
+)
+_TIMES = st.lists(st.floats(0, 8), max_size=3)
+
+
+@given(_TIMES, _TIMES, st.lists(_TIMES, max_size=3))
+def test_no_empty_list_passes_unless_it_must_be_empty(
+    times: list[float], bare: list[float], rows: list[list[float]]
+) -> None:
+    """Whatever quantifies over a list, keyword or rule: of nothing everything is true, so it counts for nothing."""
+    judgment = judge(_LISTS, observe({"times": times, "bare": bare, "rows": rows, "wrong": []}))
+    assert (judgment.outcome is Outcome.PASS) == all([times, bare, rows, *rows])
+    assert {"times.maxItems", "soon"}.isdisjoint(
+        clause.id for clause in judgment.with_outcome(Outcome.PASS) if not times
+    )
+
+
+@given(measurements, st.randoms(use_true_random=False))
+def test_the_order_of_keys_does_not_matter(measured: dict[str, Any], shuffle: random.Random) -> None:
+    """A judgment depends on what was measured, not on when."""
+    names = list(measured)
+    shuffle.shuffle(names)
+    shuffled = {name: measured[name] for name in names}
+    assert plain(judge(CONTRACT, observe(measured))) == plain(judge(CONTRACT, observe(shuffled)))
+
+
+@given(measurements)
+def test_judging_again_from_a_file_gives_the_same(measured: dict[str, Any]) -> None:
+    """What a bundle keeps is judged as it was when it was measured."""
+    observation = observe(measured)
+    read = Observation.from_json(strictjson.loads(strictjson.dumps(observation.to_json())))
+    assert plain(judge(CONTRACT, observation)) == plain(judge(CONTRACT, read))
+
+
+@given(json_values | measurements, json_values, json_values)
+def test_judging_never_raises(measured: Any, parameter: Any, resolved: Any) -> None:
+    """Whatever was measured, asked for and resolved, there is a judgment."""
+    judgment = judge(CONTRACT, observe(measured, parameters={"steps": parameter}, resolved={"steps": resolved}))
+    assert judgment.outcome in Outcome
+
+
+def test_judging_twice_gives_the_same() -> None:
+    """A judgment is a function of contract and observation alone."""
+    broken = observe(healthy(values=[1.0, float("nan")], returned=2))
+    assert plain(judge(CONTRACT, broken)) == plain(judge(CONTRACT, broken))
+
+
+@pytest.mark.parametrize(
+    ("resolved", "expected", "reason"),
+    [
+        ({"device": "cpu", "steps": 3}, Outcome.PASS, ""),
+        ({"device": "cuda", "steps": 3}, Outcome.FAIL, "resolved.device: requested 'cpu', but 'cuda' ran"),
+        ({"device": "cpu", "steps": 4}, Outcome.FAIL, "resolved.steps: requested 3, but 4 ran"),
+        ({"device": "cpu", "steps": True}, Outcome.FAIL, "resolved.steps: requested 3, but True ran"),
+        ({"device": "cpu"}, Outcome.NOT_MEASURED, "resolved.steps: nobody read back the steps that ran"),
+        ({}, Outcome.NOT_MEASURED, "resolved.device: nobody read back the device that ran"),
+    ],
+)
+def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Outcome, reason: str) -> None:
+    """A measurement of other steps, or of another device, than was asked for is no measurement of the claim."""
+    judgment = judge(CONTRACT, observe(healthy(), resolved=resolved))
+    assert (expected, reason) == (judgment.outcome, judgment.reason)
+
+
+@pytest.mark.parametrize(
+    ("ending", "expected"),
+    [
+        (Ending(EndingKind.COMPLETED), Outcome.PASS),
+        (Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT), Outcome.FAIL),
+        (Ending(EndingKind.TIMED_OUT, Phase.SUBJECT), Outcome.FAIL),
+        (Ending(EndingKind.DIED, Phase.SUBJECT), Outcome.FAIL),
+        (Ending(EndingKind.TIMED_OUT, Phase.FALSIFIER), Outcome.NOT_MEASURED),
+        (Ending(EndingKind.DIED, Phase.START), Outcome.NOT_MEASURED),
+        (Ending(EndingKind.KILLED, Phase.SUBJECT), Outcome.NOT_MEASURED),
+        (Ending(EndingKind.FALSIFIER_FAULT), Outcome.NOT_MEASURED),
+        (Ending(EndingKind.NOT_MEASURED), Outcome.NOT_MEASURED),
+        (Ending(EndingKind.INTERRUPTED), Outcome.NOT_MEASURED),
+        (Ending(EndingKind.LOST), Outcome.NOT_MEASURED),
+    ],
+)
+def test_endings(ending: Ending, expected: Outcome) -> None:
+    """A defect of the subject fails; a defect of the machine leaves the claim not measured, whatever was measured."""
+    assert expected is outcome(healthy(), ending=ending)
+
+
+def test_a_failure_outranks_what_was_not_measured() -> None:
+    """A claim that one clause refutes is refuted, also where the trial was cut short afterwards."""
+    assert Outcome.FAIL is outcome(healthy(returned=2, values=...), ending=Ending(EndingKind.KILLED))
+
+
+@given(measurements)
+def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
+    """Whatever was said until then may have been replaced later: no clause fails, and none passes that failed."""
+    whole = judge(CONTRACT, observe(measured, resolved={"steps": 2}))
+    cut = judge(CONTRACT, observe(measured, resolved={"steps": 2}, ending=Ending(EndingKind.INTERRUPTED)))
+    assert cut.outcome is Outcome.NOT_MEASURED
+    assert "subject.completes" in cut.reason
+    assert not cut.with_outcome(Outcome.FAIL)
+    for before, after in zip(whole.clauses[1:], cut.clauses[1:], strict=True):
+        assert (before.id, before.value, before.bound) == (after.id, after.value, after.bound)
+        assert after.outcome is (Outcome.PASS if before.outcome is Outcome.PASS else Outcome.NOT_MEASURED)
+        assert before.reason in after.reason
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_an_interruption_is_in_nobodys_code(phase: Phase) -> None:
+    """Whoever was at work when it came, the reason is that the run was interrupted."""
+    ending = Ending(EndingKind.INTERRUPTED, phase, "the run was interrupted")
+    judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=ending))
+    assert judgment.reason == "subject.completes: the run was interrupted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "reason"),
+    [
+        (EndingKind.NOT_MEASURED, Phase.FALSIFIER, "not measured: so it was"),
+        (EndingKind.NOT_MEASURED, Phase.START, "not measured: so it was"),
+        (EndingKind.FALSIFIER_FAULT, Phase.START, "falsifier fault at its start: so it was"),
+        (EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, "falsifier fault in the falsifier's code: so it was"),
+        (EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "subject fault in the subject's code: so it was"),
+    ],
+)
+def test_only_a_fault_is_in_somebodys_code(kind: EndingKind, phase: Phase, reason: str) -> None:
+    """What the machine kept from being measured, or a subject from being seen, nobody did wrong."""
+    judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=Ending(kind, phase, "so it was")))
+    assert judgment.clauses[0].reason == reason
+
+
+@pytest.fixture(scope="module")
+def on_cuda() -> Contract:
+    """The contract, its full profile made to need a GPU."""
+    content = document()
+    content["target"] = {"type": "cuda"}
+    content["profiles"]["full"]["requires"]["device"] = "cuda"
+    return contract_of(content)
+
+
+@pytest.mark.parametrize(
+    ("residency", "expected"),
+    [
+        (Residency(allocator_peak_bytes=1, driver_seen=True), Outcome.PASS),
+        (Residency(allocator_peak_bytes=0, driver_seen=True), Outcome.FAIL),
+        (Residency(allocator_peak_bytes=1, driver_seen=False), Outcome.FAIL),
+        (Residency(allocator_peak_bytes=1, driver_seen=None), Outcome.NOT_MEASURED),
+        (Residency(allocator_peak_bytes=None, driver_seen=True), Outcome.NOT_MEASURED),
+    ],
+)
+def test_residency(on_cuda: Contract, residency: Residency, expected: Outcome) -> None:
+    """A CUDA profile passes only where the allocator and the driver both saw the process on the GPU."""
+    cuda = {"device": {"type": "cuda", "name": "a GPU"}, "resolved": {"device": "cuda", "steps": 3}}
+    judgment = judge(on_cuda, observe(healthy(), profile="full", residency=residency, **cuda))
+    assert expected is judgment.outcome
+
+
+def test_a_cuda_profile_does_not_pass_on_the_cpu(on_cuda: Contract) -> None:
+    """What ran on the CPU says nothing about CUDA, whatever the observation calls its device."""
+    judgment = judge(on_cuda, observe(healthy(), profile="full"))
+    expected = ["resolved.device"]
+    assert expected == [one.id for one in judgment.with_outcome(Outcome.FAIL)]
+
+
+def test_an_observation_of_the_wrong_form_is_refused(tmp_path: Path) -> None:
+    """A file that is no observation is refused with its place."""
+    from harness.judging.observation import ObservationError
+
+    content = {**observe(healthy()).to_json(), "mesurements": {}}
+    strictjson.dump(content, tmp_path / "observation.json")
+    with pytest.raises(ObservationError, match="/mesurements: unknown key 'mesurements'"):
+        Observation.load(tmp_path / "observation.json")
+
+
+@given(NAMES, st.text(min_size=1))
+def test_what_was_not_shown_tells_why_and_changes_no_outcome(name: str, why: str) -> None:
+    """The reason is for the clauses of what is missing; what was measured all the same is judged as ever."""
+    measured = healthy(**{name: ...})
+    plainly = judge(CONTRACT, observe(measured)).clauses
+    told = judge(CONTRACT, observe(measured, unseen={name: why})).clauses
+    assert [one.outcome for one in told] == [one.outcome for one in plainly]
+    explained = [one.id for one, before in zip(told, plainly, strict=True) if one.reason == f"{before.reason}: {why}"]
+    assert {clause.id for clause in CONTRACT.clauses if clause.path[:1] == (name,)} <= set(explained)
+    assert judge(CONTRACT, observe(healthy(), unseen={name: why})) == judge(CONTRACT, observe(healthy()))

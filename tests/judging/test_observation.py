@@ -1,0 +1,112 @@
+"""What a judgment sees besides the contract: nothing of it is lost in a file, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base import schemas, strictjson
+from harness.judging.observation import Ending, EndingKind, Observation, ObservationError, Phase, Residency
+from tests.strategies import json_values
+
+CPU = {"type": "cpu", "name": "x86_64"}
+PLAIN = Observation("toy:Sorter", "full", {}, CPU, {})
+
+_maybe_text = st.none() | st.text(max_size=4)
+_bytes = st.none() | st.integers(0, 2**60)
+_named = st.dictionaries(st.text(max_size=4), json_values, max_size=2)
+_observations = st.builds(
+    Observation,
+    subject=st.text(max_size=4),
+    profile=st.sampled_from(["full", "reduced"]),
+    parameters=_named,
+    device=st.just(CPU) | st.just({**CPU, "type": "cuda", "compute_capability": "9.0", "unified": None}),
+    measurements=_named,
+    resolved=st.fixed_dictionaries({}, optional={"device": st.text(max_size=4), "steps": st.integers(0, 9)}),
+    residency=st.builds(Residency, _bytes, st.none() | st.booleans(), _bytes, _maybe_text),
+    ending=st.builds(
+        Ending,
+        kind=st.sampled_from(EndingKind),
+        phase=st.sampled_from(Phase),
+        reason=st.text(max_size=4),
+        exit_code=st.none() | st.integers(0, 255),
+        signal=_maybe_text,
+        traceback=_maybe_text,
+    ),
+    seed=st.integers(0, 2**40),
+    unseen=st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2),
+)
+
+
+@given(_observations)
+def test_nothing_is_lost_in_a_file(observation: Observation) -> None:
+    """Whatever was measured and however the trial ended; numbers that are not finite included."""
+    document = strictjson.loads(strictjson.dumps(observation.to_json()))
+    found = Observation.from_json(document)
+    assert found.to_json() == document == observation.to_json()
+    whole = {"parameters": {}, "measurements": {}}  # of a number beyond a double a file keeps that it was beyond
+    assert replace(found, **whole) == replace(observation, **whole)
+    assert isinstance(found.ending.kind, EndingKind)
+    assert isinstance(found.ending.phase, Phase)
+
+
+def test_the_form_of_a_file() -> None:
+    """What is not known of an ending, or not unseen, is left out; what is not known of the residency is said to be."""
+    expected: dict[str, Any] = {
+        "subject": "toy:Sorter",
+        "profile": "full",
+        "seed": 0,
+        "parameters": {},
+        "device": CPU,
+        "measurements": {},
+        "resolved": {},
+        "residency": {"allocator_peak_bytes": None, "driver_seen": None, "driver_peak_bytes": None, "reason": None},
+        "ending": {"kind": "completed", "phase": "falsifier", "reason": ""},
+    }
+    assert PLAIN.to_json() == expected
+    assert replace(PLAIN, unseen={"loss": "no log"}).to_json() == {**expected, "unseen": {"loss": "no log"}}
+
+
+def test_a_document_that_is_read_stays_as_it_is() -> None:
+    """Whoever reads it may need it again."""
+    document = PLAIN.to_json()
+    Observation.from_json(document)
+    assert document == PLAIN.to_json()
+
+
+def test_what_is_no_observation_is_refused_with_the_places() -> None:
+    """The first five of them."""
+    document = {**PLAIN.to_json(), "seed": -1, "profile": "half", "surprise": 1}
+    with pytest.raises(ObservationError) as refused:
+        Observation.from_json(document)
+    found = schemas.problems("observation", document)
+    assert [problem.pointer for problem in found] == ["/surprise", "/profile", "/seed"]
+    assert str(refused.value) == "; ".join(map(str, found))
+    with pytest.raises(ObservationError) as refused:
+        Observation.from_json({**document, "ending": 1, "residency": 1, "parameters": 1, "measurements": 1})
+    assert len(str(refused.value).split("; ")) == 5
+
+
+@pytest.mark.parametrize("ending", [{"kind": "well"}, {"phase": "lunch"}])
+def test_an_ending_of_another_kind_is_refused(ending: dict[str, str]) -> None:
+    """Evidence of tomorrow is not taken for something of today."""
+    document = PLAIN.to_json()
+    with pytest.raises(ObservationError, match=f"/ending/{next(iter(ending))}"):
+        Observation.from_json({**document, "ending": {**document["ending"], **ending}})
+
+
+def test_loading(tmp_path: Path) -> None:
+    """A file that is no strict JSON is no observation; one that is not there is the operating system's to tell."""
+    path = tmp_path / "observation.json"
+    with pytest.raises(FileNotFoundError):
+        Observation.load(path)
+    strictjson.dump(PLAIN.to_json(), path)
+    assert Observation.load(path) == PLAIN
+    path.write_text('{"seed": NaN}')
+    with pytest.raises(ObservationError, match="/seed: NaN is not JSON"):
+        Observation.load(path)

@@ -1,0 +1,178 @@
+"""From judgments to a verdict: every combination of a subject's outcome with the fates of two mutants."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract import Mutant
+from harness.contract.clauses import ClauseResult
+from harness.judging.judge import Judgment, judge
+from harness.judging.observation import Ending, EndingKind, Phase
+from harness.judging.verdict import MutantOutcome, Settlement, fate_of, not_begun, settle
+from tests.contracts import contract_of, document, healthy, observe
+
+CONTRACT = contract_of(document())
+
+
+def judged(**outcomes: Outcome) -> Judgment:
+    """A judgment of clauses with these outcomes."""
+    return Judgment(tuple(ClauseResult(name, outcome, reason="so it is") for name, outcome in outcomes.items()))
+
+
+@pytest.mark.parametrize(("outcome", "first", "second"), list(product(Outcome, Fate, Fate)))
+def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
+    """A PASS needs a kill, and nothing that lived or that nobody knows of."""
+    settlement = settle(judged(clause=outcome), [MutantOutcome("a", first), MutantOutcome("b", second)])
+    fates = {first, second}
+    if outcome is not Outcome.PASS:
+        expected = Verdict(outcome)
+    elif fates & {Fate.SURVIVED, Fate.MISATTRIBUTED}:
+        expected = Verdict.VOID
+    elif Fate.INCONCLUSIVE in fates or Fate.KILLED not in fates:
+        expected = Verdict.NOT_MEASURED
+    else:
+        expected = Verdict.PASS
+    assert settlement.verdict is expected
+    assert settlement.proven is (Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN})
+    assert bool(settlement.reason) is (expected is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(("outcome", "first"), list(product(Outcome, Fate)))
+def test_a_mutant_kept_from_running_by_an_interruption(outcome: Outcome, first: Fate) -> None:
+    """It was not run, and unlike one that the machine cannot run it leaves the falsifier unproven, and a PASS none."""
+    waited = not_begun(Mutant("waited", "a:B", ("clause",), "", {}, {}))
+    assert (waited.fate, waited.reason) == (Fate.NOT_RUN, "the run was interrupted")
+    settlement = settle(judged(clause=outcome), [MutantOutcome("a", first), waited])
+    lived = outcome is Outcome.PASS and first in (Fate.SURVIVED, Fate.MISATTRIBUTED)
+    expected = Verdict.VOID if lived else Verdict(outcome) if outcome is not Outcome.PASS else Verdict.NOT_MEASURED
+    assert (settlement.verdict, settlement.proven) == (expected, False)
+    if outcome is Outcome.PASS and first in (Fate.KILLED, Fate.NOT_RUN):
+        assert settlement.reason == "mutant waited was not run: the run was interrupted"
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_without_mutants(outcome: Outcome) -> None:
+    """Skipped mutants leave a PASS unproven; a claim that has none never passes."""
+    skipped = settle(judged(clause=outcome), [MutantOutcome("a", Fate.NOT_RUN)], skipped=True)
+    assert (skipped.verdict, skipped.proven) == (Verdict(outcome), False)
+    assert settle(judged(clause=outcome), []).verdict is not Verdict.PASS
+
+
+def test_nothing_judged_is_not_a_pass() -> None:
+    """A judgment without clauses says nothing."""
+    assert settle(Judgment(()), [MutantOutcome("a", Fate.KILLED)]).verdict is Verdict.NOT_MEASURED
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(Outcome, Outcome)))
+def test_a_mutant_is_killed_only_on_every_clause_named(first: Outcome, second: Outcome) -> None:
+    """One clause failed is not enough where the contract names two."""
+    mutant = Mutant("m", "a:B", ("first", "second"), "", {}, {})
+    fate = fate_of(mutant, judged(other=Outcome.PASS, first=first, second=second)).fate
+    outcomes = {first, second}
+    if outcomes == {Outcome.FAIL}:
+        assert fate is Fate.KILLED
+    elif Outcome.FAIL in outcomes:
+        assert fate is Fate.MISATTRIBUTED
+    else:
+        assert fate is (Fate.SURVIVED if outcomes == {Outcome.PASS} else Fate.INCONCLUSIVE)
+
+
+def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
+    """It died, but the falsifier has not shown that it sees this defect."""
+    mutant = Mutant("m", "a:B", ("named",), "", {}, {})
+    outcome = fate_of(mutant, judged(other=Outcome.FAIL, named=Outcome.PASS))
+    assert (outcome.fate, outcome.failed) == (Fate.MISATTRIBUTED, ("other",))
+
+
+@pytest.mark.parametrize(
+    "ending", [EndingKind.KILLED, EndingKind.LOST, EndingKind.NOT_MEASURED, EndingKind.INTERRUPTED]
+)
+def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) -> None:
+    """What it failed on is not all that it would have failed on; only its own death tells another reason."""
+    mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
+    short = {"measurements": healthy(returned=...), "resolved": {"device": "cpu", "steps": 2}}
+    outcome = fate_of(mutant, judge(CONTRACT, observe(**short, ending=Ending(ending, reason="so it was"))))
+    assert outcome.fate is Fate.INCONCLUSIVE
+    assert "so it was" in outcome.reason
+    died = judge(CONTRACT, observe(**short, ending=Ending(EndingKind.DIED, Phase.SUBJECT)))
+    assert fate_of(mutant, died).fate is Fate.MISATTRIBUTED
+
+
+def test_a_mutant_that_was_cut_short_after_all_that_was_asked_is_killed() -> None:
+    """Whatever came afterwards, it had failed on every clause that the contract names."""
+    mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
+    ending = Ending(EndingKind.KILLED, reason="out of memory")
+    outcome = fate_of(mutant, judge(CONTRACT, observe(healthy(returned=2), ending=ending)))
+    assert outcome == MutantOutcome("m", Fate.KILLED, "", ("nothing-lost",))
+
+
+_FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({"a": _PASSED, "b": _PASSED}, (Fate.SURVIVED, "it passed every clause", ())),
+        ({"a": _PASSED, "b": Outcome.NOT_MEASURED}, (Fate.INCONCLUSIVE, "b: so it is", ())),
+        ({"a": _FAILED, "b": _FAILED, "c": _FAILED, "d": _FAILED}, (Fate.KILLED, "", ("b", "d", "a", "c"))),
+        (
+            {"a": _FAILED, "b": _PASSED, "c": _FAILED, "d": _PASSED},
+            (Fate.MISATTRIBUTED, "it failed on a, c, but not on b, d", ("a", "c")),
+        ),
+        (
+            {"subject.completes": Outcome.NOT_MEASURED, "a": _FAILED, "b": _PASSED, "c": _FAILED},
+            (Fate.INCONCLUSIVE, "it failed on a, c, but before b, d could be judged: so it is", ("a", "c")),
+        ),
+    ],
+)
+def test_what_became_of_a_mutant_in_full(outcomes: dict[str, Outcome], expected: tuple[Fate, str, tuple[str]]) -> None:
+    """Its fate, why, and what it failed on: those clauses first that the contract names."""
+    mutant = Mutant("m", "a:B", ("b", "d"), "", {}, {})
+    assert fate_of(mutant, judged(**outcomes)) == MutantOutcome("m", *expected)
+
+
+@pytest.mark.parametrize(
+    ("mutants", "skipped", "expected"),
+    [
+        (
+            [("a", Fate.KILLED, ""), ("b", Fate.SURVIVED, "it passed every clause")],
+            False,
+            (Verdict.VOID, "mutant b survived: it passed every clause", False),
+        ),
+        (
+            [("a", Fate.KILLED, ""), ("b", Fate.INCONCLUSIVE, "no memory"), ("c", Fate.INCONCLUSIVE, "no time")],
+            False,
+            (Verdict.NOT_MEASURED, "mutant b is inconclusive: no memory", False),
+        ),
+        (
+            [("a", Fate.INCONCLUSIVE, "no memory")],
+            True,
+            (Verdict.NOT_MEASURED, "mutant a is inconclusive: no memory", False),
+        ),
+        ([("a", Fate.NOT_RUN, "skipped")], True, (Verdict.PASS, "unproven: the mutants were skipped", False)),
+        (
+            [("a", Fate.NOT_RUN, "it requires CUDA"), ("b", Fate.NOT_RUN, "too small")],
+            False,
+            (Verdict.NOT_MEASURED, "no mutant could run here: it requires CUDA", False),
+        ),
+        ([], False, (Verdict.NOT_MEASURED, "no mutant could run here: there is none", False)),
+        ([("a", Fate.NOT_RUN, "it requires CUDA"), ("b", Fate.KILLED, "")], False, (Verdict.PASS, "", True)),
+    ],
+)
+def test_the_verdict_of_a_subject_that_passed_in_full(
+    mutants: list[tuple[str, Fate, str]], skipped: bool, expected: tuple[Verdict, str, bool]
+) -> None:
+    """With the reason, and whether the falsifier is proven able to fail."""
+    outcomes = [MutantOutcome(*one) for one in mutants]
+    assert settle(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == Settlement(*expected)
+
+
+@pytest.mark.parametrize("fate", list(Fate))
+def test_only_what_was_not_run_was_kept_from_running(fate: Fate) -> None:
+    """Whatever reason is written next to another fate."""
+    reason = not_begun(Mutant("m", "a:B", ("clause",), "", {}, {})).reason
+    assert MutantOutcome("m", fate, reason).was_kept_from_running is (fate is Fate.NOT_RUN)
+    assert not MutantOutcome("m", fate, "it requires CUDA").was_kept_from_running

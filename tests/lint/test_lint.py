@@ -1,0 +1,348 @@
+"""Lint: contracts that load, and still could not be refuted or could not be satisfied, are found out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import Outcome
+from harness.judging.judge import judge
+from harness.lint import Finding, Severity, lint
+from tests.contracts import contract_of, document, observe
+
+_NUMBER = {"type": "number"}
+
+
+def contract_with(*rules: str, source: str = "a test", **properties: Any) -> dict[str, Any]:
+    """The valid contract with rules and properties added."""
+    content = document()
+    content["observation"]["properties"].update(properties)
+    for index, rule in enumerate(rules):
+        added = {"id": f"added-{index}", "rule": rule, "message": "the message", "source": source}
+        content["rules"].append({key: value for key, value in added.items() if value})
+    return content
+
+
+def findings(content: dict[str, Any]) -> list[Finding]:
+    """What lint says about a contract; every finding has a remedy."""
+    found = lint(contract_of(content))
+    assert all(finding.remedy for finding in found)
+    return found
+
+
+def test_the_valid_contract_is_sound() -> None:
+    """A sound contract has no finding."""
+    expected: list[Finding] = []
+    assert expected == findings(document())
+
+
+@pytest.mark.parametrize(
+    ("content", "rule", "pointer", "message"),
+    [
+        (document(target={"device": "any CPU"}), "target-unnamed", "/target/device", "no device is called 'any CPU'"),
+        (
+            contract_with("self.smallest > self.largest"),
+            "contract-unsatisfiable",
+            "/rules/2/rule",
+            "no observation satisfies the contract (full)",
+        ),
+        (
+            contract_with(x={"type": "number", "minimum": 5, "maximum": 3, "x-source": "a test"}),
+            "contract-unsatisfiable",
+            "/observation/properties/x/maximum",
+            "no observation satisfies the contract (full)",
+        ),
+        (
+            contract_with(x={"type": "string", "minimum": 0}),
+            "contract-unsatisfiable",
+            "/observation/properties/x/minimum",
+            "no observation satisfies the contract (full)",
+        ),
+        (
+            contract_with(x={"type": "array", "maxItems": 0, "items": _NUMBER}),
+            "contract-unsatisfiable",
+            "/observation/properties/x/items/type",
+            "no observation satisfies the contract (full)",
+        ),
+        (
+            contract_with("self.smallest <= self.largest || self.smallest > self.largest"),
+            "clause-unviolable",
+            "/rules/2/rule",
+            "added-0 cannot fail (full)",
+        ),
+        (
+            contract_with(x={"type": "number", "maximum": 1.7976931348623157e308, "x-source": "a test"}),
+            "clause-unviolable",
+            "/observation/properties/x/maximum",
+            "x.maximum cannot fail (full)",
+        ),
+        (
+            contract_with(x={"type": "string", "minLength": 0}),
+            "clause-unviolable",
+            "/observation/properties/x/minLength",
+            "x.minLength cannot fail (full)",
+        ),
+        (
+            contract_with(x={"type": "string", "pattern": ".*"}),
+            "clause-unviolable",
+            "/observation/properties/x/pattern",
+            "x.pattern cannot fail (full)",
+        ),
+        (
+            contract_with("2 * self.smallest < self.largest"),
+            "integer-literal-in-rule",
+            "/rules/2/rule",
+            "2 is an integer: the rule cannot be evaluated",
+        ),
+        (
+            contract_with("self.smallest < 1.0 || 2 * self.largest < 1.0"),
+            "integer-literal-in-rule",
+            "/rules/2/rule",
+            "2 is an integer: the rule cannot be evaluated",
+        ),
+        (
+            contract_with("self.smallest % self.largest == 0.0"),
+            "rule-cannot-be-evaluated",
+            "/rules/2/rule",
+            "the rule cannot be evaluated",
+        ),
+        (
+            contract_with("self.smallest + 1.0"),
+            "rule-not-boolean",
+            "/rules/2/rule",
+            "the rule gave neither true nor false",
+        ),
+        (
+            contract_with("self.smallest / self.largest < 5.0"),
+            "division-by-measurement-that-may-be-zero",
+            "/rules/2/rule",
+            "self.largest may be zero",
+        ),
+        (
+            contract_with("self.smallest / (self.largest + 1.0) < 5.0"),
+            "division-by-measurement-that-may-be-zero",
+            "/rules/2/rule",
+            "( may be zero",
+        ),
+        (
+            contract_with("self.smallest < 2.5 * self.largest + 100.0", source=""),
+            "threshold-without-source",
+            "/rules/2/rule",
+            "nothing says where 2.5 comes from",
+        ),
+        (
+            contract_with(x={"type": "number", "minimum": 0.5}),
+            "threshold-without-source",
+            "/observation/properties/x/minimum",
+            "nothing says where the bound of x.minimum comes from",
+        ),
+        (
+            contract_with(x={"type": "array", "minItems": 50, "items": _NUMBER}),
+            "threshold-without-source",
+            "/observation/properties/x/minItems",
+            "nothing says where the bound of x.minItems comes from",
+        ),
+        (
+            contract_with(x={"type": "array", "items": _NUMBER}),
+            "array-may-be-empty",
+            "/observation/properties/x",
+            "x may be an empty list",
+        ),
+        (
+            contract_with(
+                x={"type": "object", "properties": {"y": {"type": "array", "minItems": 0, "items": _NUMBER}}}
+            ),
+            "array-may-be-empty",
+            "/observation/properties/x/properties/y",
+            "x.y may be an empty list",
+        ),
+        (
+            contract_with("self.x.all(time, time <= self.largest)", x={"type": "array", "maxItems": 1}),
+            "array-may-be-empty",
+            "/observation/properties/x",
+            "x may be an empty list",
+        ),
+        (
+            contract_with("self.x.all(time, time <= self.largest)", x={"type": "array", "maxItems": 0}),
+            "contract-unsatisfiable",
+            "/rules/2/rule",
+            "no observation satisfies the contract (full)",
+        ),
+        (
+            contract_with(x={"type": "object"}),
+            "map-may-be-empty",
+            "/observation/properties/x",
+            "x may be an empty map",
+        ),
+    ],
+)
+def test_errors(content: dict[str, Any], rule: str, pointer: str, message: str) -> None:
+    """What cannot go both ways, or proves less than it says, is an error at its place."""
+    found = next(finding for finding in findings(content) if finding.rule == rule)
+    expected = (Severity.ERROR, pointer, message)
+    assert expected == (found.severity, found.pointer, found.message[: len(message)])
+
+
+def test_an_unsatisfiable_contract_shows_the_nearest_observation() -> None:
+    """The example breaks only the clauses that the message names."""
+    content = contract_with("self.smallest > self.largest")
+    (found,) = findings(content)
+    assert found.example is not None
+    judgment = judge(contract_of(content), observe(found.example))
+    expected = [["added-0"], ["ordered"]]
+    assert [clause.id for clause in judgment.with_outcome(Outcome.FAIL)] in expected
+
+
+def test_an_unviolable_clause_shows_what_was_searched() -> None:
+    """The example satisfies the contract, and shows from where the search set out."""
+    content = contract_with("self.smallest <= self.largest || self.smallest > self.largest")
+    (found,) = findings(content)
+    assert found.example is not None
+    assert judge(contract_of(content), observe(found.example)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "pointer"),
+    [
+        ({"profiles": {"reduced": document()["profiles"]["reduced"]}}, "full-profile-missing", "/profiles"),
+        ({"target": ...}, "target-absent", ""),
+        (
+            {"mutants": [{**document()["mutants"][0], "requires": {"device": "cuda"}}]},
+            "mutants-need-cuda",
+            "/mutants",
+        ),
+        (
+            contract_with("self.smallest <= self.largest + 3.0", source="TODO"),
+            "threshold-without-source",
+            "/rules/2/rule",
+        ),
+        (
+            contract_with("self.smallest <= self.largest + self.x", x={"type": "number", "minimum": 0}),
+            "clause-redundant",
+            "/rules/2/rule",
+        ),
+    ],
+)
+def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
+    """What an author may have meant is a warning, and refuses nothing."""
+    found = findings(document(**changes))
+    assert [(Severity.WARNING, rule, pointer)] == [(one.severity, one.rule, one.pointer) for one in found]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        contract_with("self.smallest / self.x < 5.0", x={"type": "number", "exclusiveMinimum": 0}),
+        contract_with("self.smallest / self.x < 5.0", x={"type": "number", "minimum": 2, "x-source": "a test"}),
+        contract_with(
+            "self.smallest / self.x.y < 5.0", x={"type": "object", "properties": {"y": {"const": 4, "x-source": "s"}}}
+        ),
+        contract_with("self.smallest / parameters.steps < 5.0"),
+        contract_with("self.smallest / 2.0 < 5.0"),
+        contract_with("self.smallest / double(size(self.values)) < 5.0"),
+        contract_with("self.smallest < self.largest + 1.0", source=""),
+        contract_with("self.x == self.y", x={"type": "string", "minLength": 1}, y={"type": "string", "minLength": 1}),
+        contract_with("self.x == parameters.steps", x={"type": "integer"}),
+        contract_with("self.values.all(x, x >= self.smallest)"),
+        contract_with("self.values[0] < self.values[2]"),
+        contract_with("double(size(self.values)) == self.given"),
+        contract_with(x={"type": "string", "pattern": "^[0-9a-f]{64}$"}),
+        contract_with(x={"type": "string", "pattern": "^sm_[0-9]{2,3}[af]?$", "examples": ["sm_121"]}),
+        contract_with(x={"enum": ["a", "b"]}, y={"const": True}, z={"type": "null"}, b={"type": "boolean"}),
+        contract_with(x={"type": "number", "multipleOf": 0.25, "x-source": "a test"}),
+        contract_with(x={"type": "array", "maxItems": 0}),
+        contract_with(
+            x={"type": "array", "minItems": 2000, "x-source": "a test", "items": {"type": "number", "minimum": 0}}
+        ),
+        contract_with(
+            x={"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "minLength": 1}}
+        ),
+        contract_with(
+            x={"type": "object", "minProperties": 1, "additionalProperties": {"type": "number", "minimum": 0}}
+        ),
+        contract_with(
+            x={
+                "type": "object",
+                "properties": {"a": _NUMBER, "b": {"type": "array", "minItems": 1, "items": {"type": "integer"}}},
+            }
+        ),
+        contract_with(
+            "self.a == self.b * 12345.5 + 6789.25",
+            a={**_NUMBER, "examples": [19134.75]},
+            b={**_NUMBER, "examples": [1.0]},
+        ),
+    ],
+)
+def test_sound_contracts(content: dict[str, Any]) -> None:
+    """What can go both ways has no finding; an example shows the way where no search would find it."""
+    expected: list[str] = []
+    assert expected == [f"{finding.rule}: {finding.message}" for finding in findings(content)]
+
+
+def test_each_profile_is_searched() -> None:
+    """A clause that only the reduced profile cannot violate is found in it."""
+    content = contract_with("self.smallest <= self.largest || parameters.steps < 3.0")
+    content["profiles"]["reduced"]["parameters"]["steps"] = 2
+    (found,) = findings(content)
+    assert found.rule == "clause-unviolable"
+    assert "(reduced)" in found.message
+
+
+def test_a_reference_is_pointed_to_where_it_is_written() -> None:
+    """A finding about a shared definition points into `$defs`."""
+    content = contract_with(x={"$ref": "#/$defs/loss"})
+    content["observation"]["$defs"] = {"loss": {"type": "number", "maximum": 9}}
+    (found,) = findings(content)
+    assert found.pointer == "/observation/$defs/loss/maximum"
+
+
+def test_lint_is_deterministic() -> None:
+    """The same contract has the same findings with the same examples."""
+    content = contract_with("self.smallest > self.largest")
+    assert findings(content) == findings(content)
+
+
+def test_the_order_of_findings_is_errors_first() -> None:
+    """What refuses the contract comes first."""
+    content = contract_with(x={"type": "number", "minimum": 0.5})
+    del content["target"]
+    expected = [Severity.ERROR, Severity.WARNING]
+    assert expected == [finding.severity for finding in findings(content)]
+
+
+def test_lint_takes_under_two_seconds() -> None:
+    """A contract of usual size, 25 clauses and four rules, is linted while its author waits."""
+    loss = {"type": "number", "minimum": 0}
+    content = contract_with(
+        "self.a < self.b",
+        "self.c <= 1.5 * self.a && self.a <= 1.5 * self.c",
+        **dict.fromkeys("abcdefgh", loss),
+    )
+    contract = contract_of(content)
+    assert len(contract.clauses) >= 25
+    lint(contract)  # imports, and what hypothesis prepares once a process
+    started = time.process_time()
+    lint(contract)
+    assert time.process_time() - started < 2.0
+
+
+def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No folder of hypothesis's appears where lint is run."""
+    contract = tmp_path / "contract.json"
+    contract.write_text(json.dumps(document()), encoding="utf-8")
+    script = (
+        "import json; from pathlib import Path; from harness.contract import parse; from harness.lint import lint;"
+        "path = Path('contract.json'); lint(parse(json.loads(path.read_text()), path, b''))"
+    )
+    root = Path(__file__).parents[2]
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    assert [contract] == list(tmp_path.iterdir())

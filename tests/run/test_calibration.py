@@ -1,0 +1,83 @@
+"""By what margin a falsifier is right, from results of many runs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import Fate
+from harness.evidence.result import ClaimResult
+from harness.run.calibration import SUBJECT, Margin, Rate, Spread, margins, rates, recordable, spreads
+from tests.contracts import contract_of, document, healthy
+from tests.evidence.factory import claim_result
+
+
+def results(folder: Path, *changes: dict[str, Any], **others: Any) -> list[ClaimResult]:
+    """Runs that measured something else than the healthy subject does."""
+    return [claim_result(folder, measurements=healthy(**one), **others) for one in changes]
+
+
+def test_who_passed_and_who_was_killed(tmp_path: Path) -> None:
+    """A subject that fails once, beside mutants that die every time."""
+    found = results(tmp_path, {}, {"returned": 0}, {})
+    contract = found[0].contract
+    subject, *mutants = rates(contract, found)
+    assert subject == Rate(SUBJECT, 3, 2)
+    assert [one.trial for one in mutants] == [mutant.id for mutant in contract.mutants]
+    assert [one.violates for one in mutants] == [mutant.violates for mutant in contract.mutants]
+    ran = {one.id: one.fate is not Fate.NOT_RUN for one in found[0].record.mutants}
+    assert {one.trial: (one.runs, one.as_declared) for one in mutants} == {
+        name: (3, 3) if did else (0, 0) for name, did in ran.items()
+    }
+    assert set(ran.values()) == {True, False}  # one needs a GPU
+
+
+def test_mutants_that_were_skipped_are_not_told_of(tmp_path: Path) -> None:
+    found = results(tmp_path, {}, skipped=True)
+    assert [one.trial for one in rates(found[0].contract, found)] == [SUBJECT]
+
+
+def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
+    """Of the subject for every threshold, of a mutant for what it has to fail on, beside what the contract records."""
+    mutant = {
+        **document()["mutants"][0],
+        "id": "turned",
+        "violates": ["ordered"],
+        "ratios": {"reduced": {"ordered": 3.0}},
+    }
+    contract = contract_of(document(mutants=[mutant]))
+    found = [
+        *results(tmp_path, {"largest": 4.0}, contract=contract, mutants={"turned": {"smallest": 6.0}}),
+        *results(tmp_path, {"largest": 8.0}, contract=contract, mutants={"turned": {"smallest": 9.0}}),
+    ]
+    assert margins(contract, found) == [
+        Margin(SUBJECT, "ordered", pytest.approx(1 / 8), pytest.approx(1 / 4)),
+        Margin("turned", "ordered", pytest.approx(2.0), pytest.approx(3.0), recorded=3.0),
+    ]
+
+
+def test_where_nothing_was_measured_there_is_no_margin(tmp_path: Path) -> None:
+    found = results(tmp_path, {"smallest": ..., "largest": ...}, skipped=True)
+    assert margins(found[0].contract, found) == []
+
+
+def test_what_is_recorded_is_the_least_that_was_seen_and_finite(tmp_path: Path) -> None:
+    (found,) = results(tmp_path, {})
+    name = found.contract.mutants[0].id
+    seen = [
+        Margin(name, "a.maximum", 1.23456, 9.0),
+        Margin(name, "b.maximum", math.inf, math.inf),
+        Margin(name, "c.maximum", 1.0, 2.0),
+        Margin(SUBJECT, "a.maximum", 1.5, 2.0),
+    ]
+    assert recordable(found.contract, seen) == {name: {"a.maximum": 1.23}}
+
+
+def test_numbers_lie_between_least_and_most(tmp_path: Path) -> None:
+    """Texts and truth values are no numbers."""
+    found = results(tmp_path, {"returned": 3}, {"returned": 6})
+    (spread,) = [one for one in spreads(found) if one.measurement == "returned"]
+    assert spread == Spread("returned", 3.0, 4.5, 6.0)

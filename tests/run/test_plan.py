@@ -1,0 +1,265 @@
+"""Which profile, which device, how many trials side by side."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.contract import Contract, Profile
+from harness.external.subject import External, Kind
+from harness.machine import requirements, toolchain
+from harness.machine.toolchain import Tool
+from harness.run.plan import MOST_PARALLEL, Options, device_record, option_for_target, plan
+from tests.contracts import contract_of, document
+from tests.machine.test_host import a_gpu, a_host
+
+ANY: dict[str, Any] = {"device": "any"}
+CUDA: dict[str, Any] = {"device": "cuda"}
+
+
+def contract(full: dict[str, Any], reduced: dict[str, Any] | None = None, **changes: Any) -> Contract:
+    """The valid contract with these requirements."""
+    profiles = {"full": Profile("full", full, {"steps": 3}, 60.0, 60.0)}
+    if reduced is not None:
+        profiles["reduced"] = Profile("reduced", reduced, {"steps": 3}, 60.0, 60.0)
+    loaded = contract_of(document())
+    return replace(loaded, profiles=profiles, mutants=loaded.mutants * 9, **changes)
+
+
+@pytest.mark.parametrize(
+    ("full", "reduced", "gpus", "options", "expected"),
+    [
+        (ANY, ANY, 0, {}, ("full", "cpu", "")),
+        (CUDA, ANY, 1, {}, ("full", "cuda", "")),
+        (CUDA, ANY, 0, {}, ("reduced", "cpu", "")),
+        (CUDA, ANY, 1, {"device": "cpu"}, ("reduced", "cpu", "")),
+        (CUDA, ANY, 1, {"profile": "reduced", "device": "cuda:0"}, ("reduced", "cuda", "")),
+        (CUDA, ANY, 0, {"profile": "full"}, ("full", "cpu", "needs a CUDA GPU")),
+        (CUDA, ANY, 1, {"device": "cuda:7"}, ("reduced", "cpu", "leaves it no GPU")),
+        (ANY, None, 0, {"profile": "reduced"}, ("full", "cpu", "no such profile")),
+        ({**ANY, "memory_gib": 10_000}, ANY, 0, {}, ("reduced", "cpu", "")),
+    ],
+)
+def test_choices(
+    full: dict[str, Any],
+    reduced: dict[str, Any] | None,
+    gpus: int,
+    options: dict[str, Any],
+    expected: tuple[str, str, str],
+) -> None:
+    """What was asked for is planned, or an obstacle says why not; a claim never moves to another device silently."""
+    course = plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), Options(**options))
+    assert (course.profile.name, course.device["type"]) == expected[:2]
+    assert expected[2] in course.obstacle
+    assert bool(course.obstacle) is bool(expected[2])
+
+
+@pytest.mark.parametrize("profile", ["full", "reduced"])
+def test_a_profile_that_was_asked_for_is_not_said_to_be_all_the_machine_can_run(profile: str) -> None:
+    assert plan(contract(ANY, ANY), a_host(), Options(profile=profile)).reason == "asked for"
+    assert plan(contract(ANY, ANY), a_host(), Options()).reason == "this machine can run full"
+
+
+NO_GPU = "needs a CUDA GPU; no driver"
+
+
+@pytest.mark.parametrize(
+    ("full", "reduced", "gpus", "options", "expected"),
+    [
+        (CUDA, None, 0, {}, f"full: {NO_GPU}"),
+        (CUDA, CUDA, 0, {}, f"full: {NO_GPU}; reduced: {NO_GPU}"),
+        (
+            *({**CUDA, "modules": ["there_is_none"]}, None, 0, {}),
+            f"full: {NO_GPU}; needs the Python module there_is_none, which is not installed for this Python",
+        ),
+        (CUDA, ANY, 0, {"profile": "full"}, f"full: {NO_GPU}; --profile reduced would run here"),
+        (
+            *(CUDA, ANY, 0, {"profile": "full", "device": "cuda:0"}),
+            f"full: {NO_GPU}; --profile reduced --device cpu would run here",
+        ),
+        (
+            *(CUDA, ANY, 1, {"profile": "full", "device": "cpu"}),
+            "full: --device cpu leaves it no GPU that it could use; --profile reduced would run here",
+        ),
+        (
+            *(CUDA, ANY, 1, {"profile": "reduced", "device": "cuda:3"}),
+            "reduced: --device cuda:3 leaves it no GPU that it could use; --profile full --device cuda:0 would run"
+            " here",
+        ),
+        (
+            *(CUDA, None, 1, {"device": "cpu"}),
+            "full: --device cpu leaves it no GPU that it could use; --profile full --device cuda:0 would run here",
+        ),
+        (
+            *(ANY, None, 0, {"profile": "reduced", "device": "cuda:1"}),
+            "reduced: the contract has no such profile; --profile full --device cpu would run here",
+        ),
+    ],
+)
+def test_an_obstacle_names_every_profile_and_what_would_run(
+    full: dict[str, Any], reduced: dict[str, Any] | None, gpus: int, options: dict[str, Any], expected: str
+) -> None:
+    """Who adds these options to those that were typed runs the claim: the last of two equal ones counts."""
+    claim, host = contract(full, reduced), a_host(*[a_gpu()] * gpus)
+    course = plan(claim, host, Options(**options))
+    assert course.obstacle == course.reason == expected
+    assert (course.parallel, course.gpu, course.is_asked_for, course.is_reading) == (1, None, False, False)
+    assert list(course.passed_over) == [name for name in ("full", "reduced") if f"{name}: " in expected]
+    added = dict(re.findall(r"--(\w+) (\S+)", expected.rpartition("; ")[2]))
+    assert bool(plan(claim, host, Options(**{**options, **added})).obstacle) is not bool(added)
+
+
+def test_the_reason_names_what_is_lacking() -> None:
+    """A reader of `reduced` learns why not full."""
+    assert "not full: needs a CUDA GPU" in plan(contract(CUDA, ANY), a_host(), Options()).reason
+
+
+@pytest.mark.parametrize(
+    ("requires", "options", "parallel"),
+    [
+        (ANY, {}, MOST_PARALLEL),
+        (ANY, {"mutants": False}, 1),
+        (ANY, {"jobs": 7}, 7),
+        ({**ANY, "memory_gib": 12}, {}, 2),
+        ({**ANY, "memory_gib": 31}, {}, 1),
+        ({**CUDA, "memory_gib": 60}, {}, 2),
+        ({**CUDA, "memory_gib": 130}, {}, 1),
+        ({**ANY, "memory_gib": 12}, {"jobs": 3}, 3),
+        ({**ANY, "memory_gib": 8}, {}, 3),
+    ],
+)
+def test_side_by_side(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
+    """As many trials as fit into the memory, the GPU's or the system's, and no fewer than one."""
+    host = a_host(a_gpu(memory_bytes=140 << 30), memory_bytes=32 << 30, cpu_count=64)
+    assert plan(contract(requires), host, Options(**options)).parallel == parallel
+
+
+def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
+    """Four are what is worth while, where nothing else is in the way."""
+    assert MOST_PARALLEL == 4
+    two = replace(contract(ANY), mutants=contract(ANY).mutants[:1])
+    assert plan(two, a_host(cpu_count=64), Options()).parallel == 2
+    assert plan(contract(ANY), a_host(cpu_count=3), Options()).parallel == 3
+
+
+def test_a_claim_that_measures_time_runs_alone() -> None:
+    """Whatever -j says."""
+    assert plan(contract(ANY, exclusive=True), a_host(), Options(jobs=8)).parallel == 1
+
+
+def test_the_device_of_an_observation() -> None:
+    """Of a CPU the architecture and the system's memory, of a GPU what its driver says."""
+    assert device_record(None, a_host()) == {
+        "type": "cpu",
+        "name": "x86_64",
+        "memory_bytes": 16 << 30,
+        "memory_source": "MemTotal",
+    }
+    assert device_record(a_gpu(index=1), a_host()) == {
+        "type": "cuda",
+        "name": "NVIDIA GeForce RTX 4060",
+        "compute_capability": "8.9",
+        "memory_bytes": 8 << 30,
+        "memory_source": "NVML",
+        "unified": False,
+        "uuid": "GPU-a",
+    }
+
+
+@pytest.mark.parametrize(
+    ("requires", "device", "expected"),
+    [
+        (CUDA, "auto", 0),
+        (CUDA, "cuda", 0),
+        (CUDA, "cuda:1", 1),
+        (ANY, "cuda:1", 1),
+        (ANY, "auto", None),
+        (ANY, "cpu", None),
+        ({**CUDA, "memory_gib": 20}, "auto", 1),
+    ],
+)
+def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) -> None:
+    """The first that suffices, or the one that was asked for."""
+    host = a_host(a_gpu(), a_gpu(index=1, memory_bytes=24 << 30))
+    course = plan(contract(requires), host, Options(device=device))
+    assert (course.obstacle, course.gpu.index if course.gpu else None) == ("", expected)
+    assert course.device == device_record(course.gpu, host)
+
+
+def test_a_run_that_is_over_needs_no_gpu() -> None:
+    """But the modules with which it is read, and another's trainer that is run needs what ours does."""
+    recorded, command = (External(kind, "trainer.toml") for kind in (Kind.RECORDED, Kind.COMMAND))
+    for host in (a_host(), a_host(a_gpu())):
+        course = plan(contract(CUDA), host, Options(external=recorded, profile="full"))
+        assert (course.obstacle, course.is_reading, course.gpu) == ("", True, None)
+        assert course.reason == "a run that is over needs no machine"
+    unknown = plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), Options(external=recorded))
+    assert (unknown.obstacle, unknown.parallel) == ("", 4)
+    needing = contract({**CUDA, "modules": ["there_is_none"]})
+    assert "there_is_none" in plan(needing, a_host(), Options(external=recorded)).obstacle
+    assert plan(contract(CUDA), a_host(), Options(external=command)).obstacle == f"full: {NO_GPU}"
+    assert not plan(contract(CUDA), a_host(a_gpu()), Options(external=command)).is_reading
+
+
+def test_overrides_reach_the_trial() -> None:
+    """A parameter of the command line replaces the profile's, also where nothing will run."""
+    assert plan(contract(ANY), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
+    assert plan(contract(CUDA), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
+
+
+def test_arguments_ask_for_the_same_again() -> None:
+    """What the record's command says: nothing that is the default, and a text that looks like a number in quotes."""
+    assert Options().arguments() == []
+    parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
+    options = Options("full", "cuda:1", "toy:Sorter", parameters, mutants=False, jobs=2, seed=5)
+    assert options.arguments() == [
+        *("--profile", "full", "--device", "cuda:1", "--subject", "toy:Sorter"),
+        *("-P", "model=qwen2-tiny", "-P", "steps=3", "-P", 'revision="7"', "-P", "corpus=null"),
+        *("--no-mutants", "--seed", "5"),
+    ]
+
+
+def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
+    """Its file stands in the subject's name; its own value of a parameter outranks the claim's."""
+    trainer = External(Kind.COMMAND, "apr.toml", {"trainer": "apr.toml", "steps": 7, "student": "s.apr"})
+    options = Options(parameters={"steps": 3, "rate": 0.5}, external=trainer)
+    words = ["--subject", "command:apr.toml", "-P", "steps=7", "-P", "rate=0.5", "-P", "student=s.apr"]
+    assert options.arguments() == words
+
+
+def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a profile that would as well run on the CPU."""
+    tool = Tool("torch", "2.13.0+cpu", "/site-packages/torch", {"cuda": None, "hip": None})
+    monkeypatch.setattr(toolchain, "torch", lambda: tool)
+    monkeypatch.setattr(requirements, "_exists", lambda name: True)
+    needing = contract({**CUDA, "modules": ["torch"]}, {**ANY, "modules": ["torch"]})
+    course = plan(needing, a_host(a_gpu()), Options())
+    assert (course.profile.name, course.device["type"]) == ("reduced", "cpu")
+    assert "not full: needs a torch that was built for CUDA" in course.reason
+    asked = plan(needing, a_host(a_gpu()), Options(profile="reduced", device="cuda:0"))
+    assert "needs a torch that was built for CUDA" in asked.obstacle
+
+
+@pytest.mark.parametrize(
+    ("full", "target", "expected"),
+    [
+        (ANY, {"device": "NVIDIA GB10"}, "--device cuda:1"),
+        (ANY, {"type": "cuda"}, "--device cuda:0"),
+        (ANY, {"device": "NVIDIA B200"}, ""),
+        (ANY, {"type": "cpu"}, ""),
+        (ANY, {}, ""),
+        (CUDA, {"device": "NVIDIA GB10"}, "--device cuda:1"),
+        (CUDA, {"device": "GeForce"}, ""),
+        ({**ANY, "memory_gib": 10_000}, {"device": "NVIDIA GB10"}, ""),
+    ],
+    ids=str,
+)
+def test_the_option_that_reaches_what_a_claim_speaks_of(
+    full: dict[str, Any], target: dict[str, Any], expected: str
+) -> None:
+    """Only where the device that is taken without a wish is another one, and the claim's own is here and suffices."""
+    gb10 = a_gpu(index=1, name="NVIDIA GB10", compute_capability="12.1")
+    assert option_for_target(contract(full, ANY, target=target), a_host(a_gpu(), gb10)) == expected

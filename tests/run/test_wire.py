@@ -1,0 +1,85 @@
+"""Events survive the way through a line of JSON."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contract import Contract
+from harness.judging.judge import judge
+from harness.judging.verdict import fate_of, not_run
+from harness.run import events, wire
+from tests.contracts import healthy, observe
+from tests.evidence.factory import claim_result
+
+NUMBERS = st.floats(allow_nan=False) | st.integers(min_value=-(2**1000), max_value=2**1000)
+
+
+def there_and_back(event: events.Event, *contracts: Contract) -> Any:
+    """The event after its way."""
+    line = wire.encode(event)
+    assert "\n" not in line
+    return wire.decode(line + "\n", {contract.id: contract for contract in contracts})
+
+
+@given(st.integers(min_value=0), st.dictionaries(st.text(), NUMBERS), st.none() | st.integers(min_value=0))
+def test_steps(step: int, values: dict[str, float], memory: int | None) -> None:
+    """Whatever a falsifier calls its numbers, infinities too."""
+    event = events.TrialStep("F-A-001", "subject", step, values, memory)
+    assert there_and_back(event) == event
+
+
+@given(st.text(), st.lists(st.text(), max_size=3).map(tuple), st.none() | st.integers())
+def test_beginnings(text: str, texts: tuple[str, ...], steps: int | None) -> None:
+    """The events around a trial."""
+    for event in (events.ClaimWaiting(text, texts), events.TrialStarted("F-A-001", text, steps)):
+        assert there_and_back(event) == event
+
+
+def test_a_plan(contract: Contract) -> None:
+    """The contract itself stays where it is; whoever reads the line holds it already."""
+    event = events.ClaimPlanned(contract, "reduced", "no GPU", {"type": "cpu", "name": "x86_64"}, ("m",), 2)
+    assert there_and_back(event, contract) == event
+
+
+@pytest.mark.parametrize("returned", [0, float("nan"), 10**400])
+def test_judgments(contract: Contract, returned: float) -> None:
+    """Of subjects and mutants, with values that are no JSON numbers."""
+    judgment = judge(contract, observe(healthy(returned=returned)))
+    mutant = contract.mutants[0]
+    for outcome in (None, fate_of(mutant, judgment), not_run(mutant, "no GPU")):
+        back = there_and_back(events.TrialFinished(contract.id, "subject", judgment, outcome, 1.5, "Traceback\n"))
+        assert repr(back) == repr(there_and_back(back))
+        assert (back.judgment.outcome, back.mutant) == (judgment.outcome, outcome)
+        assert back.traceback == "Traceback\n"
+
+
+def test_a_record(tmp_path: Path) -> None:
+    """And where its bundle is, if there is one."""
+    record = claim_result(tmp_path).record
+    for bundle in (tmp_path, None):
+        event = events.ClaimFinished(record, bundle)
+        assert there_and_back(event) == event
+
+
+@pytest.mark.parametrize(
+    "line", ["", "hello", "[]", "{}", '{"event": "RunAway"}', '{"event": "TrialStep"}', '{"event": "ClaimFinished"}']
+)
+def test_what_is_no_event(line: str) -> None:
+    """Whatever a job prints besides is told apart."""
+    with pytest.raises(wire.WireError, match="is no event"):
+        wire.decode(line, {})
+
+
+def test_a_handler_writes_a_line_an_event() -> None:
+    """The end of the run is the exit status's to tell."""
+    stream = io.StringIO()
+    write = wire.handler(stream)
+    write(events.ClaimWaiting("F-A-001", ("another",)))
+    write(events.RunFinished(1, (), 1.0, False))
+    assert len(stream.getvalue().splitlines()) == 1

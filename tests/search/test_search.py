@@ -1,0 +1,124 @@
+"""Cases of a search: judged by the clauses on items, and kept as strict JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.base import strictjson
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract
+from harness.search.counterexample import (
+    COUNTEREXAMPLE,
+    Counterexample,
+    CounterexampleError,
+    clauses_on_cases,
+    judge_case,
+    nearness,
+)
+from tests.contracts import contract_of, document
+
+CASE = {"left": 1, "right": [0.5, "x"]}
+
+
+@pytest.fixture
+def contract() -> Contract:
+    """A list with bounded items, another, a rule between them, and one that reads a count as well."""
+    items = {"type": "array", "minItems": 20, "items": {"type": "number", "maximum": 2.0}}
+    properties = {**document()["observation"]["properties"], "errors": items, "others": items}
+    rules = [
+        *document()["rules"],
+        {"id": "ordered-lists", "rule": "self.errors[0] <= self.others[0]", "message": "no"},
+        {"id": "enough", "rule": "double(size(self.errors)) >= self.given", "message": "too few"},
+    ]
+    return contract_of(document(observation={"type": "object", "properties": properties}, rules=rules))
+
+
+def test_only_clauses_on_items_are_asked(contract: Contract) -> None:
+    """Neither the length of a list nor a rule about the whole search is one case's to violate."""
+    ids = {clause.id for clause in clauses_on_cases(contract, frozenset({"errors", "others"}))}
+    assert ids == {"errors[].type", "errors[].maximum", "others[].type", "others[].maximum", "ordered-lists"}
+    assert "ordered-lists" not in {clause.id for clause in clauses_on_cases(contract, frozenset({"errors"}))}
+
+
+def test_clauses_inside_an_item_are_asked() -> None:
+    """What an item holds is of one case, at any depth."""
+    parts = {"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 2.0, "x-source": "a test"}}
+    item = {"type": "object", "properties": {"loss": {"type": "number"}, "parts": parts}}
+    observation = {
+        "type": "object",
+        "properties": {
+            **document()["observation"]["properties"],
+            "errors": {"type": "array", "minItems": 20, "items": item},
+        },
+    }
+    contract = contract_of(document(observation=observation))
+    ids = [clause.id for clause in clauses_on_cases(contract, frozenset({"errors"}))]
+    inside = ["loss.type", "parts.type", "parts.minItems", "parts[].type", "parts[].maximum"]
+    assert ids == ["errors[].type", "errors[].closed", *(f"errors[].{name}" for name in inside)]
+    assert failed(contract, errors={"loss": 1.0, "parts": [1.0, 3.0]}) == {"errors[].parts[].maximum"}
+
+
+def failed(contract: Contract, **measured: Any) -> set[str]:
+    """The clauses that a case violates."""
+    return {one.id for one in judge_case(contract, measured, {}, {}) if one.outcome is Outcome.FAIL}
+
+
+def test_a_case_is_judged_as_the_observation_will_be(contract: Contract) -> None:
+    """By the bounds of its items, the rules between them, and what is not finite fails."""
+    assert failed(contract, errors=1.0, others=1.5) == set()
+    assert failed(contract, errors=3.0, others=4.0) == {"errors[].maximum", "others[].maximum"}
+    assert failed(contract, errors=1.0, others=0.5) == {"ordered-lists"}
+    assert failed(contract, errors=math.nan) == {"errors[].maximum", "errors[].type"}
+    assert nearness(contract, {"errors": 1.0, "others": 4.0}, {}, {}) == {
+        "errors[].maximum": 0.5,
+        "others[].maximum": 2.0,
+        "ordered-lists": 0.25,
+    }
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text("abc"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["errors", "others"]), JSON), st.text(), st.booleans())
+def test_a_counterexample_survives_its_file(measured: dict[str, Any], error: str, shrunk: bool) -> None:
+    """What is read is what was written, numbers that are not finite included."""
+    kept = Counterexample(CASE, ("errors[].maximum",), measured, error, 7, shrunk)
+    text = strictjson.dumps(kept.to_json())
+    assert repr(Counterexample.from_json(strictjson.loads(text))) == repr(kept)
+
+
+@pytest.mark.parametrize("key", ["case", "clauses", "format", "tried"])
+def test_what_is_no_counterexample_is_refused(key: str) -> None:
+    """A key that is missing, one that is unknown, one of another kind."""
+    whole = Counterexample(CASE, ("errors[].maximum",), {}).to_json()
+    for wrong in (
+        {name: value for name, value in whole.items() if name != key},
+        {**whole, key: None},
+        {**whole, "x": 1},
+    ):
+        with pytest.raises(CounterexampleError):
+            Counterexample.from_json(wrong)
+
+
+def test_a_counterexample_says_no_more_than_it_was_told() -> None:
+    """Found at once, by nobody's exception, and not shrunk; in a file of this name."""
+    plain = Counterexample(CASE, ("errors[].maximum",), {})
+    assert plain == Counterexample(CASE, ("errors[].maximum",), {}, error="", tried=1, shrunk=False)
+    assert COUNTEREXAMPLE == "counterexample.json"
+
+
+def test_a_refusal_names_the_first_problems() -> None:
+    """Five of them are enough to go by."""
+    with pytest.raises(CounterexampleError) as refused:
+        Counterexample.from_json({f"unknown_{number}": 1 for number in range(9)})
+    told = [problem.partition(":")[0] for problem in str(refused.value).split("; ")]
+    assert told == [f"/unknown_{number}" for number in range(5)]
