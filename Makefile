@@ -1,4 +1,4 @@
-# The two commands of the README. Everything lives in .venv, pinned by constraints.txt.
+# The commands of the README. Everything lives in .venv, pinned by constraints.txt.
 CLAIM ?= F-DISTILL-SMOKE-001
 PYTHON ?= python3
 PROFILE ?= auto
@@ -8,13 +8,17 @@ ARGS ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: run test check clean
+.PHONY: run test docs check clean
 
 run: $(INSTALLED)
 	$(VENV)/bin/harness run $(CLAIM) --profile $(PROFILE) $(ARGS)
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations=15
+
+docs: $(INSTALLED)
+	$(VENV)/bin/mkdocs build --strict
+	@echo 'the documentation is in build/site/index.html'
 
 # A gate: the same commit gets the same answer. `make test` goes on searching.
 check: $(INSTALLED)
@@ -22,7 +26,8 @@ check: $(INSTALLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy --strict harness/
 	$(VENV)/bin/lint-imports --no-cache
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-seed=0
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations=15 --hypothesis-seed=0
+	$(VENV)/bin/mkdocs build --strict
 	$(VENV)/bin/harness lint
 	$(VENV)/bin/harness verify evidence/
 
@@ -30,8 +35,9 @@ check: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "$(PYTHON) is older than 3.11; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo 'installing into $(VENV): 2.7 GB of wheels with torch and CUDA, about two minutes on a fast line'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[analysis,blackwell,checkpoint,device-code,distill,external,sign,test,triton,wgpu]'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[analysis,blackwell,checkpoint,device-code,distill,docs,external,sign,test,triton,wgpu]'
 	@touch $@
 
 clean:

@@ -1,8 +1,8 @@
-"""CONTRIBUTING.md, followed to the letter: its files are written, its commands are run, its outputs must come.
+"""docs/tutorial.md, followed to the letter: its files are written, its commands run, its outputs compared.
 
-In it, a fenced block `console` holds commands, each after a `$`, and below each the whole of its output, where `…` is
-any text and a line of `…` any lines; `console exit=3` says how the last of them ends. A block whose info string names a
-path is written to it.
+A fenced block `console` holds commands, each after a `$`, and below each its whole output. In an output `…` stands for
+any text, and a line of `…` for any lines. `console exit=3` gives the exit status of the block's last command. A block
+whose info string is a path is written to that path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"^```(?P<language>\w+) ?(?P<rest>.*)\n(?P<body>(?:.*\n)*?)^```$", re.MULTILINE)
 
 

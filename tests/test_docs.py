@@ -1,0 +1,79 @@
+"""The documentation: it builds without a warning, leaves out no command and no schema, and a broken link stops it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import _COMMANDS
+
+ROOT = Path(__file__).parents[1]
+SCHEMAS = sorted((ROOT / "contracts" / "schema").glob("*.json"))
+
+
+def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Build a project's documentation as `make check` does."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=project,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built documentation."""
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    done = build(ROOT, folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def sections(page: Path) -> list[str]:
+    """The ids of a page's headings of the second level."""
+    return re.findall(r'<h2 id="([^"]+)"', page.read_text(encoding="utf-8"))
+
+
+def test_every_command_has_a_section(site: Path) -> None:
+    assert [name for name in sections(site / "commands.html") if name.startswith("harness-")] == [
+        f"harness-{name}" for name in _COMMANDS
+    ]
+
+
+def test_every_schema_has_a_section_with_its_version(site: Path) -> None:
+    page = site / "formats.html"
+    assert len(sections(page)) == len(SCHEMAS)
+    for path in SCHEMAS:
+        assert json.loads(path.read_text())["$id"] in page.read_text(encoding="utf-8")
+        assert (site / "schema" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    for page in site.glob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|img|link)[^>]*\s(?:src|href)="(https?:[^"]+)"', page.read_text(encoding="utf-8")
+        )
+        assert loaded == [], page.name
+
+
+@pytest.mark.parametrize("link", ["[x](nowhere.md)", "[x](tutorial.md#nowhere)", "[x](../harness/nowhere.py)"])
+def test_a_broken_link_stops_the_build(tmp_path: Path, link: str) -> None:
+    pytest.importorskip("mkdocs")
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "docs", project / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "contracts", project / "contracts")
+    for name in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, project)
+    with (project / "docs" / "commands.md").open("a") as page:
+        page.write(f"\n{link}\n")
+    assert build(project, tmp_path / "site").returncode != 0
