@@ -37,7 +37,14 @@ class Fate(StrEnum):
     INCONCLUSIVE = "inconclusive"
     """Its trial measured too little to say."""
     NOT_RUN = "not run"
-    """This machine lacks what the mutant requires, mutants were skipped, or the run was interrupted before its turn."""
+    """This machine lacks what the mutant requires, or mutants were skipped."""
+    INTERRUPTED = "interrupted"
+    """The run was interrupted before the mutant's turn; this machine could have run it."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a mutant of this fate had a trial."""
+        return self not in (Fate.NOT_RUN, Fate.INTERRUPTED)
 
 
 class ExitStatus(IntEnum):

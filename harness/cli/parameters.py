@@ -11,7 +11,7 @@ import click
 from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.contract import Contract
-from harness.report import wording
+from harness.report import bound_text
 
 __all__ = ["allowed", "overrides"]
 
@@ -46,7 +46,7 @@ def allowed(contract: Contract, name: str) -> str:
     itself: list[str] = []
     items: list[str] = []
     for clause in contract.parameters.bounds(name):
-        words = wording.bound_of(clause.keyword, clause.argument, clause.unit)
+        words = bound_text.bound_of(clause.keyword, clause.argument, clause.unit)
         (itself if clause.path == (name,) else items).append(words)
     said = ", ".join(itself) + (f"; each item: {', '.join(items)}" if items else "")
     return said + (", or null" if name in contract.parameters.optional else "")

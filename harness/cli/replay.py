@@ -97,9 +97,9 @@ _CONCLUSIONS = {
 
 
 def _line(clause: ClauseResult) -> str:
-    from harness.report import figures, wording
+    from harness.report import bound_text, figures
 
-    bound = wording.bound(clause.bound, clause.unit)
+    bound = bound_text.bound(clause.bound, clause.unit)
     parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), bound]
     return "  ".join(parts) + (f"  ({clause.reason})" if clause.reason else "")
 

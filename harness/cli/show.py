@@ -22,7 +22,7 @@ from harness.contract.project import Project
 from harness.external.subject import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
-from harness.report import figures, wording
+from harness.report import bound_text, figures
 from harness.run.plan import Options, option_for_target, plan
 
 __all__ = ["command"]
@@ -156,7 +156,7 @@ def _bounds(contract: Contract) -> Iterator[str]:
             shown.setdefault(place, []).append(clause)
     width = max(map(len, shown), default=0)
     for place, clauses in shown.items():
-        yield f"  {place:<{width}}  {', '.join(wording.bound(clause.bound, clause.unit) for clause in clauses)}"
+        yield f"  {place:<{width}}  {', '.join(bound_text.bound(clause.bound, clause.unit) for clause in clauses)}"
         if (meaning := contract.observation["properties"].get(place, {}).get("description")) is not None:
             yield from _paragraph(meaning, indent=6)
         for source in dict.fromkeys(clause.source for clause in clauses if clause.source):

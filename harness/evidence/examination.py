@@ -310,9 +310,9 @@ class _Examination:
         self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
         self._known = replace(
             self._known,
-            verdict=again.settlement.verdict,
-            reason=again.settlement.reason,
-            proven=again.settlement.proven,
+            verdict=again.claim.verdict,
+            reason=again.claim.reason,
+            proven=again.claim.proven,
             overrides=record.overrides or None,
             subject=record.judged if record.subject != contract.subject else None,
             mutants={mutant: str(fate) for mutant, fate in again.mutants.items()},

@@ -20,7 +20,7 @@ from harness.evidence.layout import OBSERVATION, RECORD, mutant_file
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record
-from harness.judging.verdict import MutantOutcome, Settlement, fate_of, settle
+from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, fate_of
 
 __all__ = ["Rejudgment", "rejudge"]
 
@@ -32,7 +32,7 @@ _UNTESTABLE = frozenset({"gpus", "modules", "disk_gib", "vulkan"})
 class Rejudgment:
     """What a bundle says when it is judged now, and where its record says otherwise."""
 
-    settlement: Settlement
+    claim: ClaimVerdict
     mutants: Mapping[str, Fate]
     findings: tuple[Finding, ...]
 
@@ -40,7 +40,7 @@ class Rejudgment:
 def rejudge(
     record: Record, contract: Contract, observation: Observation, mutants: Mapping[str, Observation]
 ) -> Rejudgment:
-    """Judge the subject and every mutant again, and settle.
+    """Judge the subject and every mutant again, and derive the verdict.
 
     Args:
         mutants: the observations that the bundle has, by the mutant's id.
@@ -60,11 +60,11 @@ def rejudge(
         outcomes.append(outcome)
         findings += found
     findings += _order(record, contract)
-    settlement = settle(judgment, outcomes, skipped=record.mutants_skipped)
-    findings += _settlement(record, settlement)
-    if settlement.proven:
+    claim = claim_verdict(judgment, outcomes, skipped=record.mutants_skipped)
+    findings += _verdict(record, claim)
+    if claim.proven:
         findings += _excuses(contract, observation, outcomes, frozenset(contract.unjudged(record.profile)))
-    return Rejudgment(settlement, {one.id: one.fate for one in outcomes}, tuple(findings))
+    return Rejudgment(claim, {one.id: one.fate for one in outcomes}, tuple(findings))
 
 
 def _identity(record: Record, contract: Contract) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def _mutant(
         for finding in _compare(f"{where}/{name}", getattr(then, name), getattr(mutant, name), "the contract has")
     ]
     if seen is None:
-        if then.fate in (Fate.NOT_RUN, Fate.INCONCLUSIVE):
+        if then.fate is Fate.INCONCLUSIVE or not then.fate.has_run:
             return then.outcome(), findings
         file = mutant_file(mutant.id, OBSERVATION)
         findings.append(
@@ -172,7 +172,7 @@ def _order(record: Record, contract: Contract) -> Iterator[Finding]:
         yield _differs("/mutants", "the mutants are in another order than the contract's")
 
 
-def _settlement(record: Record, now: Settlement) -> Iterator[Finding]:
+def _verdict(record: Record, now: ClaimVerdict) -> Iterator[Finding]:
     if record.verdict is not now.verdict:
         why = f" ({now.reason})" if now.reason else ""
         yield _differs("/verdict", f"was {record.verdict} and is {now.verdict} now{why}")

@@ -10,11 +10,7 @@ from harness.contract import Mutant
 from harness.contract.builtin import COMPLETES
 from harness.judging.judge import Judgment
 
-__all__ = ["MutantOutcome", "Settlement", "fate_of", "not_begun", "not_run", "settle"]
-
-_INTERRUPTED = "the run was interrupted"
-"""Why a mutant was not run that could have been. A record has no other place to say so, and saying it gains nothing:
-with any other reason a mutant must be one that the device cannot run (`harness.evidence.rejudge`)."""
+__all__ = ["ClaimVerdict", "MutantOutcome", "claim_verdict", "fate_of", "interrupted", "not_run"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +23,9 @@ class MutantOutcome:
     failed: tuple[str, ...] = ()
     """The clauses that it failed, those first that the contract names."""
 
-    @property
-    def was_kept_from_running(self) -> bool:
-        """Whether it could have run, but for an interruption: then nobody knows whether it lives."""
-        return self.fate is Fate.NOT_RUN and self.reason == _INTERRUPTED
-
 
 @dataclass(frozen=True)
-class Settlement:
+class ClaimVerdict:
     """The verdict on a claim."""
 
     verdict: Verdict
@@ -70,12 +61,12 @@ def not_run(mutant: Mutant, reason: str) -> MutantOutcome:
     return MutantOutcome(mutant.id, Fate.NOT_RUN, reason)
 
 
-def not_begun(mutant: Mutant) -> MutantOutcome:
+def interrupted(mutant: Mutant) -> MutantOutcome:
     """A mutant that waited for its turn when the run was interrupted."""
-    return not_run(mutant, _INTERRUPTED)
+    return MutantOutcome(mutant.id, Fate.INTERRUPTED, "the run was interrupted")
 
 
-def settle(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> Settlement:
+def claim_verdict(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> ClaimVerdict:
     """The verdict.
 
     Args:
@@ -84,23 +75,23 @@ def settle(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: boo
         skipped: the user asked for no mutants; a PASS then stands, unproven.
     """
     fates = {mutant.fate for mutant in mutants}
-    kept = [mutant for mutant in mutants if mutant.was_kept_from_running]
-    proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN} and not kept
+    proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN}
     if judgment.outcome is Outcome.FAIL:
-        return Settlement(Verdict.FAIL, judgment.reason, proven)
+        return ClaimVerdict(Verdict.FAIL, judgment.reason, proven)
     if judgment.outcome is Outcome.NOT_MEASURED:
-        return Settlement(Verdict.NOT_MEASURED, judgment.reason, proven)
+        return ClaimVerdict(Verdict.NOT_MEASURED, judgment.reason, proven)
     lived = [mutant for mutant in mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
     if lived:
-        return Settlement(Verdict.VOID, f"mutant {lived[0].id} {lived[0].fate}: {lived[0].reason}", False)
+        return ClaimVerdict(Verdict.VOID, f"mutant {lived[0].id} {lived[0].fate}: {lived[0].reason}", False)
     unsure = [mutant for mutant in mutants if mutant.fate is Fate.INCONCLUSIVE]
     if unsure:
-        return Settlement(Verdict.NOT_MEASURED, f"mutant {unsure[0].id} is inconclusive: {unsure[0].reason}", False)
+        return ClaimVerdict(Verdict.NOT_MEASURED, f"mutant {unsure[0].id} is inconclusive: {unsure[0].reason}", False)
+    kept = [mutant for mutant in mutants if mutant.fate is Fate.INTERRUPTED]
     if kept:
-        return Settlement(Verdict.NOT_MEASURED, f"mutant {kept[0].id} was not run: {kept[0].reason}", False)
+        return ClaimVerdict(Verdict.NOT_MEASURED, f"mutant {kept[0].id} was not run: {kept[0].reason}", False)
     if skipped:
-        return Settlement(Verdict.PASS, "unproven: the mutants were skipped", False)
+        return ClaimVerdict(Verdict.PASS, "unproven: the mutants were skipped", False)
     if not proven:
         reason = mutants[0].reason if mutants else "there is none"
-        return Settlement(Verdict.NOT_MEASURED, f"no mutant could run here: {reason}", False)
-    return Settlement(Verdict.PASS, "", True)
+        return ClaimVerdict(Verdict.NOT_MEASURED, f"no mutant could run here: {reason}", False)
+    return ClaimVerdict(Verdict.PASS, "", True)

@@ -109,8 +109,7 @@ def _unjudged(record: Record, clause: str) -> Case:
 def _mutant(record: Record, mutant: MutantRecord) -> Case:
     text = f"{mutant.fate}: {mutant.reason} ({mutant.defect})"
     name = printable(f"mutant {mutant.id}")
-    status = Status.NOT_MEASURED if mutant.outcome().was_kept_from_running else _FATES[mutant.fate]
-    return Case(record.id, name, Kind.MUTANT, status, printable(text), mutant.seconds or 0.0)
+    return Case(record.id, name, Kind.MUTANT, _FATES[mutant.fate], printable(text), mutant.seconds or 0.0)
 
 
 _FATES = {
@@ -119,4 +118,5 @@ _FATES = {
     Fate.MISATTRIBUTED: Status.VOID,
     Fate.INCONCLUSIVE: Status.NOT_MEASURED,
     Fate.NOT_RUN: Status.NOT_RUN,
+    Fate.INTERRUPTED: Status.NOT_MEASURED,
 }

@@ -61,10 +61,10 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
     """
     if not record.proven and not record.mutants_skipped:
         why = "not every mutant that ran was killed, or none ran"
-        if any(mutant.outcome().was_kept_from_running for mutant in record.mutants):
+        if any(mutant.fate is Fate.INTERRUPTED for mutant in record.mutants):
             why = "the run was interrupted before all mutants had run"
         yield Caveat("Unproven", (f": nothing shows that this falsifier could have failed ({why})",))
-    idle = [mutant for mutant in record.mutants if mutant.fate is Fate.NOT_RUN]
+    idle = [mutant for mutant in record.mutants if not mutant.fate.has_run]
     if idle and not record.mutants_skipped:
         reasons: dict[str, list[MutantRecord]] = {}
         for mutant in idle:

@@ -58,6 +58,7 @@ _COLOURS = {
     Fate.MISATTRIBUTED: "magenta",
     Fate.INCONCLUSIVE: "yellow",
     Fate.NOT_RUN: "dim",
+    Fate.INTERRUPTED: "yellow",
 }
 
 

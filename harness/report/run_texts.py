@@ -8,7 +8,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.evidence.layout import COUNTEREXAMPLE
 from harness.judging.record import Record
-from harness.report import figures, wording
+from harness.report import bound_text, figures
 from harness.run.events import (
     SUBJECT,
     ClaimFinished,
@@ -117,7 +117,7 @@ def _place(clause: ClauseResult) -> str:
 def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
     """Clause, outcome, measured value and bound, as text."""
     reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
-    bound = wording.bound(clause.bound, clause.unit)
+    bound = bound_text.bound(clause.bound, clause.unit)
     return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), bound + reason
 
 
@@ -170,7 +170,7 @@ def idle_text(record: Record) -> str:
         return ""
     reasons: dict[str, list[str]] = {}
     for mutant in record.mutants:
-        if mutant.fate is Fate.NOT_RUN and not record.mutants_skipped:
+        if not mutant.fate.has_run and not record.mutants_skipped:
             reasons.setdefault(mutant.reason, []).append(mutant.id)
     told = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
     return f"not run: {told}" if told else ""

@@ -8,7 +8,7 @@ from harness.base.vocabulary import Fate, Outcome
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
 from harness.judging.record import MutantRecord, Record
-from harness.report import figures, wording
+from harness.report import bound_text, figures
 from harness.report.caveats import Caveat, Code, narrowed
 from harness.report.escaping import code_span, markdown
 
@@ -51,7 +51,7 @@ def clause_table(clauses: Sequence[ClauseResult]) -> str:
             code_span(clause.id),
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
             markdown(figures.value(clause.value, clause.unit)),
-            markdown(shortened(wording.bound(clause.bound, clause.unit))),
+            markdown(shortened(bound_text.bound(clause.bound, clause.unit))),
             markdown(shortened(clause.reason)),
         )
         for clause in clauses

@@ -64,7 +64,7 @@ def rates(contract: Contract, results: Sequence[ClaimResult]) -> list[Rate]:
     found = [Rate(SUBJECT, len(results), outcomes.count(Outcome.PASS))]
     for mutant in () if all(result.record.mutants_skipped for result in results) else contract.mutants:
         fates = [one.fate for result in results for one in result.record.mutants if one.id == mutant.id]
-        ran = [fate for fate in fates if fate is not Fate.NOT_RUN]
+        ran = [fate for fate in fates if fate.has_run]
         found.append(Rate(mutant.id, len(ran), ran.count(Fate.KILLED), mutant.violates))
     return found
 

@@ -1,6 +1,6 @@
 """The engine: runs claims and emits events. It knows no spec and no reporter.
 
-For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, settle the
+For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, derive the
 verdict, seal the bundle.
 """
 
@@ -25,7 +25,7 @@ from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupt
 from harness.execution.logs import Log
 from harness.judging.judge import requested
 from harness.judging.record import MutantRecord, Record
-from harness.judging.verdict import MutantOutcome, settle
+from harness.judging.verdict import MutantOutcome, claim_verdict
 from harness.machine import provenance
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import shortfalls
@@ -107,7 +107,7 @@ class Engine:
     def _record(
         self, contract: Contract, course: Plan, options: Options, trials: Trials, began: datetime, seconds: float
     ) -> Record:
-        settlement = settle(trials.judgment, trials.outcomes, skipped=not options.mutants)
+        decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not options.mutants)
         observation = trials.subject.observation
         return Record(
             **{
@@ -115,9 +115,9 @@ class Engine:
                 for name in ("id", "issue", "spec", "title", "falsifier", "subject", "target")
             },
             run=f"{began:%Y-%m-%dT%H%M%SZ}-{_slug(course.device)}-{secrets.token_hex(3)}",
-            verdict=settlement.verdict,
-            reason=settlement.reason,
-            proven=settlement.proven,
+            verdict=decided.verdict,
+            reason=decided.reason,
+            proven=decided.proven,
             profile=course.profile.name,
             profile_reason=course.reason,
             overrides=dict(options.parameters),

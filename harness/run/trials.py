@@ -14,7 +14,7 @@ from harness.execution.logs import Log
 from harness.execution.steps import Steps
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Observation, Phase, Residency
-from harness.judging.verdict import MutantOutcome, fate_of, not_begun, not_run
+from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
 from harness.run.interruption import Interruption
@@ -73,7 +73,7 @@ class TrialRun:
             if mutant.id not in mutants:
                 outcomes.append(not_run(mutant, obstacle))
             elif mutants[mutant.id].cancelled():
-                outcomes.append(not_begun(mutant))
+                outcomes.append(interrupted(mutant))
             else:
                 trials[mutant.id], outcome = mutants[mutant.id].result()
                 outcomes.append(outcome)

@@ -30,4 +30,4 @@ def test_the_words_are_those_of_every_record() -> None:
     """A sealed bundle holds them, so they may not change."""
     assert [*Outcome] == ["PASS", "FAIL", "NOT_MEASURED"]
     assert [*Verdict] == ["PASS", "FAIL", "NOT_MEASURED", "VOID"]
-    assert [*Fate] == ["killed", "survived", "misattributed", "inconclusive", "not run"]
+    assert [*Fate] == ["killed", "survived", "misattributed", "inconclusive", "not run", "interrupted"]

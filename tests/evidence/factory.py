@@ -22,7 +22,7 @@ from harness.execution.steps import Steps
 from harness.judging.judge import judge, requested
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record
-from harness.judging.verdict import fate_of, not_run, settle
+from harness.judging.verdict import claim_verdict, fate_of, interrupted, not_run
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.report.views import VIEWS
 from tests.contracts import document, healthy, observe
@@ -108,6 +108,7 @@ def claim_result(
     artifacts: Path | None = None,
     skipped: bool = False,
     obstacle: str = "needs a CUDA GPU",
+    cut_short: bool = False,
     rows: int = 3,
     output: str = "hello\n",
     run: str = "2026-11-20T201503Z-cpu-3f2a9c",
@@ -121,6 +122,7 @@ def claim_result(
         measurements: of the subject, instead of healthy ones.
         mutants: what each mutant that ran measured otherwise than a healthy subject; DEFECTIVE by default.
         obstacle: why the others did not run.
+        cut_short: the others did not run because the run was interrupted.
         changes: fields of the record that are to be otherwise than they follow from the rest.
     """
     contract = contract or contract_in(folder)
@@ -133,7 +135,8 @@ def claim_result(
     for mutant in contract.mutants:
         differing = (DEFECTIVE if mutants is None else mutants).get(mutant.id)
         if skipped or differing is None:
-            outcomes.append(not_run(mutant, "mutants were skipped" if skipped else obstacle))
+            waiting = interrupted(mutant) if cut_short else not_run(mutant, obstacle)
+            outcomes.append(not_run(mutant, "mutants were skipped") if skipped else waiting)
             continue
         theirs = {**parameters, **mutant.parameters}
         observation = observe(
@@ -145,13 +148,13 @@ def claim_result(
         trials[mutant.id] = trial(observation, rows=rows, output=output)
         outcomes.append(fate_of(mutant, judge(contract, observation)))
     judgment = judge(contract, subject.observation)
-    settlement = settle(judgment, outcomes, skipped=skipped)
+    decided = claim_verdict(judgment, outcomes, skipped=skipped)
     record = Record(
         **{name: getattr(contract, name) for name in _FROM_CONTRACT},
         run=run,
-        verdict=settlement.verdict,
-        reason=settlement.reason,
-        proven=settlement.proven,
+        verdict=decided.verdict,
+        reason=decided.reason,
+        proven=decided.proven,
         profile="reduced",
         profile_reason="this machine has no GPU",
         overrides=dict(overrides or {}),

@@ -16,9 +16,6 @@ from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, reseal, rewrite, sealed, set_at
 
 Change = Callable[[Any], Any]
-INTERRUPTED = "the run was interrupted"
-"""Why a mutant was not run that the machine could run."""
-
 
 FORGERIES: dict[str, tuple[str, Change, str]] = {
     "verdict": ("record.json", set_at("verdict", "FAIL"), "/verdict"),
@@ -100,9 +97,9 @@ def test_a_finding_names_then_and_now(bundle: Path) -> None:
         ({"mutants": {**DEFECTIVE, "forgets-one": {"given": 2, "returned": 2}}}, Verdict.VOID, False),
         ({"mutants": {**DEFECTIVE, "forgets-one": {"returned": ...}}}, Verdict.NOT_MEASURED, False),
         ({"mutants": {}}, Verdict.NOT_MEASURED, False),
-        ({"obstacle": INTERRUPTED}, Verdict.NOT_MEASURED, False),
-        ({"obstacle": INTERRUPTED, "mutants": {}}, Verdict.NOT_MEASURED, False),
-        ({"obstacle": INTERRUPTED, "measurements": healthy(returned=2)}, Verdict.FAIL, False),
+        ({"cut_short": True}, Verdict.NOT_MEASURED, False),
+        ({"cut_short": True, "mutants": {}}, Verdict.NOT_MEASURED, False),
+        ({"cut_short": True, "measurements": healthy(returned=2)}, Verdict.FAIL, False),
         ({"overrides": {"steps": 5}}, Verdict.PASS, True),
         ({"subject": "falsifiers.demo.sorting:Other"}, None, None),
     ],

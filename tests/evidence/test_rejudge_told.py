@@ -45,7 +45,7 @@ def test_a_sound_bundle_says_again_what_it_said(sound: Judged) -> None:
     """The verdict, whether it is proven, and what became of each mutant."""
     again = rejudge(*sound)
     assert told(again) == []
-    assert (again.settlement.verdict, again.settlement.proven) == (Verdict.PASS, True)
+    assert (again.claim.verdict, again.claim.proven) == (Verdict.PASS, True)
     assert again.mutants == {"forgets-one": Fate.KILLED, "stops-early": Fate.KILLED, "silent-fallback": Fate.NOT_RUN}
 
 
@@ -252,13 +252,13 @@ def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
     rest = {name: there for name, there in seen.items() if name != "forgets-one"}
     again = rejudge(replace(record, mutants=(one, *record.mutants[1:])), contract, observation, rest)
     missing = [(found.file, found.message) for found in again.findings if found.code is Code.INCOMPLETE]
-    if fate in (Fate.NOT_RUN, Fate.INCONCLUSIVE):
+    if fate is Fate.INCONCLUSIVE or not fate.has_run:
         assert missing == []
         assert again.mutants["forgets-one"] is fate
     else:
         assert missing == [(FORGETS, f"is missing, though the record says the mutant was {fate}")]
         assert again.mutants["forgets-one"] is Fate.INCONCLUSIVE
-        assert again.settlement.reason == "mutant forgets-one is inconclusive: its observation is missing"
+        assert again.claim.reason == "mutant forgets-one is inconclusive: its observation is missing"
     hidden = (
         RECORD,
         "/mutants/0/fate",
@@ -278,7 +278,7 @@ def test_a_mutant_that_the_record_leaves_out(sound: Judged) -> None:
         assert found[0] == (RECORD, "/mutants", f"the record leaves out the mutant {one}")
         if one == "silent-fallback":
             assert again.mutants[one] is Fate.INCONCLUSIVE
-            assert again.settlement.reason == "mutant silent-fallback is inconclusive: the record does not list it"
+            assert again.claim.reason == "mutant silent-fallback is inconclusive: the record does not list it"
         else:
             assert found[1][1:] == (
                 f"/mutants/{position}/fate",

@@ -48,5 +48,5 @@ def test_judging_again_never_raises(
     )
     mutants = {name: replace(one.observation, device=device) for name, one in result.mutants.items()}
     again = rejudge(replace(result.record, **strange), result.contract, observation, mutants)
-    assert again.settlement.verdict in Verdict
-    assert again.findings or again.settlement.verdict is result.record.verdict
+    assert again.claim.verdict in Verdict
+    assert again.findings or again.claim.verdict is result.record.verdict

@@ -11,7 +11,7 @@ from harness.contract import Mutant
 from harness.contract.clauses import ClauseResult
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Phase
-from harness.judging.verdict import MutantOutcome, Settlement, fate_of, not_begun, settle
+from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, fate_of, interrupted
 from tests.contracts import contract_of, document, healthy, observe
 
 CONTRACT = contract_of(document())
@@ -25,45 +25,43 @@ def judged(**outcomes: Outcome) -> Judgment:
 @pytest.mark.parametrize(("outcome", "first", "second"), list(product(Outcome, Fate, Fate)))
 def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
     """A PASS needs a kill, and nothing that lived or that nobody knows of."""
-    settlement = settle(judged(clause=outcome), [MutantOutcome("a", first), MutantOutcome("b", second)])
+    decided = claim_verdict(judged(clause=outcome), [MutantOutcome("a", first), MutantOutcome("b", second)])
     fates = {first, second}
     if outcome is not Outcome.PASS:
         expected = Verdict(outcome)
     elif fates & {Fate.SURVIVED, Fate.MISATTRIBUTED}:
         expected = Verdict.VOID
-    elif Fate.INCONCLUSIVE in fates or Fate.KILLED not in fates:
+    elif fates & {Fate.INCONCLUSIVE, Fate.INTERRUPTED} or Fate.KILLED not in fates:
         expected = Verdict.NOT_MEASURED
     else:
         expected = Verdict.PASS
-    assert settlement.verdict is expected
-    assert settlement.proven is (Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN})
-    assert bool(settlement.reason) is (expected is not Verdict.PASS)
+    assert decided.verdict is expected
+    assert decided.proven is (Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN})
+    assert bool(decided.reason) is (expected is not Verdict.PASS)
 
 
 @pytest.mark.parametrize(("outcome", "first"), list(product(Outcome, Fate)))
 def test_a_mutant_kept_from_running_by_an_interruption(outcome: Outcome, first: Fate) -> None:
     """It was not run, and unlike one that the machine cannot run it leaves the falsifier unproven, and a PASS none."""
-    waited = not_begun(Mutant("waited", "a:B", ("clause",), "", {}, {}))
-    assert (waited.fate, waited.reason) == (Fate.NOT_RUN, "the run was interrupted")
-    settlement = settle(judged(clause=outcome), [MutantOutcome("a", first), waited])
+    waited = interrupted(Mutant("waited", "a:B", ("clause",), "", {}, {}))
+    assert waited.fate is Fate.INTERRUPTED
+    decided = claim_verdict(judged(clause=outcome), [MutantOutcome("a", first), waited])
     lived = outcome is Outcome.PASS and first in (Fate.SURVIVED, Fate.MISATTRIBUTED)
     expected = Verdict.VOID if lived else Verdict(outcome) if outcome is not Outcome.PASS else Verdict.NOT_MEASURED
-    assert (settlement.verdict, settlement.proven) == (expected, False)
-    if outcome is Outcome.PASS and first in (Fate.KILLED, Fate.NOT_RUN):
-        assert settlement.reason == "mutant waited was not run: the run was interrupted"
+    assert (decided.verdict, decided.proven) == (expected, False)
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_without_mutants(outcome: Outcome) -> None:
     """Skipped mutants leave a PASS unproven; a claim that has none never passes."""
-    skipped = settle(judged(clause=outcome), [MutantOutcome("a", Fate.NOT_RUN)], skipped=True)
+    skipped = claim_verdict(judged(clause=outcome), [MutantOutcome("a", Fate.NOT_RUN)], skipped=True)
     assert (skipped.verdict, skipped.proven) == (Verdict(outcome), False)
-    assert settle(judged(clause=outcome), []).verdict is not Verdict.PASS
+    assert claim_verdict(judged(clause=outcome), []).verdict is not Verdict.PASS
 
 
 def test_nothing_judged_is_not_a_pass() -> None:
     """A judgment without clauses says nothing."""
-    assert settle(Judgment(()), [MutantOutcome("a", Fate.KILLED)]).verdict is Verdict.NOT_MEASURED
+    assert claim_verdict(Judgment(()), [MutantOutcome("a", Fate.KILLED)]).verdict is Verdict.NOT_MEASURED
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(Outcome, Outcome)))
@@ -167,12 +165,4 @@ def test_the_verdict_of_a_subject_that_passed_in_full(
 ) -> None:
     """With the reason, and whether the falsifier is proven able to fail."""
     outcomes = [MutantOutcome(*one) for one in mutants]
-    assert settle(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == Settlement(*expected)
-
-
-@pytest.mark.parametrize("fate", list(Fate))
-def test_only_what_was_not_run_was_kept_from_running(fate: Fate) -> None:
-    """Whatever reason is written next to another fate."""
-    reason = not_begun(Mutant("m", "a:B", ("clause",), "", {}, {})).reason
-    assert MutantOutcome("m", fate, reason).was_kept_from_running is (fate is Fate.NOT_RUN)
-    assert not MutantOutcome("m", fate, "it requires CUDA").was_kept_from_running
+    assert claim_verdict(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == ClaimVerdict(*expected)

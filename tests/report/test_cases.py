@@ -29,7 +29,7 @@ from tests.report.bundles import every_verdict, unsound
         ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "mutant forgets-one", "VOID"),
         ({"mutants": {"forgets-one": {"given": 2, "returned": 2}}}, "mutant forgets-one", "VOID"),
         ({"mutants": {**DEFECTIVE, "forgets-one": {"given": ...}}}, "mutant forgets-one", "NOT_MEASURED"),
-        ({"obstacle": "the run was interrupted"}, "mutant silent-fallback", "NOT_MEASURED"),
+        ({"cut_short": True}, "mutant silent-fallback", "NOT_MEASURED"),
     ],
 )
 def test_clauses_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:

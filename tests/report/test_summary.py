@@ -19,7 +19,6 @@ from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.texts import nasty, with_texts
 
-INTERRUPTED = "the run was interrupted"
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -57,8 +56,8 @@ def test_the_verdict_stands_in_the_first_line(tmp_path: Path, changes: Any, firs
         ({"skipped": True}, "**Unproven** (`MUTANTS_SKIPPED`): the mutants were skipped: nothing shows that this"),
         ({"overrides": {"steps": 5}}, "(`OVERRIDDEN`): this run has other parameters than the contract's: steps=5."),
         ({}, "**1 of 3 mutants not run**: `silent-fallback` (needs a CUDA GPU)."),
-        ({"obstacle": INTERRUPTED}, "**1 of 3 mutants not run**: `silent-fallback` (the run was interrupted)."),
-        ({"obstacle": INTERRUPTED}, "could have failed (the run was interrupted before all mutants had run)."),
+        ({"cut_short": True}, "**1 of 3 mutants not run**: `silent-fallback` (the run was interrupted)."),
+        ({"cut_short": True}, "could have failed (the run was interrupted before all mutants had run)."),
         ({}, "**Reduced profile** (`REDUCED_PROFILE`): the claim speaks of the full profile; this is the r"),
         (
             {"target": {"device": "NVIDIA GB10", "compute_capability": "12.1"}},

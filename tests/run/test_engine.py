@@ -231,7 +231,7 @@ def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
     assert finished.interrupted
     record = only(finished)
     assert record.verdict is Verdict.NOT_MEASURED
-    assert {(mutant.fate, mutant.reason) for mutant in record.mutants} == {(Fate.NOT_RUN, "the run was interrupted")}
+    assert {mutant.fate for mutant in record.mutants} == {Fate.INTERRUPTED}
     assert len(whole.executor.started) == 1
     assert len(whole.sealed) == 1
 
@@ -250,9 +250,8 @@ def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) ->
     whole.executor.behave = behave
     (mutant,) = whole.contract.mutants
     record = only(whole.run(replace(whole.contract, mutants=(mutant, replace(mutant, id="waits"))), jobs=1))
-    assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED, Fate.NOT_RUN]
+    assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED, Fate.INTERRUPTED]
     assert (record.verdict, record.proven) == (Verdict.NOT_MEASURED, False)
-    assert record.reason == "mutant waits was not run: the run was interrupted"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -14,7 +14,7 @@ from harness.search.counterexample import Counterexample
 
 __all__ = ["Kill", "kills"]
 
-_ORDER = (Fate.SURVIVED, Fate.MISATTRIBUTED, Fate.INCONCLUSIVE, Fate.NOT_RUN, Fate.KILLED)
+_ORDER = (Fate.SURVIVED, Fate.MISATTRIBUTED, Fate.INCONCLUSIVE, Fate.INTERRUPTED, Fate.NOT_RUN, Fate.KILLED)
 
 
 @dataclass(frozen=True)

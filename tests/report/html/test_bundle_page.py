@@ -94,9 +94,9 @@ def test_the_verdict_is_said_as_a_sentence(tmp_path: Path, changes: Any, says: s
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
     """In the count and in the list, with the reason; nothing calls it undecided."""
     mutants = {"forgets-one": DEFECTIVE["forgets-one"]}
-    text = shown(Contents.read(sealed(tmp_path, mutants=mutants, obstacle="the run was interrupted")))
+    text = shown(Contents.read(sealed(tmp_path, mutants=mutants, cut_short=True)))
     assert "The claim was neither borne out nor refuted" in text
-    assert "1 of 3 mutants killed, 2 not run" in text
+    assert "1 of 3 mutants killed, 2 interrupted" in text
     assert "Not run: 2 of 3 mutants the run was interrupted" in text
     assert "inconclusive" not in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.contract.keywords import _CHECKS
-from harness.report import wording
+from harness.report import bound_text
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ from harness.report import wording
 )
 def test_bounds(text: str, unit: str, expected: str) -> None:
     """What is no keyword's bound stays as it is."""
-    assert wording.bound(text, unit) == expected
+    assert bound_text.bound(text, unit) == expected
 
 
 def test_every_keyword_has_words() -> None:
     """So that a keyword added to the dialect is not forgotten here."""
-    assert set(_CHECKS) - {"closed"} == set(wording._WORDS)
+    assert set(_CHECKS) - {"closed"} == set(bound_text._WORDS)
