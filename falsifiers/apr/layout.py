@@ -1,241 +1,74 @@
-"""APR v2 as the table says, written a second time: what the falsifiers build and check files with.
-
-It shares no code with the subjects. Every number is at the place, and of the width, that aprender-core gives it
-(crates/aprender-core/src/format/v2: header_impl.rs, tensor_index, writer.rs), little-endian:
-
-| offset | bytes | field |
-|---|---|---|
-| 0 | 4 | `APR` and a zero |
-| 4 | 2 | version 2, 0 |
-| 6 | 2 | flags; bit 10 row-major, bit 11 column-major |
-| 8 | 4 | tensors |
-| 12 | 8 | where the metadata begins: 64 |
-| 20 | 4 | bytes of the metadata, without its padding |
-| 24 | 8 | where the tensor index begins |
-| 32 | 8 | where the data begins |
-| 40 | 4 | CRC32 of bytes 0 to 39 and 44 to 63 |
-| 44 | 20 | zeros |
-
-Then JSON metadata, index and tensors, each padded to 64 bytes with zeros, and the CRC32 of all of it.
-"""
+"""F-APR-V2-LAYOUT-001: every byte of a file is where the table says, and such files are read as they are."""
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Mapping
+from typing import Any, cast
 
-from falsifiers.apr.subject import AprFile, TensorRecord
+from hypothesis import strategies as st
 
-__all__ = ["COLUMN_MAJOR", "Entry", "Layout", "Malformed", "build", "departures", "reseal"]
+from falsifiers.apr.byte_table import COLUMN_MAJOR, build, departures, reseal
+from falsifiers.apr.recorded_files import WrittenElsewhere, look_at_layout
+from falsifiers.apr.subject import AprFile, AprFormat, Rejected
+from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
+from harness import Trial
 
-_FIELDS = {
-    "magic": (0, 4), "version": (4, 2), "flags": (6, 2), "tensor_count": (8, 4), "metadata_offset": (12, 8),
-    "metadata_size": (20, 4), "tensor_index_offset": (24, 8), "data_offset": (32, 8), "checksum": (40, 4),
-    "reserved": (44, 20),
-}  # fmt: skip
-_ROW_MAJOR = 0x0400
-COLUMN_MAJOR = 0x0800
+__all__ = ["falsify"]
 
-
-class Malformed(ValueError):
-    """A file in which the table's fields cannot be found; the text says which."""
+_CASES = st.fixed_dictionaries({**FILES, "order": st.integers(0, 1000)})
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One entry of the tensor index; `offset` counts from the file's start."""
+def falsify(trial: Trial[AprFormat]) -> None:
+    """Parse what the subject writes with our own eyes, and have it read what we write, over many sets of tensors."""
+    if trial.is_elsewhere:
+        look_at_layout(cast("Trial[WrittenElsewhere]", trial))
+        return
 
-    name: bytes
-    dtype: int
-    shape: tuple[int, ...]
-    offset: int
-    size: int
+    def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
+        file = file_of(case)
+        with trial.subject_fault():
+            written = trial.subject.write(file)
+            own = _read(trial.subject, written)
+        found = departures(written, file)
+        foreign = build(file, _shuffled(len(file.tensors), int(case["order"])))
+        dirty = bytearray(foreign)
+        dirty[6:8] = (int.from_bytes(dirty[6:8], "little") | COLUMN_MAJOR).to_bytes(2, "little")
+        with trial.subject_fault():
+            theirs = _read(trial.subject, foreign)
+            column_major = _read(trial.subject, reseal(bytes(dirty)))
+        return {
+            **{f"{section}_wrong": names for section, names in found.items()},
+            "own_misread": _misread(own, file),
+            "foreign_misread": _misread(theirs, file),
+            "column_major_accepted": column_major is not None,
+        }
 
-
-@dataclass(frozen=True)
-class Layout:
-    """Where things are in a file: half-open ranges of bytes."""
-
-    metadata: tuple[int, int]
-    index: tuple[int, int]
-    data: int
-    entries: tuple[Entry, ...]
-    end: int
-    """Where the footer begins."""
-
-    @classmethod
-    def of(cls, data: bytes) -> Layout:
-        """Find the fields of a file; Malformed where one lies outside of it."""
-        header = {name: _number(data, *place) for name, place in _FIELDS.items() if place[1] <= 8}
-        end = len(data) - 4
-        at_metadata, at_index, at_data = (
-            header[name] for name in ("metadata_offset", "tensor_index_offset", "data_offset")
-        )
-        metadata_end = at_metadata + header["metadata_size"]
-        if not 64 <= at_metadata <= metadata_end <= at_index <= at_data <= end:
-            raise Malformed("the sections do not follow each other")
-        entries, position = [], at_index
-        for _ in range(min(header["tensor_count"], end)):
-            entry, position = _entry(data[:at_data], position, at_data)
-            entries.append(entry)
-        return cls((at_metadata, metadata_end), (at_index, position), at_data, tuple(entries), end)
-
-    def padding(self) -> Iterator[tuple[int, int]]:
-        """The ranges between the sections and behind the tensors, which belong to nothing."""
-        yield self.metadata[1], self.index[0]
-        yield self.index[1], self.data
-        place = self.data
-        for entry in sorted(self.entries, key=lambda one: (one.offset, one.size)):
-            yield place, entry.offset
-            place = entry.offset + entry.size
-        yield place, self.end
+    trial.resolve(device="cpu")
+    known = [{**case, "order": number} for number, case in enumerate(KNOWN.values())]
+    trial.measure(cases=trial.search(_CASES, check, examples=trial.parameters["cases"], first=known))
 
 
-def _number(data: bytes, at: int, width: int) -> int:
-    if at + width > len(data):
-        raise Malformed(f"the file ends before byte {at + width}")
-    return int.from_bytes(data[at : at + width], "little")
+def _shuffled(count: int, seed: int) -> list[int]:
+    """An order in which the bytes of so many tensors lie; readers go by offsets."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)  # noqa: S311
+    return order
 
 
-def _entry(index: bytes, at: int, data: int) -> tuple[Entry, int]:
-    length = _number(index, at, 2)
-    name = index[at + 2 : at + 2 + length]
-    at += 2 + length
-    dtype, dimensions = _number(index, at, 1), _number(index, at + 1, 1)
-    shape = tuple(_number(index, at + 2 + 8 * k, 8) for k in range(dimensions))
-    at += 2 + 8 * dimensions
-    return Entry(name, dtype, shape, data + _number(index, at, 8), _number(index, at + 8, 8)), at + 16
-
-
-def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
-    """A file as the table says; the tensors' bytes lie in the `order` of these numbers, as a streaming writer's do."""
-    tensors = sorted(file.tensors, key=lambda one: one.name.encode())
-    offsets, data = [0] * len(tensors), b""
-    for place in order if order is not None else range(len(tensors)):
-        offsets[place] = len(data)
-        data += _padded(tensors[place].data)
-    index = b"".join(_indexed(tensor, offset) for tensor, offset in zip(tensors, offsets, strict=True))
-    metadata = json.dumps(dict(file.metadata), ensure_ascii=False).encode()
-    sections = _padded(metadata), _padded(index)
-    header = bytearray(64)
-    said = {
-        "magic": int.from_bytes(b"APR\0", "little"),
-        "version": 2,
-        "flags": _ROW_MAJOR,
-        "tensor_count": len(tensors),
-        "metadata_offset": 64,
-        "metadata_size": len(metadata),
-        "tensor_index_offset": 64 + len(sections[0]),
-        "data_offset": 64 + len(sections[0]) + len(sections[1]),
-    }
-    for name, number in said.items():
-        at, width = _FIELDS[name]
-        header[at : at + width] = number.to_bytes(width, "little")
-    return reseal(bytes(header) + b"".join(sections) + data + bytes(4))
-
-
-def reseal(data: bytes) -> bytes:
-    """The file with both of its checksums made right."""
-    body = bytearray(data[:-4])
-    body[40:44] = zlib.crc32(bytes(body[:40] + body[44:64])).to_bytes(4, "little")
-    return bytes(body) + zlib.crc32(bytes(body)).to_bytes(4, "little")
-
-
-def _padded(section: bytes) -> bytes:
-    return section + bytes(-len(section) % 64)
-
-
-def _indexed(tensor: TensorRecord, offset: int) -> bytes:
-    name = tensor.name.encode()
-    numbers = [(len(name), 2)], [(tensor.dtype, 1), (len(tensor.shape), 1), *((size, 8) for size in tensor.shape)]
-    before, after = (b"".join(number.to_bytes(width, "little") for number, width in part) for part in numbers)
-    return before + name + after + offset.to_bytes(8, "little") + len(tensor.data).to_bytes(8, "little")
-
-
-def departures(data: bytes, file: AprFile) -> dict[str, list[str]]:
-    """What in a file is not as the table says, by section; `file` is what was to be written.
-
-    The sections are `header`, `metadata`, `index`, `alignment`, `padding`, `payload` and `footer`; each has what is
-    wrong in it.
-    """
-    wrong: dict[str, list[str]] = {
-        name: [] for name in ("header", "metadata", "index", "alignment", "padding", "payload", "footer")
-    }
-    wrong["header"] = list(_in_header(data, file))
-    if data[-4:] != zlib.crc32(data[:-4]).to_bytes(4, "little"):
-        wrong["footer"].append("checksum")
+def _read(subject: AprFormat, data: bytes) -> AprFile | None:
     try:
-        layout = Layout.of(data)
-    except Malformed as error:
-        wrong["index"].append(str(error))
-        return wrong
-    wrong["metadata"] = list(_in_metadata(data[slice(*layout.metadata)], file))
-    wrong["index"] = list(_in_index(layout, file))
-    wrong["alignment"] = list(_in_alignment(layout))
-    wrong["padding"] = [f"bytes {start} to {end}" for start, end in layout.padding() if any(data[start:end])]
-    written = {tensor.name.encode(): tensor.data for tensor in file.tensors}
-    for entry in layout.entries:
-        if data[entry.offset : entry.offset + entry.size] != written.get(entry.name):
-            wrong["payload"].append(entry.name.decode(errors="replace"))
-    return wrong
+        return subject.read(data)
+    except Rejected:
+        return None
 
 
-def _in_header(data: bytes, file: AprFile) -> Iterator[str]:
-    header = data[:64].ljust(64, b"\0")
-    metadata_size = int.from_bytes(header[20:24], "little")
-    at_index = int.from_bytes(header[24:32], "little")
-    index_size = sum(len(_indexed(tensor, 0)) for tensor in file.tensors)
-    expected = {
-        "magic": b"APR\0",
-        "version": b"\2\0",
-        "flags": _ROW_MAJOR.to_bytes(2, "little"),
-        "tensor_count": len(file.tensors).to_bytes(4, "little"),
-        "metadata_offset": (64).to_bytes(8, "little"),
-        # How long the JSON is, is the writer's choice; that the next section follows its padding is not.
-        "tensor_index_offset": (64 + metadata_size + -metadata_size % 64).to_bytes(8, "little"),
-        "data_offset": (at_index + index_size + -index_size % 64).to_bytes(8, "little", signed=False),
-        "checksum": zlib.crc32(header[:40] + header[44:]).to_bytes(4, "little"),
-        "reserved": bytes(20),
-    }
-    for name, right in expected.items():
-        at, width = _FIELDS[name]
-        if header[at : at + width] != right:
-            yield name
-
-
-def _in_metadata(text: bytes, file: AprFile) -> Iterator[str]:
-    try:
-        if json.loads(text.decode()) != dict(file.metadata):
-            yield "values"
-    except (ValueError, RecursionError):
-        yield "no JSON"
-    if text != text.strip(b"\0 "):
-        yield "padding counted"
-
-
-def _in_index(layout: Layout, file: AprFile) -> Iterator[str]:
-    names = [entry.name for entry in layout.entries]
-    if names != sorted(names):
-        yield "order"
-    found = {entry.name: (entry.dtype, entry.shape, entry.size) for entry in layout.entries}
-    written = {tensor.name.encode(): (tensor.dtype, tensor.shape, len(tensor.data)) for tensor in file.tensors}
-    if sorted(names) != sorted(written):
-        yield "names"
-    for field, number in (("dtype", 0), ("shape", 1), ("size", 2)):
-        if any(found[name][number] != written[name][number] for name in found.keys() & written.keys()):
-            yield field
-
-
-def _in_alignment(layout: Layout) -> Iterator[str]:
-    places = {"index": layout.index[0], "data": layout.data, "footer": layout.end}
-    yield from (f"{name} at {place}" for name, place in places.items() if place % 64)
-    end = layout.data
-    for entry in sorted(layout.entries, key=lambda one: (one.offset, one.size)):
-        if entry.offset != end:
-            # Tensors lie one after the other, each padded to 64, in whichever order.
-            yield f"{entry.name.decode(errors='replace')} at {entry.offset} instead of {end}"
-        end = max(end, entry.offset + entry.size + -entry.size % 64)
-    if end != layout.end:
-        yield f"the data ends at {end}, the footer is at {layout.end}"
+def _misread(read: AprFile | None, file: AprFile) -> list[str]:
+    """What a reader made of a file, where it is not what is in it."""
+    if read is None:
+        return ["rejected"]
+    wrong = [] if dict(read.metadata) == dict(file.metadata) else ["metadata"]
+    found = {one.name: one for one in read.tensors}
+    if len(found) < len(read.tensors) or found.keys() != {one.name for one in file.tensors}:
+        return [*wrong, "names"]
+    return [*wrong, *(f"tensor {one.name}" for one in file.tensors if found[one.name] != one)]

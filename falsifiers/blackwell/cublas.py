@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from falsifiers.blackwell.compiler_count import counting_kernels
-from falsifiers.blackwell.projections import Moved, Path, Question, TwoPaths, cases, first_cases, question
+from falsifiers.blackwell.measuring.projection_cases import Question, cases, first_cases, question
 from falsifiers.blackwell.reference.backend import ProjectionGradients
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from falsifiers.blackwell.subjects.cublas import Moved, Path, TwoPaths
+from falsifiers.blackwell.watching.compilations import counting_kernels
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -47,7 +48,7 @@ def falsify(trial: Trial[TwoPaths]) -> None:
     _train(trial)
     trial.resolve(device="+".join(sorted(devices)), backend=_library(trial, question(first[0], trial.device)))
     if asked["rounds"]:
-        from falsifiers.blackwell.backward_time import time_backward
+        from falsifiers.blackwell.measuring.backward_time import time_backward
 
         time_backward(trial, shape)
 

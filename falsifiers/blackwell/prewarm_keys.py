@@ -9,13 +9,13 @@ from typing import Any, Final
 import torch
 from hypothesis import strategies as st
 
-from falsifiers.blackwell.cache_watch import CacheWatch, LogLines
-from falsifiers.blackwell.compilation_watch import watching
-from falsifiers.blackwell.prewarm_subject import Prewarmed
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.kernel_cache import KernelCache
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
+from falsifiers.blackwell.subjects.prewarm_keys import Prewarmed
+from falsifiers.blackwell.watching.compilations import watching
+from falsifiers.blackwell.watching.kernel_cache import CacheWatch, LogLines
 from harness import Trial
 
 __all__ = ["falsify"]

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from falsifiers.blackwell.device_memory import Arena, CudaMemory, DeviceMemory
-from falsifiers.blackwell.ownership import Attribution, Load, Owner, Report
+from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
+from falsifiers.blackwell.measuring.device_memory import Arena, CudaMemory
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
-from falsifiers.blackwell.watched_memory import BrokenMemory, DeviceFault, WatchedMemory
+from falsifiers.blackwell.subjects.root_cause import Attribution, DeviceMemory, Load, Owner, Report
+from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]

@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.allocators import Allocator, Device
+from falsifiers.blackwell.subjects.alloc_unified import Allocator, Device
 from harness import Setting
 
 __all__ = ["IntegratedRule"]

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.device_memory import DeviceMemory, OutOfDeviceMemory
-from falsifiers.blackwell.ownership import Load, Owner, Report
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
+from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 from harness import Setting
 
 __all__ = ["Ledger", "LedgerAttribution"]

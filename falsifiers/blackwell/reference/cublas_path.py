@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.projections import Moved, Path
 from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
 from falsifiers.blackwell.reference.block import Block, new_weights
 from falsifiers.blackwell.reference.shapes import BlockShape
@@ -21,6 +20,7 @@ from falsifiers.blackwell.reference.triton_backend import (
     keep_compiled,
     loaded_modules,
 )
+from falsifiers.blackwell.subjects.cublas import Moved, Path
 from harness import Setting
 
 __all__ = ["CublasPath", "LibraryBackend", "Tf32Rounding"]

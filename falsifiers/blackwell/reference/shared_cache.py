@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 
-from falsifiers.blackwell.projections import Moved
 from falsifiers.blackwell.reference.kernels.catalogue import (
     block_kernels,
     project_backward_weight,
@@ -17,6 +16,7 @@ from falsifiers.blackwell.reference.kernels.catalogue import (
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 from falsifiers.blackwell.reference.shapes import PROJECTIONS, BlockShape
+from falsifiers.blackwell.subjects.cublas import Moved
 
 __all__ = ["shared_modules"]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 
-from falsifiers.apr import byte_layout, corruption
-from falsifiers.apr.files import KNOWN
+from falsifiers.apr import crc, layout
 from falsifiers.apr.reference import Reference
+from falsifiers.apr.tensor_sets import KNOWN
 from harness import Setting, Trial
 from harness.authoring.trial import SubjectFault
 from harness.base.vocabulary import Outcome
@@ -22,7 +22,7 @@ from harness.judging.judge import judge
 from harness.judging.observation import Observation
 
 PROJECT = Project.find(Path(__file__).parent)
-FALSIFIERS = {"F-APR-V2-LAYOUT-001": byte_layout.falsify, "F-APR-V2-CRC-001": corruption.falsify}
+FALSIFIERS = {"F-APR-V2-LAYOUT-001": layout.falsify, "F-APR-V2-CRC-001": crc.falsify}
 MUTANTS = [(claim, mutant) for claim in FALSIFIERS for mutant in PROJECT.contract(claim).mutants]
 
 
@@ -95,7 +95,7 @@ def test_the_two_claims_share_their_files() -> None:
 
 
 @settings(max_examples=200)
-@given(case=byte_layout._CASES)
+@given(case=layout._CASES)
 def test_no_drawn_case_is_one_that_the_format_has_no_room_for(case: Mapping[str, Any]) -> None:
     """Names of at most 256 bytes, shapes of at most eight dimensions."""
     for one in case["tensors"]:

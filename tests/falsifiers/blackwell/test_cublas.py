@@ -13,16 +13,16 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
 
-from falsifiers.blackwell import backward_time
-from falsifiers.blackwell.backward_time import time_backward
-from falsifiers.blackwell.compiler_count import counting_kernels
-from falsifiers.blackwell.projections import Path as Side
-from falsifiers.blackwell.projections import first_cases, question
+from falsifiers.blackwell.measuring import backward_time
+from falsifiers.blackwell.measuring.backward_time import time_backward
+from falsifiers.blackwell.measuring.projection_cases import first_cases, question
 from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
 from falsifiers.blackwell.reference.cublas_path import CublasPath, LibraryBackend, Tf32Rounding
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
 from falsifiers.blackwell.reference.triton_backend import TritonBackend
+from falsifiers.blackwell.subjects.cublas import Path as Side
+from falsifiers.blackwell.watching.compilations import counting_kernels
 from harness import NotMeasured, Setting, Trial
 from harness.authoring.timing import interleave
 from harness.base.vocabulary import Outcome

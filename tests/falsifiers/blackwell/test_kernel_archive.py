@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from falsifiers.blackwell.archived.check import check, not_reproduced
+from falsifiers.blackwell.ptx.archive_check import check, not_reproduced
 from falsifiers.blackwell.reference.kernel_archive import INDEX, Archive, ArchiveError, build, write_index
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel

@@ -13,10 +13,10 @@ import pytest
 from hypothesis.strategies import SearchStrategy
 
 from falsifiers.blackwell import prewarm_keys
-from falsifiers.blackwell.archived import training
-from falsifiers.blackwell.compilation_watch import watching
+from falsifiers.blackwell.ptx import falsifier
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
+from falsifiers.blackwell.watching.compilations import watching
 from harness import NotMeasured, Setting, Trial
 from harness.authoring.trial import SubjectFault
 from harness.base.vocabulary import Outcome
@@ -27,7 +27,7 @@ from harness.judging.observation import Ending, EndingKind, Observation, Phase
 
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
-FALSIFIERS = {PTX: training.falsify, KEYS: prewarm_keys.falsify}
+FALSIFIERS = {PTX: falsifier.falsify, KEYS: prewarm_keys.falsify}
 SMALLER = {PTX: {"targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
 HERE = [
     (claim, mutant)

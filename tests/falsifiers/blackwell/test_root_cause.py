@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from falsifiers.blackwell.device_memory import Arena, DeviceMemory, OutOfDeviceMemory
-from falsifiers.blackwell.mutants.attributing import AlwaysBlamesModules, ScoresAsModules
-from falsifiers.blackwell.ownership import Load, Owner, Report
+from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
+from falsifiers.blackwell.measuring.device_memory import Arena
+from falsifiers.blackwell.mutants.root_cause import AlwaysBlamesModules, ScoresAsModules
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.root_cause import falsify
-from falsifiers.blackwell.watched_memory import BrokenMemory, DeviceFault, WatchedMemory
+from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
+from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Setting, Trial
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project

@@ -1,0 +1,192 @@
+"""F-APR-V2-CRC-001: a file that was damaged anywhere is not opened."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from hypothesis import strategies as st
+
+from falsifiers.apr.byte_table import Layout, Malformed, build, reseal
+from falsifiers.apr.recorded_files import WrittenElsewhere, look_at_checksums
+from falsifiers.apr.subject import AprFormat, Rejected
+from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
+from harness import Trial
+
+__all__ = ["REGIONS", "damaged", "falsify"]
+
+REGIONS = ("header", "metadata", "index", "payload", "padding", "footer", "truncated", "appended", "unbounded")
+"""What may be wrong with a file. The first six are damaged in place; an `unbounded` one says more than the file has."""
+
+_TOLD = 3
+"""Damages of a region that are told of a file."""
+_CASES = st.fixed_dictionaries(
+    {
+        **FILES,
+        # Where in each region, in parts of 2**32, so that one draw means something in regions of every size.
+        "at": st.integers(0, 2**32 - 1),
+        "bit": st.integers(0, 7),
+        "noise": st.binary(min_size=1, max_size=40).map(bytes.hex),
+    }
+)
+
+
+def falsify(trial: Trial[AprFormat]) -> None:
+    """Damage files, the subject's own and ours, in every region, and count what it opens all the same."""
+    if trial.is_elsewhere:
+        look_at_checksums(cast("Trial[WrittenElsewhere]", trial))
+        return
+    tried = dict.fromkeys(REGIONS, 0)
+
+    def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
+        file = file_of(case)
+        with trial.subject_fault():
+            own = trial.subject.write(file)
+        accepted: dict[str, list[str]] = {region: [] for region in REGIONS}
+        rejected = []
+        for whose, data in (("own", own), ("ours", build(file))):
+            if not _opens(trial, data):
+                rejected.append(whose)
+            for region, how, changed in damaged(data, case):
+                if changed == data:
+                    continue
+                tried[region] += 1
+                if _opens(trial, changed):
+                    accepted[region].append(f"{whose}: {how}")
+        return {"healthy_rejected": rejected, **{f"{name}_accepted": _some(hows) for name, hows in accepted.items()}}
+
+    trial.resolve(device="cpu")
+    known = [{**case, "at": 2**31, "bit": 3, "noise": "00"} for case in KNOWN.values()]
+    cases = trial.search(_CASES, check, examples=trial.parameters["cases"], first=known)
+    trial.measure(cases=cases, damages=tried)
+
+
+def _some(hows: list[str]) -> list[str]:
+    """The first of many damages and how many more there are: a reader that checks nothing opens hundreds of files."""
+    return hows if len(hows) <= _TOLD else [*hows[:_TOLD], f"and {len(hows) - _TOLD} more"]
+
+
+def _opens(trial: Trial[AprFormat], data: bytes) -> bool:
+    """Whether the subject reads these bytes; a reader that fails in any other way than by rejecting them crashed."""
+    with trial.subject_fault():
+        try:
+            trial.subject.read(data)
+        except Rejected:
+            return False
+    return True
+
+
+def damaged(data: bytes, case: Mapping[str, Any]) -> Iterator[tuple[str, str, bytes]]:
+    """Region, what was done, and the damaged file; some may equal the file they come from."""
+    try:
+        layout = Layout.of(data)
+    except Malformed:
+        return
+    at, bit, noise = int(case["at"]), int(case["bit"]), bytes.fromhex(case["noise"])
+    for region, start, end in _ranges(layout, at):
+        if start < end:
+            place = start + at * (end - start) // 2**32
+            flipped = _flipped(data, place, bit)
+            yield region, f"bit {bit} of byte {place} flipped", flipped
+            yield region, f"noise at byte {place}", _written(data, place, noise[: end - place])
+            yield region, f"bytes {start} to {end} zeroed", _written(data, start, bytes(end - start))
+            if region != "footer":
+                yield region, f"byte {place} flipped, footer zeroed", flipped[:-4] + bytes(4)
+    yield from _in_checksums(data, at, bit)
+    yield from _cut(data, layout, at)
+    yield from _appended(data, noise)
+    yield from _unbounded(data, layout)
+
+
+def _ranges(layout: Layout, at: int) -> Iterator[tuple[str, int, int]]:
+    """The places of each region, of those that consist of many the one that `at` points to."""
+    yield "header", 0, 64
+    yield "metadata", *layout.metadata
+    yield "index", *layout.index
+    held = [entry for entry in layout.entries if entry.size]
+    gaps = [gap for gap in layout.padding() if gap[0] < gap[1]]
+    if held:
+        chosen = held[at % len(held)]
+        yield "payload", chosen.offset, chosen.offset + chosen.size
+        last = max(held, key=lambda entry: entry.offset + entry.size)
+        yield "payload", last.offset + last.size - 1, last.offset + last.size
+    if gaps:
+        yield "padding", *gaps[at % len(gaps)]
+    yield "footer", layout.end, layout.end + 4
+
+
+def _in_checksums(data: bytes, at: int, bit: int) -> Iterator[tuple[str, str, bytes]]:
+    """Damage that only one of the two checksums, or only a part of one, can tell."""
+    for byte in range(4):
+        yield "footer", f"bit {bit} of the footer's byte {byte}", _flipped(data, len(data) - 4 + byte, bit)
+    # As a tool does that patches the header and seals the file anew, but for the header's own checksum.
+    place = at % 64
+    patched = _flipped(data, place, bit)[:-4]
+    yield "header", f"byte {place} flipped, footer right", patched + zlib.crc32(patched).to_bytes(4, "little")
+    unset = _written(_flipped(data, 50, bit), 40, bytes(4))[:-4]
+    yield "header", "reserved byte set, checksum zero, footer right", unset + zlib.crc32(unset).to_bytes(4, "little")
+    # And as one that knows the header's checksum alone: no flag says that the footer does not count.
+    flags = int.from_bytes(data[6:8], "little")
+    for flag in range(16):
+        resealed = reseal(_written(data, 6, (flags ^ 1 << flag).to_bytes(2, "little")))
+        yield "header", f"flag {flag} changed, header's checksum right", resealed[:-4] + data[-4:]
+
+
+def _cut(data: bytes, layout: Layout, at: int) -> Iterator[tuple[str, str, bytes]]:
+    """The beginning of a file, as an interrupted download leaves it."""
+    ends = (
+        1024,
+        at * len(data) // 2**32,
+        len(data) - 1,
+        len(data) - 4,
+        len(data) - 64,
+        layout.data,
+        layout.index[0],
+        64,
+    )
+    for end in (*ends, 63, 4, 0):
+        if 0 <= end < len(data):
+            yield "truncated", f"only the first {end} bytes", data[:end]
+
+
+def _appended(data: bytes, noise: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """A file with something behind it."""
+    yield "appended", "noise", data + noise
+    yield "appended", "64 zeros", data + bytes(64)
+    yield "appended", "the footer again", data + data[-4:]
+    yield "appended", "the file again", data + data
+    # The CRC32 of anything followed by its own CRC32 is a constant, and so a footer that is right.
+    yield "appended", "the checksum of the whole", data + zlib.crc32(data).to_bytes(4, "little")
+
+
+def _unbounded(data: bytes, layout: Layout) -> Iterator[tuple[str, str, bytes]]:
+    """Files with both checksums right whose numbers reach past the end: what a checksum alone cannot tell."""
+
+    def said(at: int, width: int, number: int) -> bytes:
+        return reseal(_written(data, at, (number % 2 ** (8 * width)).to_bytes(width, "little")))
+
+    fields = {"metadata": 12, "index": 24, "data": 32}
+    if layout.entries:
+        # An entry's offset and size are its last sixteen bytes. One that lies past the end shows in the last tensor;
+        # one that an overflow brings back into the file shows where the last tensor still ends with the data.
+        first = layout.entries[0]
+        fields["the first tensor"] = layout.index[0] + 4 + len(first.name) + 8 * len(first.shape)
+        fields["the last tensor"] = layout.index[1] - 16
+    sizes = {f"{which}'s size": at + 8 for which, at in fields.items() if which.endswith("tensor")}
+    for what, at in (fields | sizes).items():
+        true = int.from_bytes(data[at : at + 8], "little")
+        # The third is what 32 bits take for the truth.
+        for number in (2**64 - 64, 2**63, true + 2**32, len(data) + 64):
+            yield "unbounded", f"{what}: {number}", said(at, 8, number)
+    yield "unbounded", "65,536 tensors more", said(8, 4, int.from_bytes(data[8:12], "little") + 2**16)
+    yield "unbounded", "2**32 - 1 tensors", said(8, 4, 2**32 - 1)
+    yield "unbounded", "2**32 - 1 bytes of metadata", said(20, 4, 2**32 - 1)
+
+
+def _flipped(data: bytes, place: int, bit: int) -> bytes:
+    return _written(data, place, bytes([data[place] ^ 1 << bit]))
+
+
+def _written(data: bytes, place: int, piece: bytes) -> bytes:
+    return data[:place] + piece + data[place + len(piece) :]

@@ -1,0 +1,117 @@
+"""What F-APR-V2-LAYOUT-001 and F-APR-V2-CRC-001 see of files that are there already.
+
+What was to be written is not known, so a file is held against what it says of itself; whether that is true, nobody
+outside can see, and there is no reader that could be asked to open a damaged file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Final, Protocol
+
+from falsifiers.apr.byte_table import Layout, Malformed, departures
+from falsifiers.apr.subject import AprFile, TensorRecord
+from falsifiers.apr.tensor_sets import nbytes
+from harness import NotShown, Trial
+from harness.base import strictjson
+
+__all__ = ["WrittenElsewhere", "look_at_checksums", "look_at_layout"]
+
+_LARGEST: Final = 8 * 2**30
+"""Bytes of a file that is read into memory."""
+_FROM_ITSELF: Final = ("header", "index", "alignment", "padding", "footer")
+"""The sections in which a file can contradict the table whatever was to be written."""
+_NO_ONE_ASKED: Final = "of files that are there already nobody knows what was to be written, and no reader is asked"
+
+
+class WrittenElsewhere(Protocol):
+    """What `external.Recorded` is."""
+
+    def apr_files(self) -> Iterator[Path]:
+        """Files that were written elsewhere; NotShown where there is none."""
+        ...
+
+
+def look_at_layout(trial: Trial[WrittenElsewhere]) -> None:
+    """Hold every file against the table."""
+    sections = [f"{section}_wrong" for section in _FROM_ITSELF]
+    with trial.where_shown(*sections, "metadata_wrong"):
+        found = [_named(path, _departures(_read(path))) for path in trial.subject.apr_files()]
+        trial.measure(**{f"{name}_wrong": [wrong[name] for wrong in found] for name in _FROM_ITSELF})
+        if any(wrong["metadata"] for wrong in found):
+            trial.measure(metadata_wrong=[wrong["metadata"] for wrong in found])
+        else:
+            raise NotShown("the metadata are JSON; whether they are those that were to be written is not seen")
+    _leave(trial, "cases", "payload_wrong", "own_misread", "foreign_misread", "column_major_accepted")
+
+
+def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
+    """Look at both checksums of every file.
+
+    Where the writer left a wrong one, the claim is refuted whatever its reader does: that refuses a file which is as it
+    was written, or it opens files whose checksums are wrong.
+    """
+    with trial.where_shown("healthy_rejected"):
+        found = [[f"{path.name}: {why}" for why in _wrong_checksums(_read(path))] for path in trial.subject.apr_files()]
+        trial.measure(healthy_rejected=found)
+    regions = ("header", "metadata", "index", "payload", "padding", "footer", "truncated", "appended", "unbounded")
+    _leave(trial, "cases", "damages", *(f"{region}_accepted" for region in regions))
+
+
+def _leave(trial: Trial[WrittenElsewhere], *names: str) -> None:
+    with trial.where_shown(*names):
+        raise NotShown(_NO_ONE_ASKED)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise NotShown(f"{path} is larger than {_LARGEST} bytes, which are not read into memory")
+        return path.read_bytes()
+    except OSError as error:
+        raise NotShown(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _named(path: Path, wrong: dict[str, list[str]]) -> dict[str, list[str]]:
+    """The same, with the name of the file before each."""
+    return {section: [f"{path.name}: {what}" for what in found] for section, found in wrong.items()}
+
+
+def _departures(data: bytes) -> dict[str, list[str]]:
+    """What is not as the table says; where the index cannot be followed, that is all that is told of it."""
+    try:
+        layout = Layout.of(data)
+    except Malformed:
+        return departures(data, AprFile((), {}))
+    tensors = [
+        TensorRecord(entry.name.decode(errors="replace"), entry.dtype, entry.shape, b"") for entry in layout.entries
+    ]
+    wrong = departures(data, AprFile(tensors, {}))
+    wrong["metadata"] = [] if _is_object(data[slice(*layout.metadata)]) else ["no JSON object"]
+    # Held against itself the index can contradict the table in its order, and in sizes that its dtypes do not have.
+    wrong["index"] = [field for field in wrong["index"] if field == "order"]
+    for entry in layout.entries:
+        size = nbytes(entry.dtype, prod(entry.shape))
+        if size is None:
+            wrong["index"].append(f"{entry.name.decode(errors='replace')}: no dtype has the number {entry.dtype}")
+        elif size != entry.size:
+            wrong["index"].append(f"{entry.name.decode(errors='replace')}: {entry.size} bytes instead of {size}")
+    return wrong
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(strictjson.loads(text.decode()), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _wrong_checksums(data: bytes) -> Iterator[str]:
+    header = data[:64].ljust(64, b"\0")
+    if header[40:44] != zlib.crc32(header[:40] + header[44:]).to_bytes(4, "little"):
+        yield "the header's checksum is wrong"
+    if data[-4:] != zlib.crc32(memoryview(data)[:-4]).to_bytes(4, "little"):
+        yield "the footer's checksum is wrong"

@@ -1,0 +1,124 @@
+"""F-ALLOC-UNIFIED-001: managed memory is for devices that share the host's memory, and for who asks for it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+
+import psutil
+import torch
+
+from falsifiers.blackwell.subjects.alloc_unified import Allocator, AllocatorChoice, Device
+from harness import NotMeasured, Trial
+
+__all__ = ["falsify"]
+
+_CAPABILITIES = (
+    (5, 3), (7, 2), (7, 5), (8, 6), (8, 7), (8, 9),
+    (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0), (20, 0),
+)  # fmt: skip
+"""From sm_53 to what there is not yet; of 5.3, 7.2, 8.7, 11.0 (Tegra) and 12.1 (GB10) there are integrated GPUs."""
+_MEANT = (None, "auto", "0", "1")
+_MISSPELT = (
+    "", " ", "yes", "no", "true", "on", "off", "false", "AUTO", "Auto", "managed", "2", "-1", "01", " 1", "1 ", "0 ",
+)  # fmt: skip
+_OVERRIDES = (*_MEANT, *_MISSPELT)
+_REFUSED = "refused"
+_IS_MANAGED = 8  # CU_POINTER_ATTRIBUTE_IS_MANAGED
+_STRIDE = 16 * 2**20 + 4099  # bytes from one place that is written to to the next, at another offset into its page
+_GIB = 2**30
+_LAST = 252
+
+
+def falsify(trial: Trial[AllocatorChoice]) -> None:
+    """Ask for every row of the truth table; then allocate, write all over it, and ask the driver whose it is."""
+    wrong: list[str] = []
+    moved_by_capability = 0
+    rows = 0
+    for unified, integrated, override in itertools.product((True, False), (True, False), _OVERRIDES):
+        answers = []
+        for capability in _CAPABILITIES:
+            device = Device(unified, integrated, capability)
+            answers.append(_answer(trial, device, override))
+            rows += 1
+            if answers[-1] != _right(device, override):
+                wrong.append(f"{device} MANAGED_MEMORY={override}: {answers[-1]}, not {_right(device, override)}")
+        moved_by_capability += len(set(answers)) - 1
+    trial.measure(rows=rows, wrong=wrong[:20], wrong_rows=len(wrong), moved_by_capability=moved_by_capability)
+    _allocate(trial)
+
+
+def _answer(trial: Trial[AllocatorChoice], device: Device, override: str | None) -> str:
+    """What the subject chooses, in a word; that it refuses is an answer, any other exception a fault."""
+    with trial.subject_fault():
+        try:
+            return trial.subject.choose(device, override).value
+        except ValueError:
+            return _REFUSED
+
+
+def _right(device: Device, override: str | None) -> str:
+    """The truth table."""
+    if override not in _MEANT:
+        return _REFUSED
+    if override == "1":
+        return Allocator.MANAGED.value if device.unified_addressing else _REFUSED
+    shared = device.unified_addressing and device.integrated
+    return (Allocator.MANAGED if shared and override != "0" else Allocator.PLAIN).value
+
+
+def _allocate(trial: Trial[AllocatorChoice]) -> None:
+    """One allocation of the size that GB10's cuMemAlloc refused (PMAT-701), written to and read back."""
+    size = int(trial.parameters["allocation_bytes"])
+    on_gpu = trial.device != "cpu"
+    if on_gpu:
+        free, total = _free_and_total()
+        if free < size + _GIB:
+            raise NotMeasured(
+                f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB are free, and {size / _GIB:.1f} are asked for"
+            )
+    with trial.subject_fault():
+        described = trial.subject.device()
+    trial.measure(allocator_right=_right(described, None))
+    if on_gpu:  # elsewhere there is no driver to ask; before the allocation, which another device may refuse
+        trial.measure(described_as_driver=int(described == _from_driver()))
+    with trial.subject_fault():
+        memory = trial.subject.allocate(size)
+        places = memory[:-1:_STRIDE]
+        values = (torch.arange(len(places), device=memory.device) % 251).to(torch.uint8)
+        places.copy_(values)
+        memory[-1] = _LAST
+        survived = int((places == values).sum()) + int(memory[-1] == _LAST)
+    trial.measure(
+        allocated_bytes=memory.numel() * memory.element_size(),
+        places_lost=len(values) + 1 - survived,
+    )
+    if on_gpu:
+        used = Allocator.MANAGED if _is_managed(memory) else Allocator.PLAIN
+        trial.measure(allocator_used=used.value)
+    trial.resolve(device=memory.device.type)
+
+
+def _free_and_total() -> tuple[int, int]:
+    """Bytes of the current device; where host and device share them, those of the page cache are to be had as well."""
+    free, total = torch.cuda.mem_get_info()
+    if torch.cuda.get_device_properties(torch.cuda.current_device()).is_integrated:
+        free = max(free, psutil.virtual_memory().available)
+    return free, total
+
+
+def _is_managed(memory: torch.Tensor) -> bool:
+    """Whether the driver says that these addresses are managed memory."""
+    managed = ctypes.c_uint(0)
+    status = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(
+        ctypes.byref(managed), _IS_MANAGED, ctypes.c_uint64(memory.data_ptr())
+    )
+    if status != 0:
+        raise NotMeasured(f"the driver does not say what the memory is: cuPointerGetAttribute answers {status}")
+    return bool(managed.value)
+
+
+def _from_driver() -> Device:
+    """The current device, asked for by other means than the subject's."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return Device(True, bool(properties.is_integrated), (properties.major, properties.minor))

@@ -1,0 +1,1 @@
+"""Errors that falsifiers inject into a subject."""

@@ -1,0 +1,271 @@
+"""Mutants of F-BLACKWELL-CUBLAS-001: one defect each, all of them on the new path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.reference.backend import Backend, ProjectionGradients
+from falsifiers.blackwell.reference.cublas_path import CublasPath, LibraryBackend, Tf32Rounding
+from falsifiers.blackwell.reference.shapes import BlockShape
+from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
+from falsifiers.blackwell.reference.triton_backend import TritonBackend
+from falsifiers.blackwell.subjects.cublas import Moved, Path
+from harness import Setting
+
+__all__ = [
+    "AddsToTheLast",
+    "BiasLeftOut",
+    "BiasOverFeatures",
+    "BiasedInBfloat16",
+    "ChangesItsInput",
+    "CublasNeverCalled",
+    "FlushesSmall",
+    "HalfPrecision",
+    "IgnoresStrides",
+    "InnerTailDropped",
+    "OldPathBroken",
+    "OverwritesTheLast",
+    "SmallInputsInTf32",
+    "StillWarmsProducts",
+    "TakesATenthLonger",
+    "TellsOfOneModule",
+    "Tf32LeftOn",
+    "TransposedOperand",
+    "WrongBeyondSample",
+    "WrongInLongBatches",
+]
+
+_INNER = 32
+_CYCLES = 1_000_000  # about half a millisecond: what the clock is measured by
+
+
+class _Damaging(CublasPath):
+    """A subject whose new path damages what it has computed."""
+
+    def backend(self, path: Path, layer: int) -> Backend:
+        return super().backend(path, layer) if path == "old" else _Damaged(self.products(), self.damage)
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        """The wrong answer in place of the right one."""
+        raise NotImplementedError
+
+
+class _Damaged(LibraryBackend):
+    def __init__(self, products: TorchBackend, damage: Callable[..., ProjectionGradients]) -> None:
+        super().__init__(products)
+        self._damage = damage
+
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        right = super().project_backward(projection, x, weight, gradient, bias=bias)
+        return self._damage(right, x, weight, gradient)
+
+
+class TransposedOperand(_Damaging):
+    """The weight is read as its own transpose where sizes allow it, as SHIP-007's matrix-vector product was."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        return right._replace(x=gradient @ weight.contiguous().reshape(weight.mT.shape).mT)
+
+
+class Tf32LeftOn(CublasPath):
+    """Somebody asked for TF32 once, and nobody put the switch back."""
+
+    def products(self) -> TorchBackend:
+        return Tf32Rounding() if self.device == "cpu" else CublasBackend("tf32")
+
+
+class HalfPrecision(_Damaging):
+    """The gradient passes through bfloat16 on its way."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        rounded = gradient.bfloat16().to(gradient.dtype)
+        return right._replace(x=rounded @ weight, weight=rounded.mT @ x)
+
+
+class InnerTailDropped(_Damaging):
+    """Sums over tokens end at the last whole tile of 32."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        whole = len(x) // _INNER * _INNER
+        return right._replace(weight=gradient[:whole].mT @ x[:whole])
+
+
+class BiasOverFeatures(_Damaging):
+    """The gradient of the bias is summed over the features, and cut or filled up to its length."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        if right.bias is None:
+            return right
+        summed, wrong = gradient.sum(dim=1), torch.zeros_like(right.bias)
+        size = min(len(summed), len(wrong))
+        wrong[:size] = summed[:size]
+        return right._replace(bias=wrong)
+
+
+class BiasLeftOut(_Damaging):
+    """A bias that was there before has no gradient any more."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        return right._replace(bias=None)
+
+
+class AddsToTheLast(_Damaging):
+    """beta is 1 where it should be 0: an answer is added to the last one of its size."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._last: dict[Any, Tensor] = {}
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        key = (right.weight.shape, right.weight.dtype)
+        self._last[key] = right.weight + self._last[key] if key in self._last else right.weight
+        return right._replace(weight=self._last[key].clone())
+
+
+class OverwritesTheLast(_Damaging):
+    """All answers of a size lie in one buffer: the gradient of one layer becomes that of the next."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._buffers: dict[Any, Tensor] = {}
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        buffer = self._buffers.setdefault((right.weight.shape, right.weight.dtype), torch.empty_like(right.weight))
+        return right._replace(weight=buffer.copy_(right.weight))
+
+
+class WrongBeyondSample(_Damaging):
+    """Only the first 128 elements of the weight's gradient are right: those that the spec looks at."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        wrong = right.weight.clone().flatten()
+        wrong[128:] *= 1.01
+        return right._replace(weight=wrong.view(right.weight.shape))
+
+
+class FlushesSmall(_Damaging):
+    """Elements below 1e-5 become 0, which no absolute bound of 1e-5 sees."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        flushed = torch.where(right.weight.abs() < 1e-5, torch.zeros_like(right.weight), right.weight)
+        return right._replace(weight=flushed)
+
+
+class SmallInputsInTf32(_Damaging):
+    """Where gradients are small the input's is made in TF32: it is smaller than the others, and hides behind them."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        if gradient.dtype != torch.float32 or float(gradient.abs().max()) > 2e-3:
+            return right
+        return right._replace(x=Tf32Rounding().matmul(gradient, weight))
+
+
+class WrongInLongBatches(_Damaging):
+    """More tokens than were ever warmed up have a gradient of the weight that is 1 % too large."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        return right._replace(weight=right.weight * 1.01) if len(x) > self.tokens else right
+
+
+class BiasedInBfloat16(_Damaging):
+    """In bfloat16 the gradient of the weight is 1.5 % too large, no more than a few roundings of an element."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        if right.weight.dtype != torch.bfloat16:
+            return right
+        return right._replace(weight=(right.weight.float() * 1.015).bfloat16())
+
+
+class ChangesItsInput(_Damaging):
+    """The gradient that it was given is scaled in place once it is done with it."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        gradient.mul_(0.5)
+        return right
+
+
+class IgnoresStrides(_Damaging):
+    """x is taken to lie row by row, whatever its strides say."""
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        if x.stride(-1) == 1 or x.stride() == (1, 1):
+            return right
+        return right._replace(weight=gradient.mT @ x.mT.contiguous().reshape(x.shape))
+
+
+class OldPathBroken(CublasPath):
+    """The path that all is held against has itself lost the last token."""
+
+    def backend(self, path: Path, layer: int) -> Backend:
+        return super().backend(path, layer) if path == "new" else _LosesLastToken(layer=layer)
+
+
+class _LosesLastToken(TritonBackend):
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        cut = gradient.clone()
+        cut[-1] = 0.0
+        return super().project_backward(projection, x, weight, cut, bias=bias)
+
+
+class CublasNeverCalled(CublasPath):
+    """The library is never bound, and the old kernels go on working under the new name."""
+
+    def backend(self, path: Path, layer: int) -> Backend:
+        return super().backend("old", layer)
+
+
+class StillWarmsProducts(CublasPath):
+    """Matrices are multiplied by cuBLAS, and the kernels that nobody calls any more are warmed up all the same."""
+
+    def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
+        return super().prewarm("old", shape, layers)
+
+    def shared_modules(self, moved: Moved, shape: BlockShape) -> Sequence[int]:
+        return super().shared_modules("nothing", shape)
+
+
+class TellsOfOneModule(CublasPath):
+    """All kernels are warmed up as before, and one is told."""
+
+    def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
+        warmed = super().prewarm("old", shape, layers)
+        return warmed if path == "old" else warmed[:1]
+
+
+class TakesATenthLonger(_Damaging):
+    """Every answer comes late by a quarter of the old path's time: the seven are four sevenths of a backward."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._cycles: dict[Any, int] = {}
+
+    def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
+        bias = right.bias is not None
+        key = (x.shape, weight.shape, x.dtype, bias)
+        if key not in self._cycles:
+            old = TritonBackend(layer=0)
+            takes = _milliseconds(lambda: old.project_backward("q", x, weight, gradient, bias=bias))
+            self._cycles[key] = round(0.25 * takes / _milliseconds(lambda: torch.cuda._sleep(_CYCLES)) * _CYCLES)
+        torch.cuda._sleep(self._cycles[key])
+        return right
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    """What work takes on the GPU: the shortest of five, after one that is not counted."""
+    seen = []
+    for _ in range(6):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        seen.append(start.elapsed_time(end))
+    return min(seen[1:])

@@ -1,0 +1,206 @@
+"""F-BLACKWELL-PTX-001: every kernel is there as machine code for every target, and training compiles nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, cast
+
+import torch
+
+from falsifiers.blackwell.measuring.true_gradients import TrueGradients, relative_error
+from falsifiers.blackwell.ptx.archive_check import check, not_reproduced
+from falsifiers.blackwell.ptx.outside_engine import OutsideEngine, look_from_outside
+from falsifiers.blackwell.reference.kernel_archive import Archive
+from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
+from falsifiers.blackwell.reference.kernels.spec import KernelSpec
+from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.subjects.ptx import ArchivedEngine, TrainedModel
+from falsifiers.blackwell.watching.archive_use import UseWatch, watching_use
+from falsifiers.blackwell.watching.compilations import forbid_compiling, see_that_ptx_is_refused, watching
+from falsifiers.blackwell.watching.steps import watching_steps
+from harness import NotMeasured, Trial
+
+__all__ = ["falsify"]
+
+_GIB: Final = 2**30
+_COMPARED_STEPS: Final = 2
+"""Steps whose gradients are compared: what is added to what was there before shows in the second."""
+_HOST_COMPILERS: Final = ("/g++", "/clang++")
+"""What builds the kernels' text for a CPU, which runs no machine code of a GPU."""
+
+
+def falsify(trial: Trial[ArchivedEngine]) -> None:
+    """Ask every image of the archive what it is; then train where the driver must not compile, and look for traces."""
+    computed = forbid_compiling(trial.workspace)
+    if trial.is_elsewhere:
+        look_from_outside(cast("Trial[OutsideEngine]", trial), computed)
+        return
+    specs = block_kernels(SHAPES[trial.parameters["model"]])
+    with trial.subject_fault():
+        folder = trial.subject.archive()
+    archive = _look_at(trial, folder, specs)
+    on_gpu = trial.device.startswith("cuda")
+    used_before = _see_that_it_could_run(trial) if on_gpu else 0
+    before = _files(computed)  # the driver, asked for PTX, has looked into its cache and left a table of contents there
+    with watching() as seen, watching_use(folder, on_gpu=on_gpu) as used:
+        try:
+            _train(trial, *_started(trial), used_before)
+            _measure_use(trial, specs, used, archive)
+        finally:
+            with trial.subject_fault():
+                trial.measure(reported_compilations=trial.subject.compilations())
+            trial.measure(nvrtc_calls=seen.nvrtc)
+            if on_gpu:  # elsewhere there is no driver that could have compiled anything
+                files = sorted(path.name for path in _files(computed) - before)
+                trial.measure(refused_loads=seen.refused, cache_files=files)
+
+
+def _see_that_it_could_run(trial: Trial[ArchivedEngine]) -> int:
+    """Bytes that others hold on the device, which is one of the targets and has room; PTX is refused there.
+
+    Raises:
+        NotMeasured: it is not, has not, or is not.
+    """
+    see_that_ptx_is_refused()
+    sm, targets = _capability(), list(trial.parameters["targets"])
+    if sm not in targets:
+        raise NotMeasured(f"this GPU is sm_{sm}, and no target of {targets}; add it: -P targets={[*targets, sm]}")
+    cap = trial.parameters["memory_cap_gib"] * _GIB
+    free, whole = torch.cuda.mem_get_info()
+    if free < cap:
+        raise NotMeasured(f"others left {free / _GIB:.1f} of the {cap / _GIB:g} GiB that it may take")
+    # Within the cap torch's allocator runs out as it would on a device of that size; the driver's part is measured.
+    torch.cuda.set_per_process_memory_fraction(min(1.0, cap / whole))
+    return int(whole - free)
+
+
+def _measure_use(trial: Trial[ArchivedEngine], specs: Iterable[KernelSpec], used: UseWatch, archive: Archive) -> None:
+    """Every block launched each of its kernels in every step, from an image of the archive."""
+    with trial.subject_fault():
+        launches = dict(trial.subject.launched())
+    if trial.device.startswith("cuda"):  # what is told counts as far as it was seen
+        own = [entry for entry in archive.entries.values() if entry.sm == _capability()]
+        images = {entry.kernel: (entry.sha256, entry.kernel) for entry in own}
+        launches = {key: min(told, used.launches[images[key]]) for key, told in launches.items() if key in images}
+    files: dict[str, set[str]] = {}
+    for entry in archive.entries.values():
+        files.setdefault(entry.kernel, set()).add(os.path.realpath(archive.folder / entry.file))
+    least = trial.parameters["layers"] * trial.parameters["steps"]
+    counts = {spec.key: launches.get(spec.key, 0) for spec in specs}
+    trial.measure(
+        unlaunched=[f"{key}: {count} of {least} launches" for key, count in counts.items() if count < least],
+        unread=[key for key in counts if not files.get(key, set()) & used.opened],
+    )
+
+
+def _capability() -> int:
+    major, minor = torch.cuda.get_device_capability(0)
+    return 10 * major + minor
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> Archive:
+    with trial.subject_fault():
+        archive = Archive.open(folder)  # no archive, or an index that cannot be read, is the subject's defect
+    targets = trial.parameters["targets"]
+    result = check(archive, specs, targets)
+    trial.measure(
+        kernels=len(specs),
+        cells=result.cells,
+        absent=result.absent,
+        not_machine_code=result.not_machine_code,
+        other_target=result.other_target,
+        other_kernel=result.other_kernel,
+        stale=result.stale,
+        altered=result.altered,
+    )
+    # An index may claim any source. That the bytes follow from ours, only compiling again shows.
+    chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
+    few = min(trial.parameters["rebuilt_targets"], len(targets))
+    cells = [(spec, sm) for spec in specs for sm in chance.sample(targets, few)]
+    trial.measure(rebuilt=len(cells), not_reproduced=not_reproduced(archive, cells))
+    return archive
+
+
+def _started(trial: Trial[ArchivedEngine]) -> tuple[TrainedModel, list[str]]:
+    """The model, its weights on the device, and the processes that were started meanwhile.
+
+    Where the weights do not fit, that is told apart from other faults.
+    """
+    with watching_steps() as seen, trial.subject_fault():
+        try:
+            model = trial.subject.start()
+        except torch.OutOfMemoryError as error:
+            trial.measure(failed_uploads=[str(error)])
+            raise
+    children = list(seen.children)
+    if not trial.device.startswith("cuda"):  # the kernels' text is built for the CPU, which takes no image of a GPU
+        children = [child for child in children if not child.endswith(_HOST_COMPILERS)]
+    trial.measure(failed_uploads=[], children=children[:20])
+    return model, children
+
+
+def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str], used_before: int) -> None:
+    """Train on one batch again and again; the optimizer and the count of steps are ours."""
+    parameters = trial.parameters
+    generator = torch.Generator().manual_seed(trial.seed)
+    size = (parameters["batch"], parameters["sequence"] + 1)
+    with trial.subject_fault():
+        weights = list(model.parameters())
+    tokens = torch.randint(parameters["vocabulary"], size, generator=generator).to(weights[0].device)
+    optimizer = torch.optim.AdamW(weights, lr=parameters["learning_rate"])
+    memory = [_taken(trial)]
+    truth = TrueGradients(SHAPES[parameters["model"]], parameters["layers"], parameters["vocabulary"], tokens.device)
+    other = truth.other_weights(weights)
+    trial.measure(other_weights=other[:20])
+    errors: list[float] = []
+    losses: list[float] = []
+    with watching_steps() as seen:
+        for step in range(1, parameters["steps"] + 1):
+            optimizer.zero_grad()
+            compared = step <= _COMPARED_STEPS and not other
+            products = seen.products
+            wanted = truth.at(weights, tokens) if compared else []
+            seen.products = products  # those of the truth are no subject's
+            with trial.subject_fault():
+                loss = model.loss(tokens)
+                loss.backward()
+            if compared:
+                errors += map(relative_error, (weight.grad for weight in weights), wanted)
+                trial.measure(gradient_errors=errors)
+            del wanted
+            with trial.subject_fault():
+                optimizer.step()
+                losses.append(float(loss.detach()))
+            if step == _COMPARED_STEPS:
+                del truth
+                torch.cuda.empty_cache()  # nothing where CUDA was never started
+            if step > _COMPARED_STEPS:  # until then the truth takes memory as well
+                memory.append(_taken(trial))
+            trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
+    trial.measure(
+        losses=losses,
+        memory_bytes=max(memory) - used_before,
+        torch_products=seen.products,
+        children=[*children, *seen.children][:20],
+    )
+    trial.resolve(
+        device=",".join(sorted({weight.device.type for weight in weights})),
+        dtype=",".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})),
+        steps=len(losses),
+    )
+
+
+def _taken(trial: Trial[ArchivedEngine]) -> int:
+    """Bytes in use: on CUDA as the driver tells, of the whole device; else of this process."""
+    if trial.device.startswith("cuda"):
+        free, total = torch.cuda.mem_get_info()
+        return total - free
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,149 @@
+"""Compilations: forbidden to the driver, and as a process's own calls of NVIDIA's libraries show them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from harness import NotMeasured
+
+__all__ = [
+    "CACHE_VARIABLES",
+    "JIT_DISABLED",
+    "NO_JIT",
+    "CompilationWatch",
+    "CompilerCount",
+    "counting_kernels",
+    "forbid_compiling",
+    "see_that_ptx_is_refused",
+    "watching",
+]
+
+NO_JIT: Final = "CUDA_DISABLE_PTX_JIT"
+CACHE_VARIABLES: Final = ("CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE")
+
+JIT_DISABLED: Final = "CUDA_ERROR_JIT_COMPILATION_DISABLED"
+"""What the driver says to PTX where CUDA_DISABLE_PTX_JIT=1."""
+
+_LOADS: Final = ("cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoad", "cuModuleLoadFatBinary", "cuLibraryLoadData")
+
+
+def forbid_compiling(workspace: Path) -> Path:
+    """Tell the driver, here and in what is started from here, not to compile PTX, and to keep in a folder what it
+    compiles all the same; returns the folder, which is empty.
+
+    Raises:
+        NotMeasured: CUDA has started in this process; the driver reads its environment when it starts.
+    """
+    if torch.cuda.is_initialized():
+        raise NotMeasured("CUDA had started before its environment could be set; nothing could be said of its compiler")
+    computed = workspace / "compute-cache"
+    computed.mkdir()
+    path, disable = CACHE_VARIABLES
+    os.environ |= {NO_JIT: "1", path: str(computed), disable: "0"}
+    os.environ.pop("CUDA_FORCE_PTX_JIT", None)
+    return computed
+
+
+def see_that_ptx_is_refused() -> None:
+    """Counting no compilations means something only where the driver would have refused one.
+
+    Raises:
+        NotMeasured: it does not refuse.
+    """
+    from falsifiers.blackwell.reference.cuda_device import CudaDevice, DriverError
+    from falsifiers.blackwell.reference.kernels.catalogue import add
+    from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
+
+    device = CudaDevice()
+    try:
+        device.load(add(), compile_kernel(add(), device.sm, Form.PTX))
+    except DriverError as error:
+        if error.name == JIT_DISABLED:
+            return
+        raise NotMeasured(f"the driver answers PTX with {error.name}, not with {JIT_DISABLED}") from error
+    raise NotMeasured(f"{NO_JIT}=1 has no effect here: the driver compiled our PTX")
+
+
+@dataclass
+class CompilationWatch:
+    """What was seen: calls of NVRTC's compiler, and loads that the driver refused because it may not compile."""
+
+    nvrtc: int = 0
+    refused: int = 0
+
+
+@contextmanager
+def watching() -> Iterator[CompilationWatch]:
+    """Count while the subject works: calls through cuda.bindings are seen, compilers in other processes are not."""
+    from cuda.bindings import driver, nvrtc
+
+    seen = CompilationWatch()
+    replaced: list[tuple[Any, str, Any]] = []
+
+    def watch(module: Any, name: str, on_answer: Callable[[Any], None]) -> None:
+        original = getattr(module, name)
+
+        def call(*arguments: Any) -> Any:
+            answer = original(*arguments)
+            on_answer(answer)
+            return answer
+
+        replaced.append((module, name, original))
+        setattr(module, name, call)
+
+    def compiled(answer: Any) -> None:
+        seen.nvrtc += 1
+
+    def loaded(answer: Any) -> None:
+        seen.refused += answer[0].name == JIT_DISABLED
+
+    watch(nvrtc, "nvrtcCompileProgram", compiled)
+    for name in _LOADS:
+        watch(driver, name, loaded)
+    try:
+        yield seen
+    finally:
+        for module, name, original in replaced:
+            setattr(module, name, original)
+
+
+@dataclass
+class CompilerCount:
+    """What was seen."""
+
+    nvidia: CompilationWatch
+    triton: int = 0
+    """Kernels that Triton's compiler was asked for, also where its cache on the disk had them."""
+
+    @property
+    def kernels(self) -> int:
+        """Those of Triton and of NVRTC."""
+        return self.triton + self.nvidia.nvrtc
+
+
+@contextmanager
+def counting_kernels() -> Iterator[CompilerCount]:
+    """Count calls of Triton's compiler, and of NVRTC through cuda.bindings; those of other processes are not seen."""
+    from triton import knobs
+
+    listener = knobs.compilation.listener
+    with watching() as nvidia:
+        seen = CompilerCount(nvidia)
+
+        def compiled(**told: Any) -> None:
+            seen.triton += 1
+            if listener is not None:
+                listener(**told)
+
+        knobs.compilation.listener = compiled
+        try:
+            yield seen
+        finally:
+            knobs.compilation.listener = listener

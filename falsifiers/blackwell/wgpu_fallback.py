@@ -1,0 +1,336 @@
+"""F-BLACKWELL-WGPU-FALLBACK-001: a backward without memory goes on in WGSL, once, and nothing else does.
+
+The falsifier hands the subject the backend that computes on CUDA, healthy until it is told to fail; a second one that
+never fails says what the gradients should be. Who launched what is counted inside wgpu, not asked of the subject.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.faults.backward import (
+    MEMORY_FAULTS,
+    OTHER_ERRORS,
+    FaultyBackend,
+    Raiser,
+    really_out_of_memory,
+)
+from falsifiers.blackwell.measuring.gradient_errors import largest_error, largest_relative_error
+from falsifiers.blackwell.reference.backend import Backend
+from falsifiers.blackwell.reference.block import Block, Saved, new_weights
+from falsifiers.blackwell.reference.model import LanguageModel
+from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.reference.torch_backend import CublasBackend, TorchBackend
+from falsifiers.blackwell.subjects.wgpu_fallback import FallbackBlocks
+from falsifiers.blackwell.watching.fallback import Witness
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_LEARNING_RATE = 0.05
+
+
+@dataclass
+class _Findings:
+    """What was measured, over all parts, and of which kinds the gradients were: (device, dtype)."""
+
+    kinds: set[tuple[str, str]] = field(default_factory=set)
+    block_errors: list[float] = field(default_factory=list)
+    step_errors: list[float] = field(default_factory=list)
+    step_errors_relative: list[float] = field(default_factory=list)
+    launches_by_fault: list[float] = field(default_factory=list)
+    launches_without_fault: list[int] = field(default_factory=list)
+    primary_calls_after_fault: list[int] = field(default_factory=list)
+    primary_calls_missing: list[int] = field(default_factory=list)
+    torch_products_after_fault: list[int] = field(default_factory=list)
+    warnings_too_many: list[int] = field(default_factory=list)
+    layers_unnamed: list[int] = field(default_factory=list)
+    held_after_fault: list[int] = field(default_factory=list)
+    kept_on_wgpu: list[float] = field(default_factory=list)
+    changed_errors: list[str] = field(default_factory=list)
+    work_after_other_errors: list[int] = field(default_factory=list)
+
+
+def falsify(trial: Trial[FallbackBlocks]) -> None:
+    """Fail one block's backward at many places, then layers of a model that trains, then with errors of other kinds."""
+    witness, seen = Witness(), _Findings()
+    with witness.watching():
+        operations = _one_block(trial, witness, seen)
+        _training(trial, witness, seen, operations)
+        _other_errors(trial, witness, seen, operations)
+    vulkan = {info["backend_type"] for info in witness.adapters.values()} == {"Vulkan"}
+    measured = {name: values for name, values in vars(seen).items() if name != "kinds"}
+    trial.measure(**measured, adapters=sorted(witness.adapters), wrong_adapters=_wrong_adapters(trial, witness))
+    trial.resolve(backend="wgpu" if vulkan else "none")
+
+
+def _wrong_adapters(trial: Trial[FallbackBlocks], witness: Witness) -> list[str]:
+    """Adapters that were given work and are not of the kind that was asked for: software is no GPU."""
+    wanted = trial.parameters["adapter"]
+    return [
+        f"{name} ({info['adapter_type']})"
+        for name, info in sorted(witness.adapters.items())
+        if info["backend_type"] != "Vulkan" or (wanted == "gpu" and info["adapter_type"] == "CPU")
+    ]
+
+
+def _healthy(trial: Trial[FallbackBlocks]) -> Backend:
+    return CublasBackend() if trial.device.startswith("cuda") else TorchBackend()
+
+
+def _drawn(trial: Trial[FallbackBlocks], size: tuple[int, ...], salt: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1000 * trial.seed + salt)
+    return torch.randn(size, generator=generator).to(trial.device)
+
+
+def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) -> int:
+    """Every fault of memory, at places all over the backward: what was done before it must not count.
+
+    Gradients of standard deviation 1 come from above, so that an error of 1e-4 is one of rounding and none of scale.
+    Two faults in a batch of shorter sequences go first, with other weights in the same place, as an optimizer leaves
+    them: what is kept of either must not be taken for what comes later. Their length is odd in the profiles, so that no
+    tile of a matrix product ends where its tokens do.
+    After each fault the backward is made once more without one, by CUDA.
+
+    Returns:
+        How many operations of the primary backend a backward without fault has.
+    """
+    parameters = trial.parameters
+    faulty = FaultyBackend(_healthy(trial), witness)
+    with trial.subject_fault():
+        block = trial.subject.block(parameters["layers"], faulty)
+    shorter = (parameters["batch"] + 1, max(2, parameters["sequence"] // 4 - 1))
+    weights = _weights(trial)
+    operations = told = 0
+    for size, count in ((shorter, 2), ((parameters["batch"], parameters["sequence"]), parameters["places"])):
+        for weight in weights.values():
+            weight.copy_(weight.flip(0))
+        case = _case(trial, weights, size)
+        with torch.no_grad(), trial.subject_fault():
+            _, saved = block.forward(case.x, case.weights)
+        operations = _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
+        live = []
+        for number, place in enumerate(_spread(operations, count)):
+            witness.clear()
+            faulty.fail(_faults(trial)[(number + trial.seed) % len(_faults(trial))], place)
+            with torch.no_grad(), trial.subject_fault(), witness.products_counted():
+                found = _all(*block.backward(saved, case.weights, case.gradient))
+            faulty.relent()
+            _compare(trial, seen, found, case)
+            seen.launches_by_fault.append(faulty.launches)
+            seen.primary_calls_after_fault.append(witness.primary_calls)
+            seen.torch_products_after_fault.append(witness.products)
+            seen.warnings_too_many.append(witness.warnings - (told == 0))
+            told += 1
+            if faulty.held_then is not None:
+                seen.held_after_fault.append(faulty.held_then)
+            live.append(witness.live_bytes())
+            uploaded = witness.uploaded_bytes
+            _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
+        if len(live) > 1:
+            seen.kept_on_wgpu.append(max(0, live[-1] - live[0]) / (len(live) - 1) / max(1, uploaded))
+    return operations
+
+
+def _weights(trial: Trial[FallbackBlocks]) -> dict[str, Tensor]:
+    return new_weights(SHAPES[trial.parameters["model"]], trial.seed, dtype=torch.float32, device=trial.device)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What goes into one block, and the gradients that a healthy backend makes of it."""
+
+    weights: dict[str, Tensor]
+    x: Tensor
+    gradient: Tensor
+    expected: dict[str, Tensor]
+
+
+def _case(trial: Trial[FallbackBlocks], weights: dict[str, Tensor], size: tuple[int, int]) -> _Case:
+    """Standard normal numbers from the seed, for `size` sequences and tokens."""
+    shape = SHAPES[trial.parameters["model"]]
+    x, gradient = (_drawn(trial, (*size, shape.hidden), salt) for salt in (1, 2))
+    with torch.no_grad():
+        healthy = Block(shape, _healthy(trial))
+        expected = _all(*healthy.backward(healthy.forward(x, weights)[1], weights, gradient))
+    return _Case(weights, x, gradient, expected)
+
+
+def _faults(trial: Trial[FallbackBlocks]) -> tuple[Raiser, ...]:
+    return MEMORY_FAULTS if trial.device == "cpu" else (*MEMORY_FAULTS, really_out_of_memory)
+
+
+def _without_fault(
+    trial: Trial[FallbackBlocks],
+    witness: Witness,
+    seen: _Findings,
+    block: Block,
+    saved: Saved,
+    case: _Case,
+    faulty: FaultyBackend,
+    usual: int,
+) -> int:
+    """A backward without fault, which is all CUDA's; returns how many operations it should have: `usual`, unless 0."""
+    witness.clear()
+    before = faulty.calls
+    with torch.no_grad(), trial.subject_fault():
+        found = _all(*block.backward(saved, case.weights, case.gradient))
+    operations = faulty.calls - before
+    _compare(trial, seen, found, case)
+    seen.launches_without_fault.append(witness.launches)
+    usual = usual or max(1, operations)  # there is a place to fail at, also in a backward that never asked CUDA
+    seen.primary_calls_missing.append(max(0, usual - operations))
+    return usual
+
+
+def _compare(trial: Trial[FallbackBlocks], seen: _Findings, found: dict[str, Tensor], case: _Case) -> None:
+    """The error, and of what kind all gradients are: one that lies elsewhere, or is wider, is not as its weight is."""
+    seen.kinds |= {(one.device.type, str(one.dtype).removeprefix("torch.")) for one in found.values()}
+    devices, dtypes = ("+".join(sorted(set(names))) for names in zip(*seen.kinds, strict=True))
+    trial.resolve(device=devices, dtype=dtypes)
+    seen.block_errors.append(largest_error(found, case.expected))
+
+
+def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, operations: int) -> None:
+    """Steps of a language model with and without faults, in each of two micro-batches that add their gradients up.
+
+    A model on healthy backends takes the same steps; both descend by what they found themselves. What the primary
+    backend is asked for is known exactly: a fault costs it the operations of that backward from its place on.
+    """
+    parameters = trial.parameters
+    shape, layers = SHAPES[parameters["model"]], parameters["layers"]
+    faulty = [FaultyBackend(_healthy(trial), witness) for _ in range(layers)]
+    device = torch.device(trial.device)
+    reference = LanguageModel(
+        shape, [Block(shape, _healthy(trial))] * layers, parameters["vocabulary"], trial.seed, device
+    )
+    with trial.subject_fault():
+        blocks = [trial.subject.block(layer, backend) for layer, backend in enumerate(faulty)]
+    model = LanguageModel(shape, blocks, parameters["vocabulary"], trial.seed, device)
+    model.load_state_dict(copy.deepcopy(reference.state_dict()))
+    affected: set[int] = set()
+    usual: list[int] | None = None
+    tokens_size = (2, parameters["batch"], parameters["sequence"] + 1)
+    for step, failing in enumerate(_schedule(trial), start=1):
+        generator = torch.Generator().manual_seed(trial.seed * 100 + step)
+        tokens = torch.randint(parameters["vocabulary"], tokens_size, generator=generator).to(device)
+        places = random.Random(f"{trial.seed} {step}")  # noqa: S311 (places, no secrets)
+        witness.clear()
+        before = [backend.calls for backend in faulty]
+        spared = [0] * layers
+        losses = []
+        for micro_batch, failing_now in zip(tokens, failing, strict=True):
+            reference.loss(micro_batch).backward()
+            with trial.subject_fault():
+                loss = model.loss(micro_batch)
+                for layer in sorted(failing_now):
+                    place = places.randrange(operations)
+                    spared[layer] += operations - place
+                    faulty[layer].fail(places.choice(MEMORY_FAULTS), place)
+                loss.backward()
+            for backend in faulty:
+                backend.relent()
+            seen.launches_by_fault += [faulty[layer].launches for layer in sorted(failing_now)]
+            losses.append(loss.item())
+        errors = _gradients(model), _gradients(reference)
+        calls = [backend.calls - count for backend, count in zip(faulty, before, strict=True)]
+        usual = usual or calls
+        due = [most - fewer for most, fewer in zip(usual, spared, strict=True)]
+        news = set.union(*failing) - affected
+        seen.step_errors.append(largest_error(*errors))
+        seen.step_errors_relative.append(largest_relative_error(*errors))
+        seen.warnings_too_many.append(witness.warnings - len(news))
+        seen.layers_unnamed.append(len(news - witness.layers_named))
+        seen.primary_calls_after_fault.append(_excess(calls, due))
+        seen.primary_calls_missing.append(_excess(due, calls))
+        if not any(failing):
+            seen.launches_without_fault.append(witness.launches)
+        affected |= news
+        trial.step(
+            step,
+            loss=sum(losses) / len(losses),
+            gradient_error=seen.step_errors[-1],
+            relative_error=seen.step_errors_relative[-1],
+            launches=witness.launches,
+        )
+        _descend(model)
+        _descend(reference)
+
+
+def _other_errors(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, operations: int) -> None:
+    """An error that is no lack of memory comes out itself, and neither wgpu nor the log hears of it.
+
+    Neither from a layer that never met a fault, nor from one that fell through before; which then goes on as ever.
+    """
+    parameters = trial.parameters
+    case = _case(trial, _weights(trial), (parameters["batch"], parameters["sequence"]))
+    faulty = FaultyBackend(_healthy(trial), witness)
+    with torch.no_grad(), trial.subject_fault():
+        block = trial.subject.block(parameters["layers"] + 1, faulty)
+        _, saved = block.forward(case.x, case.weights)
+    places = random.Random(trial.seed)  # noqa: S311 (places, no secrets)
+    for told_before in (False, True):
+        for error in OTHER_ERRORS:
+            witness.clear()
+            faulty.fail(lambda tensor, error=error: error, places.randrange(operations))  # type: ignore[misc]
+            caught = None
+            with torch.no_grad(), trial.subject_fault():
+                try:
+                    block.backward(saved, case.weights, case.gradient)
+                except BaseException as raised:  # KeyboardInterrupt is among what must come out
+                    caught = raised
+            faulty.relent()
+            if caught is not error:
+                came = "nothing" if caught is None else f"another {type(caught).__name__}"
+                seen.changed_errors.append(f"{type(error).__name__} ({error}): {came}")
+            seen.work_after_other_errors.append(witness.launches + witness.warnings + witness.primary_calls)
+            error.__traceback__ = None  # it holds what the backward had computed
+        _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
+        witness.clear()
+        faulty.fail(MEMORY_FAULTS[0], places.randrange(operations))
+        with torch.no_grad(), trial.subject_fault():
+            found = _all(*block.backward(saved, case.weights, case.gradient))
+        faulty.relent()
+        _compare(trial, seen, found, case)
+        seen.launches_by_fault.append(faulty.launches)
+        seen.warnings_too_many.append(witness.warnings - (not told_before))
+
+
+def _spread(count: int, places: int) -> list[int]:
+    """So many different places among `count`, the first and the last included."""
+    return sorted({round(number * (count - 1) / max(1, places - 1)) for number in range(places)})
+
+
+def _schedule(trial: Trial[FallbackBlocks]) -> list[tuple[set[int], set[int]]]:
+    """The layers that fail in each step, by micro-batch: none, one, all but the first, all, none, one twice, none."""
+    layers = trial.parameters["layers"]
+    every = set(range(layers))
+    one, none = {trial.seed % layers}, set[int]()
+    first = [none, one, every - {0}, every, none, one, none]
+    return [(failing, one if step == 5 else none) for step, failing in enumerate(first)]
+
+
+def _all(of_x: Tensor, of_weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {"x": of_x, **of_weights}
+
+
+def _gradients(model: LanguageModel) -> dict[str, Tensor]:
+    return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+
+
+def _excess(counts: list[int], usual: list[int]) -> int:
+    return sum(max(0, count - most) for count, most in zip(counts, usual, strict=True))
+
+
+def _descend(model: LanguageModel) -> None:
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.grad is not None:
+                weight -= _LEARNING_RATE * weight.grad
+                weight.grad = None

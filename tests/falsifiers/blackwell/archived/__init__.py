@@ -1,1 +1,0 @@
-"""Tests of falsifiers.blackwell.archived."""

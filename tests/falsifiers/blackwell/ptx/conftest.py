@@ -1,0 +1,45 @@
+"""Fixtures for engines that are not ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from falsifiers.blackwell.ptx import outside_engine
+from tests.falsifiers.blackwell.ptx.engines import (
+    KERNELS,
+    PROJECT,
+    TARGETS,
+    AnyGpu,
+    library,
+)
+
+
+@pytest.fixture(autouse=True)
+def variables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A falsifier sets variables for its own process, which here is the test's; entry points count from the root."""
+    before = dict(os.environ)
+    monkeypatch.chdir(PROJECT.root)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU, as far as the falsifier can tell, whose driver refuses PTX."""
+    monkeypatch.setattr(outside_engine, "DeviceWatch", AnyGpu)
+    monkeypatch.setattr(outside_engine, "see_that_ptx_is_refused", lambda: None)
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with machine code of three kernels for both targets, as any linker would leave it."""
+    pytest.importorskip("cuda.bindings")
+    from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
+
+    images = [compile_kernel(spec, sm).data for spec in KERNELS for sm in TARGETS]
+    return library(tmp_path_factory.mktemp("code"), images)

@@ -1,0 +1,75 @@
+"""Somebody else's engine judged by `harness run F-BLACKWELL-PTX-001`, from the command line to the bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.cli.harness_command import COMMAND, environment
+from tests.falsifiers.blackwell.ptx.engines import (
+    APR,
+    ENGINE,
+    GB10,
+    OOM,
+    PROJECT,
+    PTX,
+)
+
+
+def command_line(folder: Path, *options: str) -> tuple[int, str]:
+    """Exit status and output of `harness run`; the mutants run elsewhere."""
+    asked = ["run", PTX, "--device", "cpu", "--no-mutants", "--evidence", str(folder / "evidence"), *options]
+    done = subprocess.run(
+        [*COMMAND, *asked], cwd=PROJECT.root, env=environment(folder), capture_output=True, text=True, timeout=300
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def sealed(folder: Path) -> dict[str, Any]:
+    """The only bundle's record, which is sound."""
+    (path,) = (folder / "evidence").rglob("record.json")
+    verified = subprocess.run([*COMMAND, "verify", str(path.parent)], cwd=PROJECT.root, capture_output=True, text=True)
+    assert "1 sound, 0 unsound" in verified.stdout
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path: Path, code: Path) -> None:
+    """Exit 3: nothing failed. The record names the trainer's file, and the bundle has what the library holds."""
+    said = ["--subject", f"command:{ENGINE}", "-P", f"code={code}", "-P", "targets=[120,121]"]
+    status, output = command_line(tmp_path, *said)
+    assert status == 3, output
+    record = sealed(tmp_path)
+    assert (record["verdict"], record["resolved"]) == ("NOT_MEASURED", {"device": "cpu", "steps": 3})
+    assert {ENGINE, "tests/external/ptx_engine.py"} <= record["sources"].keys()
+    (held,) = (tmp_path / "evidence").rglob("device-code.json")
+    (inspection,) = json.loads(held.read_text())
+    assert len(inspection["device_code"]) == 6
+
+
+def test_from_the_command_line_the_run_on_gx10_fails(tmp_path: Path) -> None:
+    """`harness run F-BLACKWELL-PTX-001 --subject recorded:trainers/apr-distill.toml -P dir=RUN`, exit 1."""
+    place = tmp_path / "run"
+    place.mkdir()
+    (place / "launch.log").write_bytes(GB10 + OOM)
+    said = ["--subject", f"recorded:{APR}", "-P", f"dir={place}", "-P", "apr=/bin/true"]
+    status, output = command_line(tmp_path, *said)
+    assert status == 1, output
+    assert "Block 0 upload failed" in output
+    assert sealed(tmp_path)["verdict"] == "FAIL"
+
+
+def test_an_engine_that_hangs_is_ended_and_was_at_fault(tmp_path: Path, code: Path) -> None:
+    """A trial has its limit; the engine ends with it."""
+    mine = PROJECT.root / "tests" / "external" / f"hangs-{os.getpid()}.toml"
+    mine.write_text((PROJECT.root / ENGINE).read_text().replace("[command]\n", "[command]\nseconds = 8\n"))
+    try:
+        said = ["--subject", f"command:{mine}", "-P", f"code={code}", "-P", "fail=hangs", "-P", "targets=[120,121]"]
+        status, output = command_line(tmp_path, *said)
+    finally:
+        mine.unlink()
+    assert status == 1, output
+    assert "subject.completes" in output

@@ -1,0 +1,204 @@
+"""Somebody else's engine against F-BLACKWELL-PTX-001: a healthy one, and every defect on the clause that names it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falsifiers.blackwell.ptx import external, outside_engine
+from falsifiers.blackwell.reference.kernels.catalogue import add
+from harness import NotMeasured
+from harness.base.vocabulary import Outcome
+from tests.falsifiers.blackwell.ptx.engines import (
+    ENGINE,
+    KERNELS,
+    PROJECT,
+    TARGETS,
+    AnyGpu,
+    engine,
+    library,
+)
+
+FROM_OUTSIDE_NEVER = {
+    "other_kernel", "stale", "altered", "rebuilt", "not_reproduced", "nvrtc_calls", "refused_loads", "unlaunched",
+    "torch_products", "blocks-run-own-kernels", "children", "images-rebuilt", "resolved.dtype", "residency",
+    "unread", "other_weights", "gradient_errors",
+}  # fmt: skip
+
+
+def test_a_healthy_engine_passes_wherever_it_can_be_seen_and_nowhere_else(
+    tmp_path: Path, code: Path, gpu: None
+) -> None:
+    seen = engine(tmp_path, code)
+    assert seen.clauses(Outcome.FAIL) == set()
+    unseen = {re.split(r"[.\[]", name)[0] if "resolved" not in name else name
+              for name in seen.clauses(Outcome.NOT_MEASURED)}  # fmt: skip
+    assert unseen - {"subject"} == FROM_OUTSIDE_NEVER
+    assert seen.resolved == {"device": "cuda", "steps": 6}
+    assert (seen.measured["kernels"], seen.measured["cells"], seen.measured["memory_bytes"]) == (3, 6, 4 * 2**30)
+    assert (seen.measured["cache_files"], seen.measured["reported_compilations"]) == ([], 0)
+    assert seen.reason == "what its kernels were compiled from is not seen from outside"
+
+
+DEFECTS = {
+    "upload": {"failed_uploads.maxItems", "subject.completes"},
+    "upload-swallowed": {"failed_uploads.maxItems", "subject.completes"},
+    "refused": {"refused_loads.const", "subject.completes"},
+    "refused-swallowed": {"refused_loads.const"},
+    "compiles-all": {"reported_compilations.const"},
+    "compiles-late": {"reported_compilations.const"},
+    "leaves-in-cache": {"cache_files.maxItems"},
+    "rises": {"loss-falls"},
+    "short": {"resolved.steps"},
+    "falls-back": {"resolved.device"},
+    "crashes": {"subject.completes"},
+}
+
+
+@pytest.mark.parametrize("fail", DEFECTS)
+def test_every_defect_falls_on_the_clause_that_names_it(fail: str, tmp_path: Path, code: Path, gpu: None) -> None:
+    assert engine(tmp_path, code, fail).clauses(Outcome.FAIL) == DEFECTS[fail]
+
+
+def test_what_went_wrong_at_the_upload_is_told_in_its_own_words(tmp_path: Path, code: Path, gpu: None) -> None:
+    seen = engine(tmp_path, code, "upload")
+    assert "Block 0 upload failed" in seen.measured["failed_uploads"][0]
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in seen.reason
+    assert "\x1b" not in seen.reason
+
+
+def test_kernels_loaded_for_another_gpu_than_the_one_at_hand(tmp_path: Path, code: Path, gpu: None) -> None:
+    seen = engine(tmp_path, code, target="sm_90")
+    assert seen.clauses(Outcome.FAIL) == {"other_target.maxItems"}
+    assert seen.measured["other_target"] == ["its kernels were loaded for sm_90, and the device is sm_121"]
+
+
+def test_more_memory_than_the_cap(tmp_path: Path, code: Path, gpu: None) -> None:
+    assert engine(tmp_path, code, memory_cap_gib=3).clauses(Outcome.FAIL) == {"within-memory-cap"}
+
+
+def test_an_engine_that_prints_no_counter_is_not_believed_to_compile_nothing(
+    tmp_path: Path, code: Path, gpu: None
+) -> None:
+    seen = engine(tmp_path, code, "counts-nothing")
+    assert "reported_compilations" not in seen.measured
+    assert seen.clauses(Outcome.FAIL) == set()
+
+
+def test_an_empty_cache_proves_nothing_where_the_driver_may_compile(tmp_path: Path, code: Path, gpu: None) -> None:
+    assert "cache_files" not in engine(tmp_path, code, disable_ptx_jit="0").measured
+
+
+def test_an_empty_cache_proves_nothing_of_an_engine_that_never_came_to_the_gpu(
+    tmp_path: Path, code: Path, gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnyGpu, "was_used", False)
+    assert "cache_files" not in engine(tmp_path, code).measured
+
+
+def test_a_driver_that_compiles_all_the_same_ends_the_trial_unmeasured(
+    tmp_path: Path, code: Path, gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses() -> None:
+        raise NotMeasured("the driver compiled our PTX")
+
+    monkeypatch.setattr(outside_engine, "see_that_ptx_is_refused", refuses)
+    seen = engine(tmp_path, code)
+    assert ("cache_files" in seen.measured, seen.reason) == (False, "the driver compiled our PTX")
+
+
+def test_memory_that_others_hold_is_not_the_engines_fault(
+    tmp_path: Path, code: Path, gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AnyGpu, "free_bytes", 2 * 2**30)
+    seen = engine(tmp_path, code, "upload")
+    assert (seen.clauses(Outcome.FAIL), seen.reason) == (set(), "others left 2.0 of the 24 GiB that it may take")
+
+
+def test_on_a_cpu_nothing_is_claimed_of_a_gpu(tmp_path: Path, code: Path) -> None:
+    seen = engine(tmp_path, code, device="cpu")
+    assert not {"cache_files", "failed_uploads"} & seen.measured.keys()
+    assert seen.measured["memory_bytes"] > 2**20
+
+
+def test_an_engine_of_too_much_memory_on_a_cpu(tmp_path: Path, code: Path) -> None:
+    assert "within-memory-cap" in engine(tmp_path, code, "hungry", device="cpu", memory_cap_gib=0.09).clauses(
+        Outcome.FAIL
+    )
+
+
+def compiled(*cells: tuple[Any, int, str]) -> list[bytes]:
+    """Images of kernels for targets, as machine code or as PTX."""
+    pytest.importorskip("cuda.bindings")
+    from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
+
+    return [compile_kernel(spec, sm, Form[form]).data for spec, sm, form in cells]
+
+
+def whole(*without: tuple[str, int]) -> list[tuple[Any, int, str]]:
+    """Every kernel for every target, but some."""
+    return [(spec, sm, "CUBIN") for spec in KERNELS for sm in TARGETS if (spec.key, sm) not in without]
+
+
+def test_a_target_that_the_library_lacks(tmp_path: Path, gpu: None) -> None:
+    lacking = library(tmp_path, compiled(*whole(*((spec.key, 121) for spec in KERNELS))))
+    seen = engine(tmp_path, lacking)
+    assert seen.clauses(Outcome.FAIL) == {"absent.maxItems"}
+    assert "add for sm_121: only machine code for sm_120" in seen.measured["absent"]
+
+
+def test_one_kernel_of_a_target_is_only_ptx(tmp_path: Path, gpu: None) -> None:
+    images = compiled(*whole(("add", 121)), (add(), 90, "PTX"))
+    seen = engine(tmp_path, library(tmp_path, images))
+    assert seen.clauses(Outcome.FAIL) == {"not_machine_code.maxItems"}
+    assert seen.measured["not_machine_code"] == ["add for sm_121: only PTX for sm_90"]
+
+
+def test_a_kernel_that_the_library_lacks(tmp_path: Path, gpu: None) -> None:
+    seen = engine(tmp_path, library(tmp_path, compiled(*whole(("add", 120), ("add", 121)))))
+    assert seen.measured["absent"] == [f"a kernel like ^add$ for sm_{sm}: no code" for sm in TARGETS]
+
+
+def test_code_whose_header_was_forged(tmp_path: Path, gpu: None) -> None:
+    images = [bytearray(image) for image in compiled(*whole(("add", 121)), (add(), 120, "CUBIN"))]
+    images[-1][49] = 121
+    seen = engine(tmp_path, library(tmp_path, [bytes(image) for image in images]))
+    assert seen.clauses(Outcome.FAIL) == {"other_target.maxItems"}
+
+
+def test_an_engine_that_writes_its_ptx_itself_is_neither_refuted_nor_passed(tmp_path: Path, gpu: None) -> None:
+    """No ELF image at all, and pieces of PTX: the reason says so."""
+    writer = library(tmp_path, [b".version 8.0\n.target sm_\0.visible .entry \0"])
+    seen = engine(tmp_path, writer)
+    assert seen.clauses(Outcome.FAIL) == set()
+    assert not {"kernels", "cells", "absent", "not_machine_code", "other_target"} & seen.measured.keys()
+    assert "libengine.so: no code for a GPU" in seen.reason
+    assert "may write PTX when it runs" in seen.reason
+
+
+def test_a_library_that_is_not_there_hides_nothing_else(tmp_path: Path, gpu: None) -> None:
+    seen = engine(tmp_path, tmp_path / "nowhere.so")
+    assert "there is no file" in seen.reason
+    assert seen.measured["losses"]
+
+
+def test_a_library_that_cannot_be_read_hides_nothing_else(
+    tmp_path: Path, code: Path, gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(external, "inspect", unreadable)
+    seen = engine(tmp_path, code)
+    assert seen.unseen["kernels"] == f"{code}, a file with its device code, cannot be read: Permission denied"
+    assert seen.measured["losses"]
+
+
+def test_a_trainers_file_that_sets_the_cache_itself_is_refused(tmp_path: Path, gpu: None) -> None:
+    mine = tmp_path / "mine.toml"
+    text = (PROJECT.root / ENGINE).read_text().replace("{here}", str(PROJECT.root / "tests" / "external"))
+    mine.write_text(text.replace("[command.environment]", "[command.environment]\nCUDA_CACHE_PATH = '/tmp/mine'"))
+    assert "the claim sets it" in engine(tmp_path, tmp_path, trainer=str(mine)).reason

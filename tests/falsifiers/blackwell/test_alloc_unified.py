@@ -1,0 +1,106 @@
+"""F-ALLOC-UNIFIED-001: devices that there are, by name, and what the falsifier makes of a wrong allocation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falsifiers.blackwell.alloc_unified import falsify
+from falsifiers.blackwell.mutants.alloc_unified import AgainstTheRule, ByCapability, ReadsWords
+from falsifiers.blackwell.reference.allocator import IntegratedRule
+from falsifiers.blackwell.subjects.alloc_unified import Allocator, Device
+from harness import Setting, Trial
+
+_B200 = Device(True, False, (10, 0))
+_GB10 = Device(True, True, (12, 1))
+_ORIN = Device(True, True, (8, 7))
+_H200 = Device(True, False, (9, 0))
+
+
+def rule(tmp_path: Path, kind: type[IntegratedRule] = IntegratedRule) -> IntegratedRule:
+    """A subject on the CPU."""
+    return kind(Setting({"allocation_bytes": 2**20}, "cpu", 0, tmp_path, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("device", "chosen"),
+    [
+        (_B200, "plain"),
+        (_H200, "plain"),
+        (_GB10, "managed"),
+        (_ORIN, "managed"),
+        (Device(False, True, (5, 3)), "plain"),
+    ],
+)
+def test_devices_by_name(tmp_path: Path, device: Device, chosen: str) -> None:
+    """auto is no override, and the override decides whatever the device."""
+    subject = rule(tmp_path)
+    assert subject.choose(device, None) is subject.choose(device, "auto") is Allocator(chosen)
+    assert subject.choose(device, "0") is Allocator.PLAIN
+    if device.unified_addressing:
+        assert subject.choose(device, "1") is Allocator.MANAGED
+
+
+@pytest.mark.parametrize(("device", "override"), [(_GB10, "yes"), (_GB10, ""), (Device(False, False, (9, 0)), "1")])
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, device: Device, override: str) -> None:
+    """The message says what can be."""
+    with pytest.raises(ValueError, match="auto"):
+        rule(tmp_path).choose(device, override)
+
+
+def test_the_first_rule_moves_a_b200(tmp_path: Path) -> None:
+    """cc >= 100: the defect that the claim is named for."""
+    subject = rule(tmp_path, ByCapability)
+    assert (subject.choose(_B200, None), subject.choose(_ORIN, None)) == (Allocator.MANAGED, Allocator.PLAIN)
+
+
+def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> dict[str, Any]:
+    """What a trial of a subject measures."""
+    found: dict[str, Any] = {}
+    names = (
+        "rows wrong wrong_rows moved_by_capability allocated_bytes places_lost allocator_used allocator_right"
+        " described_as_driver"
+    )
+    setting = Setting({"allocation_bytes": size}, "cpu", 0, tmp_path, tmp_path)
+    trial: Trial[Any] = Trial(
+        setting, tmp_path, frozenset(names.split()), lambda message: found.update(message.get("values", {}))
+    )
+    trial.build(kind)
+    falsify(trial)
+    return found
+
+
+def test_every_row_is_asked_and_memory_written_to(tmp_path: Path) -> None:
+    """1,176 rows, and none wrong."""
+    found = measured(tmp_path, IntegratedRule)
+    assert (found["rows"], found["wrong"], found["places_lost"]) == (1176, [], 0)
+    assert found["allocated_bytes"] == 2**26
+
+
+def test_wrong_rows_are_told_in_words(tmp_path: Path) -> None:
+    """What was asked, what was answered, and what is right."""
+    found = measured(tmp_path, ByCapability)
+    assert found["moved_by_capability"] > 0
+    assert any("(10, 0)" in row and "managed, not plain" in row for row in found["wrong"])
+
+
+@pytest.mark.parametrize("size", [2**24 + 4099, 2**24 + 4100, 2**24 + 4101])
+def test_no_place_is_lost_at_any_size(tmp_path: Path, size: int) -> None:
+    """The last byte may be where the next place would be."""
+    assert measured(tmp_path, IntegratedRule, size)["places_lost"] == 0
+
+
+def test_words_are_refused_though_switches_often_know_them(tmp_path: Path) -> None:
+    """Somebody who accepts true and on is told which rows those are."""
+    assert any("MANAGED_MEMORY=on: managed, not refused" in row for row in measured(tmp_path, ReadsWords)["wrong"])
+
+
+def test_the_mutant_against_the_rule_takes_plain_memory_where_managed_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the claim's own target the rule says managed: memory that is always managed would be no defect there."""
+    subject = rule(tmp_path, AgainstTheRule)
+    monkeypatch.setattr(subject, "device", lambda: _GB10)
+    assert len(subject.allocate(2**20)) == 2**20  # on the CPU, where there is no managed memory to be had
