@@ -18,6 +18,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, parse
 from harness.contract.project import Project
@@ -74,7 +75,7 @@ _DOCUMENT: dict[str, Any] = {
 def observations(contract: Contract, count: int) -> list[Observation]:
     """Healthy observations of a contract, each of them different from the last where a healthy one can be."""
     profile = next(reversed(contract.profiles.values()))
-    device = {"type": "cuda" if profile.requires["device"] == "cuda" else "cpu", "name": "a device"}
+    device = Device("cuda" if profile.requires["device"] == "cuda" else "cpu", "a device")
     asked = requested(contract, profile.name, profile.parameters, device["type"])
     healthy = Search(contract, profile).satisfying()
     scatter = random.Random(0)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from harness.base.device import Device
 from harness.contract import Contract, parse
 from harness.judging.observation import Observation, Residency
 
@@ -104,7 +105,7 @@ def observe(measurements: Any, **changes: Any) -> Observation:
         "subject": "falsifiers.demo.sorting:Sorter",
         "profile": "reduced",
         "parameters": {"steps": 3},
-        "device": {"type": "cpu", "name": "a CPU"},
+        "device": Device("cpu", "a CPU"),
         "measurements": measurements,
         "resolved": {"device": "cpu", "steps": 3},
         "residency": Residency(),

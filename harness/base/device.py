@@ -1,18 +1,54 @@
-"""Device classes: which devices count as the same when evidence is compared.
+"""Devices, and device classes: which devices count as the same when evidence is compared.
 
-Two GPUs are of one class where the driver gives them one name and one compute capability; processors are told apart
-by their architecture alone, since no claim speaks of a particular one.
+Two GPUs are of one class if the driver gives them one name and one compute capability. Processors differ only by their
+architecture, because no claim is about one particular processor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, final
 
-__all__ = ["DeviceClass", "hardware"]
+__all__ = ["Device", "DeviceClass", "hardware"]
 
 _KINDS = {"cpu": "any CPU", "cuda": "any CUDA GPU"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The device of a trial, as the driver and the system describe it. What could not be read is None."""
+
+    type: str
+    """"cpu" or "cuda"."""
+    name: str
+    """The GPU's name as the driver has it; of a CPU the architecture, such as "x86_64"."""
+    compute_capability: str | None = None
+    """Such as "9.0"; None for a CPU."""
+    memory_bytes: int | None = None
+    """Of the GPU; of a CPU the memory of the system."""
+    memory_source: str | None = None
+    """Where `memory_bytes` was read, or why it could not be."""
+    unified: bool | None = None
+    """Whether the GPU shares the memory of the system; None for a CPU."""
+    uuid: str | None = None
+    """Names this one GPU; None for a CPU."""
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a GPU."""
+        return self.type == "cuda"
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that records, observations and rules have: the fields that are known."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Device:
+        """The inverse of `to_json`, of a document that its schema accepts."""
+        return cls(**document)
 
 
 @final
@@ -28,9 +64,9 @@ class DeviceClass:
     """Such as "9.0"; empty for a CPU, and where it could not be read."""
 
     @classmethod
-    def of(cls, device: Mapping[str, Any]) -> DeviceClass:
-        """The class of a device as records and observations name it."""
-        return cls(str(device["type"]), str(device["name"]), str(device.get("compute_capability") or ""))
+    def of(cls, device: Device) -> DeviceClass:
+        """The class of a device."""
+        return cls(device.type, device.name, device.compute_capability or "")
 
     def __str__(self) -> str:
         """As people read it: CPU x86_64, or NVIDIA H200 (9.0)."""

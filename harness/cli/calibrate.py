@@ -142,7 +142,7 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     width = terminal_width()
     profile = results[0].record.profile
     times = "1 run" if len(results) == 1 else f"{len(results)} runs"
-    click.echo(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device['name']}"))
+    click.echo(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}"))
     rates = [
         (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
         for one in calibration.rates(contract, results)

@@ -72,7 +72,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         yield from _paragraph(f"nothing: {course.obstacle}", indent=2)
     else:
         most = figures.duration(course.profile.seconds * math.ceil(trials / course.parallel))
-        where = course.device["name"] if course.gpu is not None else f"the CPU ({course.device['name']})"
+        where = course.device.name if course.gpu is not None else f"the CPU ({course.device.name})"
         side = f"{course.parallel} at a time, " if course.parallel > 1 else ""
         yield f"  the {course.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
         if option := option_for_target(contract, host):

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from harness.base.device import Device
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
 from harness.contract.rules import Rule, Scope, outline
@@ -33,7 +34,7 @@ def has_ratio(clause: Clause) -> bool:
 
 
 def ratio(
-    clause: Clause, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+    clause: Clause, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
 ) -> float | None:
     """The largest ratio of a measurement to the clause's threshold, turned so that above 1 is a violation.
 
@@ -84,7 +85,7 @@ def _sides(rule: str) -> list[tuple[str, str]]:
 
 
 def _evaluated(
-    rule: Rule, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+    rule: Rule, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
 ) -> list[tuple[float, float]] | None:
     """Both sides of every comparison; None where something is missing or no number."""
     finite = {name: is_finite(value) for name, value in measurements.items()}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
@@ -125,11 +126,11 @@ class Scope:
         rules: Iterable[Rule],
         measurements: Mapping[str, Any],
         parameters: Mapping[str, Any],
-        device: Mapping[str, Any],
+        device: Device,
         finite: Mapping[str, bool],
     ) -> None:
 
-        self.values = {"self": measurements, "parameters": parameters, "device": device}
+        self.values = {"self": measurements, "parameters": parameters, "device": device.to_json()}
         self.wrong: dict[tuple[str, str], str] = {}
         """Why a name cannot be read; no rule that reads one of these reaches the engine."""
         readable: dict[str, dict[str, Any]] = {name: {} for name in SCOPE}

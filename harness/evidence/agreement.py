@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from harness.base.device import Device
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import ENVIRONMENT, RECORD, TRIAL
 from harness.judging.record import Record
@@ -31,7 +32,7 @@ def agreement(
     except ValueError as error:
         yield Finding(Code.INVALID, RECORD, f"is no point in time: {error}", "/started")
     if environment is not None and not _has(environment["host"], record.device):
-        name = str(record.device.get("name"))[:80]
+        name = record.device.name[:80]
         yield _differs("/device", f"the record has {name}; {ENVIRONMENT} tells of no such device on the machine")
     if trial is not None:
         for stream in ("stdout", "stderr"):
@@ -41,10 +42,10 @@ def agreement(
             yield _differs("/trial_seconds", f"the record has {record.trial_seconds}; {TRIAL} has {trial['seconds']}")
 
 
-def _has(host: Mapping[str, Any], device: Mapping[str, Any]) -> bool:
+def _has(host: Mapping[str, Any], device: Device) -> bool:
     """Whether a machine has a device: one of its GPUs in every field that the record has, else its processor."""
-    told = {field: value for field, value in device.items() if field != "type"}
-    there = host.get("gpus", []) if device.get("type") == "cuda" else [{**host, "name": host["machine"]}]
+    told = {field: value for field, value in device.to_json().items() if field != "type"}
+    there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]
     return any(all(field in one and one[field] == value for field, value in told.items()) for one in there)
 
 

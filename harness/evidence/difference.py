@@ -141,7 +141,8 @@ def compare(before: Path, after: Path, noise: Mapping[str, Noise]) -> Difference
 
 
 def _about(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _ABOUT}
+    document = record.to_json()
+    return {name: document[name] for name in _ABOUT}
 
 
 def _record(bundle: Path) -> Record:

@@ -277,7 +277,7 @@ class _Examination:
             self.origin = Origin.of(record)
             self._check_folder(record)
             self._found += agreement(record, self._plain.get(ENVIRONMENT), self._plain.get(TRIAL))
-            device = f"{record.device['type']} {record.device['name']}"
+            device = f"{record.device.type} {record.device.name}"
             self._known = replace(
                 self._known, id=record.id, issue=record.issue, run=record.run, profile=record.profile, device=device
             )

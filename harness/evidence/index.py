@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, final
 
 from harness.base import strictjson
-from harness.base.device import DeviceClass
+from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Verdict
 from harness.evidence import reader
 from harness.evidence.index_cache import Cache, Row, Watch
@@ -63,7 +63,7 @@ class Entry:
     subject: str
     subject_parameters: Mapping[str, Any]
     target: Mapping[str, Any]
-    device: Mapping[str, Any]
+    device: Device
     seed: int
     started: str
     """UTC, ISO 8601."""
@@ -122,7 +122,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((4, Entry.__slots__)).encode()) >> 1
+_VERSION = zlib.crc32(repr((5, Entry.__slots__)).encode()) >> 1
 """Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
 
 
@@ -143,6 +143,7 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
             return Unreadable(path, row.problem)
         told = _parsed(row.document)
         told |= {"verdict": Verdict(told["verdict"]), "killed": tuple(told["killed"])}
+        told["device"] = Device.from_json(told["device"])
         return Entry(path=path, sources=row.sources, **told)
 
     found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made, watch)
@@ -232,7 +233,7 @@ def _row(folder: Path, fingerprint: str) -> Row:
     if f"\n{digest}  {RECORD}\n".encode() not in b"\n" + sealed:
         return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; `harness verify` tells what else is")
     document = {name: getattr(record, name) for name in _FIELDS}
-    document["verdict"] = str(record.verdict)
+    document |= {"verdict": str(record.verdict), "device": record.device.to_json()}
     document["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     return Row(
         claim=record.id,

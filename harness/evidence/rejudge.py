@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.base import strictjson
+from harness.base.device import Device
 from harness.base.schemas import pointer
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
@@ -86,7 +87,7 @@ def _trial(record: Record, contract: Contract, observation: Observation) -> Iter
         which = _which(observation.parameters, expected)
         message = f"are not those of the {record.profile} profile with the record's overrides{which}"
         yield Finding(Code.REJUDGED_DIFFERENTLY, OBSERVATION, message, "/parameters")
-    asked = requested(contract, record.profile, expected, str(observation.device.get("type")))
+    asked = requested(contract, record.profile, expected, observation.device.type)
     yield from _compare("/requested", record.requested, asked, "contract and parameters ask for")
 
 
@@ -149,11 +150,12 @@ def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Obse
         "subject": mutant.subject,
         "profile": record.profile,
         "seed": record.seed,
-        "device": record.device,
+        "device": record.device.to_json(),
         "parameters": {**(profile.parameters if profile else {}), **record.overrides, **mutant.parameters},
     }
+    ran = {**vars(seen), "device": seen.device.to_json()}
     for name, value in expected.items():
-        got = getattr(seen, name)
+        got = ran[name]
         if not _same(got, value):
             detail = _which(got, value) if isinstance(value, Mapping) else f": {_short(got)}, not {_short(value)}"
             message = f"{mutant.id} did not run like the subject{detail}"
@@ -191,14 +193,14 @@ def _excuses(
             yield _differs(pointer("mutants", position, "fate"), message)
 
 
-def _could_run(mutant: Mutant, device: Mapping[str, Any]) -> bool:
+def _could_run(mutant: Mutant, device: Device) -> bool:
     requires = mutant.requires
-    if _UNTESTABLE & set(requires) or (requires.get("device") == "cuda" and device.get("type") != "cuda"):
+    if _UNTESTABLE & set(requires) or (requires.get("device") == "cuda" and not device.is_cuda):
         return False
-    if (device.get("memory_bytes") or 0) < requires.get("memory_gib", 0) * 2**30:
+    if (device.memory_bytes or 0) < requires.get("memory_gib", 0) * 2**30:
         return False
     wanted = requires.get("compute_capability", "0.0")
-    return _capability(device.get("compute_capability") or "0.0") >= _capability(wanted)
+    return _capability(device.compute_capability or "0.0") >= _capability(wanted)
 
 
 def _capability(text: str) -> tuple[int, ...]:
@@ -227,7 +229,11 @@ def _same(one: Any, other: Any) -> bool:
 def _text(value: Any) -> str:
     import json
 
-    return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, default=dict)
+    return json.dumps(strictjson.tag_nonfinite(value), sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.to_json() if isinstance(value, Device) else dict(value)
 
 
 def _short(value: Any) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from harness.base.device import Device
 from harness.contract import Contract
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
@@ -28,8 +29,7 @@ class TrialRequest:
     """The entry point of the subject or of a mutant."""
     profile: str
     parameters: Mapping[str, Any]
-    device: Mapping[str, Any]
-    """As in an observation: type, name, uuid…"""
+    device: Device
     seed: int
     seconds: float
     """Wall-clock limit."""

@@ -145,7 +145,7 @@ class LocalExecutor:
             "falsifier": request.contract.falsifier,
             "subject": request.subject,
             "parameters": dict(request.parameters),
-            "device": "cuda:0" if request.device["type"] == "cuda" else "cpu",
+            "device": "cuda:0" if request.device.is_cuda else "cpu",
             "seed": request.seed,
             "threads": request.threads,
             "workspace": str(folder / "workspace"),
@@ -328,7 +328,7 @@ def _told(error: Exception, folder: Path) -> str:
 
 def _claim(request: TrialRequest) -> dict[str, Any]:
     """What a trial needs to search: see `harness.search.explorer`."""
-    return {"contract": request.contract.document, "device": dict(request.device), "case": request.case}
+    return {"contract": request.contract.document, "device": request.device.to_json(), "case": request.case}
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], d
 
 def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseResult]:
     yield _completes(observation)
-    asked = requested(contract, observation.profile, observation.parameters, str(observation.device.get("type")))
+    asked = requested(contract, observation.profile, observation.parameters, observation.device.type)
     for name, wanted in asked.items():
         bound = f"requested {wanted!r}"
         if name not in observation.resolved:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import schemas, strictjson
+from harness.base.device import Device
 
 __all__ = ["Ending", "EndingKind", "Observation", "ObservationError", "Phase", "Residency"]
 
@@ -74,8 +75,7 @@ class Observation:
     subject: str
     profile: str
     parameters: Mapping[str, Any]
-    device: Mapping[str, Any]
-    """type ("cpu" or "cuda"), name, compute_capability, memory_bytes, memory_source, unified, uuid."""
+    device: Device
     measurements: Mapping[str, Any]
     resolved: Mapping[str, Any] = field(default_factory=dict)
     residency: Residency = Residency()
@@ -87,7 +87,7 @@ class Observation:
     def to_json(self) -> dict[str, Any]:
         """The form that observation.json holds."""
         ending = {key: value for key, value in vars(self.ending).items() if value is not None}
-        plain = {**vars(self), "residency": vars(self.residency), "ending": ending}
+        plain = {**vars(self), "device": self.device.to_json(), "residency": vars(self.residency), "ending": ending}
         if not self.unseen:
             del plain["unseen"]
         tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
@@ -106,7 +106,7 @@ class Observation:
         plain = strictjson.untag_nonfinite(document)
         ending = plain.pop("ending")
         return cls(
-            **{**plain, "residency": Residency(**plain["residency"])},
+            **{**plain, "device": Device.from_json(plain["device"]), "residency": Residency(**plain["residency"])},
             ending=Ending(**{**ending, "kind": EndingKind(ending["kind"]), "phase": Phase(ending["phase"])}),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.base import schemas, strictjson
-from harness.base.device import DeviceClass
+from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.judging.verdict import MutantOutcome
@@ -61,7 +61,7 @@ class Record:
     falsifier: str
     subject: str
     target: Mapping[str, Any]
-    device: Mapping[str, Any]
+    device: Device
     requested: Mapping[str, Any]
     resolved: Mapping[str, Any]
     seed: int
@@ -110,7 +110,8 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The form that record.json holds."""
-        tagged: dict[str, Any] = strictjson.tag_nonfinite({"format": FORMAT, **asdict(self)})
+        plain = {"format": FORMAT, **asdict(self), "device": self.device.to_json()}
+        tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
         return tagged
 
     @classmethod
@@ -128,6 +129,7 @@ class Record:
         clauses = tuple(clause_result(clause) for clause in plain.pop("clauses"))
         mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
         plain |= {"verdict": Verdict(plain["verdict"]), "unjudged": tuple(plain.get("unjudged", ()))}
+        plain["device"] = Device.from_json(plain["device"])
         return cls(**plain, clauses=clauses, mutants=mutants)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Profile, rules
 from harness.contract.clauses import Clause, ClauseResult, SchemaClause
@@ -90,7 +91,7 @@ class Search:
             parameters=self.profile.parameters,
             device=self._device,
             measurements=measurements,
-            resolved=requested(self.contract, self.profile.name, self.profile.parameters, self._device["type"]),
+            resolved=requested(self.contract, self.profile.name, self.profile.parameters, self._device.type),
             residency=Residency(allocator_peak_bytes=1, driver_seen=True),
         )
         return judge(self.contract, observation)
@@ -244,17 +245,17 @@ def _always(value: Any) -> Callable[[Any], Any]:
     return lambda _: value
 
 
-def _device(contract: Contract, profile: Profile) -> dict[str, Any]:
+def _device(contract: Contract, profile: Profile) -> Device:
     """A device such as the profile requires, the claim's target where that is one."""
     if profile.requires["device"] != "cuda":
-        return {"type": "cpu", "name": "x86_64", "memory_bytes": 64 << 30, "memory_source": "psutil"}
+        return Device("cpu", "x86_64", memory_bytes=64 << 30, memory_source="psutil")
     needed = profile.requires.get("compute_capability", "9.0")
-    return {
-        "type": "cuda",
-        "name": contract.target.get("device", "NVIDIA GPU"),
-        "compute_capability": contract.target.get("compute_capability", needed),
-        "memory_bytes": int(profile.requires.get("memory_gib", 80) * 2**30),
-        "memory_source": "nvml",
-        "unified": False,
-        "uuid": "GPU-0",
-    }
+    return Device(
+        type="cuda",
+        name=contract.target.get("device", "NVIDIA GPU"),
+        compute_capability=contract.target.get("compute_capability", needed),
+        memory_bytes=int(profile.requires.get("memory_gib", 80) * 2**30),
+        memory_source="nvml",
+        unified=False,
+        uuid="GPU-0",
+    )

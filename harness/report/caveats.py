@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.base.vocabulary import Fate, Verdict
 from harness.evidence import findings
 from harness.evidence.findings import Finding
 from harness.judging.record import MutantRecord, Record
 
-__all__ = ["Caveat", "Code", "capability", "caveats", "changed", "narrowed"]
+__all__ = ["Caveat", "Code", "caveats", "changed", "narrowed"]
 
 
 class Code(str):
@@ -105,11 +104,6 @@ def changed(record: Record) -> str:
     return ", ".join(shown[:_MOST_CHANGED]) + (
         f" and {len(shown) - _MOST_CHANGED} more" if len(shown) > _MOST_CHANGED else ""
     )
-
-
-def capability(of: Mapping[str, Any]) -> str:
-    """The compute capability of a device or a target, in words; empty where there is none."""
-    return f"compute capability {of['compute_capability']}" if of.get("compute_capability") else ""
 
 
 def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -90,7 +90,7 @@ def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
             "proven": record.proven,
             "profile": record.profile,
             "subject": record.subject,
-            "device": printable(f"{record.device.get('type')} {record.device.get('name')}"),
+            "device": printable(f"{record.device.type} {record.device.name}"),
             "run": record.run,
         }
     return test

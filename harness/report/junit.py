@@ -131,7 +131,7 @@ def _properties(record: Record) -> dict[str, str]:
         "reason": record.reason,
         "profile": record.profile,
         "subject": record.subject,
-        "device": f"{device.get('type')} {device.get('name')}",
+        "device": f"{device.type} {device.name}",
         "overrides": strictjson.dumps(strictjson.tag_nonfinite(dict(record.overrides))),
         "run": record.run,
         "issue": record.issue,

@@ -123,7 +123,7 @@ def _row(bundle: Examined) -> str:
     fates = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
     killed = dict(fates)[Fate.KILLED]
     others = "".join(f", {count} {fate}" for fate, count in fates if count and fate is not Fate.KILLED)
-    device = f"{record.device.get('name') or record.device.get('type')}"
+    device = f"{record.device.name or record.device.type}"
     cells = (
         f"{_weighty(record.verdict)}{beside(record, bundle.verification.remarks)}",
         f"{code_span(record.id)} {markdown(shortened(record.title))}",
@@ -185,7 +185,7 @@ def _measured(record: Record) -> Iterator[str]:
 
 
 def _which(record: Record) -> str:
-    return f"{record.id} on {shortened(str(record.device.get('name')))}"
+    return f"{record.id} on {shortened(record.device.name)}"
 
 
 def _folded(title: str, content: str) -> str:

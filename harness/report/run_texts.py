@@ -42,7 +42,7 @@ CLAUSE_HEAD = ("clause", "outcome", "measured", "bound")
 def plan_line(event: ClaimPlanned) -> str:
     """How a claim is run, in a line."""
     device = event.device
-    where = device["name"] if device["type"] == "cuda" else f"CPU ({device['name']})"
+    where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
     return f"profile {event.profile} on {where}: {event.reason}; {mutants}, {event.parallel} at a time"
 

@@ -95,7 +95,7 @@ def _result(case: Case, bundle: Examined | None, positions: dict[str, int]) -> d
     kind, level = _KINDS[case.status]
     rule = _rule_id(case)
     record = bundle.record if bundle is not None else None
-    where = str(record.device.get("type")) if record else ""
+    where = record.device.type if record else ""
     fingerprint = hashlib.sha256(f"{rule}\0{where}".encode(errors="replace")).hexdigest()
     return {
         "ruleId": rule,
@@ -118,7 +118,7 @@ def _circumstances(record: Record) -> dict[str, Any]:
         "proven": record.proven,
         "profile": record.profile,
         "subject": record.subject,
-        "device": printable(f"{record.device.get('type')} {record.device.get('name')}"),
+        "device": printable(f"{record.device.type} {record.device.name}"),
         "run": record.run,
         "reproduce": printable(record.command),
     }

@@ -9,7 +9,7 @@ from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
 from harness.judging.record import Record
 from harness.report import figures
-from harness.report.caveats import capability, caveats
+from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown
 from harness.report.tables import clause_table, is_trivial, judged, mutant_table, sentence, table, tally, verdict
 
@@ -48,11 +48,11 @@ def render(record: Record, remarks: Sequence[Finding]) -> str:
 
 def _circumstances(record: Record) -> str:
     device = record.device
-    parts = [markdown(str(device.get("name"))), str(device.get("type"))]
-    if said := capability(device):
-        parts.append(markdown(said))
-    if device.get("memory_bytes"):
-        parts.append(figures.binary(device["memory_bytes"]) + (" unified" if device.get("unified") else ""))
+    parts = [markdown(device.name), device.type]
+    if device.compute_capability:
+        parts.append(markdown(f"compute capability {device.compute_capability}"))
+    if device.memory_bytes:
+        parts.append(figures.binary(device.memory_bytes) + (" unified" if device.unified else ""))
     commit = record.commit
     revision = code_span(str(commit["revision"])) if commit.get("revision") else "none"
     dirty = commit.get("dirty")

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.base.device import Device
 from harness.base.redaction import Redactor, allowed_environment
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, Mutant
@@ -124,7 +125,7 @@ class Engine:
             subject_parameters={} if options.external is None else dict(options.external.parameters),
             mutants_skipped=not options.mutants,
             device=course.device,
-            requested=requested(contract, course.profile.name, observation.parameters, course.device["type"]),
+            requested=requested(contract, course.profile.name, observation.parameters, course.device.type),
             resolved=observation.resolved,
             seed=options.seed,
             clauses=trials.judgment.clauses,
@@ -246,8 +247,8 @@ def _log_identity(log: Log) -> dict[str, Any]:
     return {"size": log.size, "sha256": log.digest}
 
 
-def _slug(device: Mapping[str, Any]) -> str:
-    name = str(device["name"]).lower().removeprefix("nvidia").strip() if device["type"] == "cuda" else "cpu"
+def _slug(device: Device) -> str:
+    name = device.name.lower().removeprefix("nvidia").strip() if device.is_cuda else "cpu"
     return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:24] or "gpu"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.judging.judge import Judgment
@@ -57,7 +58,7 @@ class ClaimPlanned:
     profile: str
     reason: str
     """Why this profile."""
-    device: Mapping[str, Any]
+    device: Device
     mutants: tuple[str, ...]
     """The ids of the mutants that will run."""
     parallel: int

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.device import DeviceClass
+from harness.base.device import Device, DeviceClass
 from harness.contract import Contract, Profile
 from harness.external.subject import External
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import shortfalls, suitable
 
-__all__ = ["Options", "Plan", "device_record", "plan"]
+__all__ = ["Options", "Plan", "device_of", "plan"]
 
 _GIB = 2**30
 MOST_PARALLEL = 4
@@ -61,7 +61,7 @@ class Plan:
     passed_over: Mapping[str, tuple[str, ...]]
     """The profiles that were wanted rather, each with what this machine lacks for it."""
     gpu: Gpu | None
-    device: Mapping[str, Any]
+    device: Device
     parameters: Mapping[str, Any]
     parallel: int
     obstacle: str = ""
@@ -107,7 +107,7 @@ def plan(contract: Contract, host: Host, options: Options) -> Plan:
         obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
     parameters = {**last.parameters, **options.parameters}
-    return Plan(last, passed_over, None, device_record(None, host), parameters, 1, obstacle)
+    return Plan(last, passed_over, None, device_of(None, host), parameters, 1, obstacle)
 
 
 def option_for_target(contract: Contract, host: Host) -> str:
@@ -118,7 +118,7 @@ def option_for_target(contract: Contract, host: Host) -> str:
     """
     if DeviceClass.of(plan(contract, host, Options()).device).meets(contract.target):
         return ""
-    there = [gpu for gpu in host.gpus if DeviceClass.of(device_record(gpu, host)).meets(contract.target)]
+    there = [gpu for gpu in host.gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target)]
     options = [Options(profile="full", device=f"cuda:{gpu.index}") for gpu in there]
     return next((f"--device {one.device}" for one in options if not plan(contract, host, one).obstacle), "")
 
@@ -140,13 +140,19 @@ def _remedy(contract: Contract, host: Host, options: Options) -> str | None:
     return None
 
 
-def device_record(gpu: Gpu | None, host: Host) -> dict[str, Any]:
-    """The device as an observation names it."""
+def device_of(gpu: Gpu | None, host: Host) -> Device:
+    """The device of a trial that has this GPU, or that has none."""
     if gpu is None:
-        memory = {"memory_bytes": host.memory_bytes, "memory_source": host.memory_source}
-        return {"type": "cpu", "name": host.machine, **memory}
-    fields = ("name", "compute_capability", "memory_bytes", "memory_source", "unified", "uuid")
-    return {"type": "cuda", **{name: getattr(gpu, name) for name in fields}}
+        return Device("cpu", host.machine, memory_bytes=host.memory_bytes, memory_source=host.memory_source)
+    return Device(
+        type="cuda",
+        name=gpu.name,
+        compute_capability=gpu.compute_capability,
+        memory_bytes=gpu.memory_bytes,
+        memory_source=gpu.memory_source,
+        unified=gpu.unified,
+        uuid=gpu.uuid,
+    )
 
 
 def _gpus(profile: Profile, host: Host, options: Options) -> tuple[Gpu, ...]:
@@ -176,7 +182,7 @@ def _plan(
         parallel = options.jobs
     parameters = {**profile.parameters, **options.parameters}
     return Plan(
-        profile, passed_over, gpu, device_record(gpu, host), parameters, max(1, parallel),
+        profile, passed_over, gpu, device_of(gpu, host), parameters, max(1, parallel),
         is_asked_for=options.profile != "auto",
     )  # fmt: skip
 

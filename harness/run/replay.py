@@ -114,13 +114,13 @@ def replay(
     asked = replace(
         options,
         profile=record.profile if options.profile == "auto" else options.profile,
-        device="cpu" if options.device == "auto" and record.device["type"] == "cpu" else options.device,
+        device="cpu" if options.device == "auto" and not record.device.is_cuda else options.device,
         parameters={**record.overrides, **(mutant.parameters if mutant else {}), **options.parameters},
         seed=record.seed,
     )
     course = plan(contract, host, asked)
     subject = options.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
-    unmeasured = Replay(subject, course.profile.name, str(course.device["type"]), ())
+    unmeasured = Replay(subject, course.profile.name, course.device.type, ())
     if course.obstacle:
         return replace(unmeasured, clauses=_unmeasured(case, course.obstacle))
     request = TrialRequest(

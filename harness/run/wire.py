@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.base import strictjson
+from harness.base.device import Device
 from harness.base.vocabulary import Fate
 from harness.contract import Contract
 from harness.judging.judge import Judgment
@@ -53,7 +54,7 @@ def encode(event: events.Event) -> str:
     shallow = {field.name: getattr(event, field.name) for field in fields(event)}
     match event:
         case events.ClaimPlanned():
-            shallow["contract"] = event.contract.id
+            shallow |= {"contract": event.contract.id, "device": event.device.to_json()}
         case events.TrialFinished():
             shallow["judgment"] = asdict(event.judgment)
             shallow["mutant"] = event.mutant and asdict(event.mutant)
@@ -82,7 +83,7 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
 
 def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Contract]) -> dict[str, Any]:
     if kind is events.ClaimPlanned:
-        plain["contract"] = contracts[plain["contract"]]
+        plain |= {"contract": contracts[plain["contract"]], "device": Device.from_json(plain["device"])}
     if kind is events.TrialFinished:
         judged = plain["judgment"]
         plain["judgment"] = Judgment(tuple(map(clause_result, judged["clauses"])), tuple(judged["unjudged"]))

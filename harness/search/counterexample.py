@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.base import schemas, strictjson
+from harness.base.device import Device
 from harness.contract import Contract
 from harness.contract.clauses import ITEM, Clause, ClauseResult, is_finite, judge_schema
 from harness.contract.ratio import ratio
@@ -79,7 +80,7 @@ def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause,
 
 
 def judge_case(
-    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
 ) -> tuple[ClauseResult, ...]:
     """Hold what was measured on one case against the clauses that one case can violate. Pure, as the judge is."""
     lists = {name: [value] for name, value in measured.items()}
@@ -92,7 +93,7 @@ def judge_case(
 
 
 def nearness(
-    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Mapping[str, Any]
+    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
 ) -> dict[str, float]:
     """How near each clause with a threshold is to being violated by the case: above 1 it is (see `contract.ratio`)."""
     lists = {name: [value] for name, value in measured.items()}

@@ -22,6 +22,7 @@ from hypothesis.strategies import SearchStrategy
 
 from harness.authoring.trial import Case, Setting, SubjectFault
 from harness.base import strictjson
+from harness.base.device import Device
 from harness.base.redaction import Redactor
 from harness.base.vocabulary import Outcome
 from harness.contract import parse
@@ -85,7 +86,7 @@ class CaseSearch:
             on which case the process died or hung.
         """
         self._contract = parse(claim["contract"], Path("contract.json"), b"")
-        self._device, self._only, self._setting = claim["device"], claim["case"], setting
+        self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
         self._attempt, self._place = attempt, artifacts / COUNTEREXAMPLE
         self._known: dict[str, Result] = {}
         self._left = math.inf

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.base.device import DeviceClass, hardware
+from harness.base.device import Device, DeviceClass, hardware
 
 X86, ARM = DeviceClass("cpu", "x86_64"), DeviceClass("cpu", "aarch64")
 H200, GB10 = DeviceClass("cuda", "NVIDIA H200", "9.0"), DeviceClass("cuda", "NVIDIA GB10", "12.1")
@@ -37,13 +37,12 @@ def test_which_devices_meet_a_target(target: dict[str, Any], expected: set[Devic
 @pytest.mark.parametrize(
     ("device", "expected", "words"),
     [
-        ({"type": "cpu", "name": "x86_64", "memory_bytes": 1}, X86, "CPU x86_64"),
-        ({"type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0", "uuid": "a"}, H200, "NVIDIA H200 (9.0)"),
-        ({"type": "cuda", "name": "RTX", "compute_capability": None}, DeviceClass("cuda", "RTX", ""), "RTX"),
-        ({"type": "cuda", "name": "RTX"}, DeviceClass("cuda", "RTX"), "RTX"),
+        (Device("cpu", "x86_64", memory_bytes=1), X86, "CPU x86_64"),
+        (Device("cuda", "NVIDIA H200", "9.0", uuid="a"), H200, "NVIDIA H200 (9.0)"),
+        (Device("cuda", "RTX"), DeviceClass("cuda", "RTX"), "RTX"),
     ],
 )
-def test_the_class_of_a_device(device: dict[str, Any], expected: DeviceClass, words: str) -> None:
+def test_the_class_of_a_device(device: Device, expected: DeviceClass, words: str) -> None:
     """As records name it, and as people read it; a capability that could not be read is left out."""
     assert DeviceClass.of(device) == expected
     assert str(expected) == words

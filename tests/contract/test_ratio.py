@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.clauses import Clause
 from harness.contract.ratio import has_ratio, ratio
 from harness.judging.judge import judge
 from tests.contracts import contract_of, document, healthy, observe
+
+CPU = Device("cpu", "a CPU")
 
 
 def a_clause(observed: dict[str, Any] | None = None, rule: str = "") -> Clause:
@@ -36,7 +39,7 @@ def a_clause(observed: dict[str, Any] | None = None, rule: str = "") -> Clause:
 
 def of(clause: Clause, **measurements: Any) -> float | None:
     """The ratio of these measurements."""
-    return ratio(clause, measurements, {"steps": 3}, {"type": "cpu"})
+    return ratio(clause, measurements, {"steps": 3}, CPU)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +166,7 @@ def test_a_bound_that_is_not_positive_is_held_met_or_broken(small: float, large:
 def test_a_clause_of_no_schema_and_no_rule_has_no_ratio() -> None:
     """However its bound is worded."""
     assert not has_ratio(Clause("subject.completes", "a < b"))
-    assert ratio(Clause("subject.completes", "a < b"), {}, {}, {}) is None
+    assert ratio(Clause("subject.completes", "a < b"), {}, {}, CPU) is None
 
 
 def test_a_comparison_that_is_looked_up_has_no_ratio() -> None:
@@ -174,8 +177,8 @@ def test_a_comparison_that_is_looked_up_has_no_ratio() -> None:
 def test_what_cannot_be_compared_has_no_ratio() -> None:
     """A measurement or parameter that is missing, another that is missing beside one that is broken, and text."""
     against = a_clause(rule="self.x < parameters.steps")
-    assert ratio(against, {"x": 1.0, "steps": 4.0}, {"steps": 2.0}, {}) == 0.5
-    assert ratio(against, {"x": 1.0, "steps": 4.0}, {}, {}) is None
+    assert ratio(against, {"x": 1.0, "steps": 4.0}, {"steps": 2.0}, CPU) == 0.5
+    assert ratio(against, {"x": 1.0, "steps": 4.0}, {}, CPU) is None
     between = a_clause(rule="self.x < self.y")
     assert of(between, x=math.nan) is None
     assert of(between, x="a", y="b") is None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.clauses import ClauseResult, is_finite
 from harness.contract.rules import RuleError, Scope, compile_rule, literals, outline, without_strings
@@ -18,7 +19,7 @@ def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: 
     """One rule held against these measurements."""
     compiled = compile_rule("the-rule", rule, "the message")
     finite = {name: is_finite(value) for name, value in measurements.items()}
-    return compiled.judge(Scope((compiled,), measurements, parameters or {}, {"type": "cpu"}, finite))
+    return compiled.judge(Scope((compiled,), measurements, parameters or {}, Device("cpu", "a CPU"), finite))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.evidence.index import Entry
@@ -14,9 +15,9 @@ from tests.contracts import IDENTIFIER, contract_of, document
 
 __all__ = ["CPU", "GPU", "STALE", "TARGET", "claim", "entries", "entry", "stale"]
 
-CPU = {"type": "cpu", "name": "x86_64"}
-GPU = {"type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0"}
-TARGET = {"type": "cuda", "name": "NVIDIA GB10", "compute_capability": "12.1"}
+CPU = Device("cpu", "x86_64")
+GPU = Device("cuda", "NVIDIA H200", "9.0")
+TARGET = Device("cuda", "NVIDIA GB10", "12.1")
 STALE = "0" * 64
 """The contract digest of entries that no longer cover the project."""
 _CURRENT = contract_of(document()).digest

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.base.device import Device
 from harness.contract import Contract, parse
 from harness.evidence import manifest
 from harness.evidence.bundle import Sealer
@@ -186,9 +187,10 @@ def claim_result(
     return ClaimResult(record, contract, subject, trials, _environment(record.device))
 
 
-def _environment(device: Mapping[str, Any]) -> dict[str, Any]:
+def _environment(device: Device) -> dict[str, Any]:
     """That of a machine which has this device."""
-    has = {"gpus": [device]} if device["type"] == "cuda" else {**device, "machine": device["name"]}
+    told = device.to_json()
+    has = {"gpus": [told]} if device.is_cuda else {**told, "machine": device.name}
     return {**ENVIRONMENT, "host": {**ENVIRONMENT["host"], **has}}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.base.device import Device
 from harness.evidence.agreement import agreement
 from harness.evidence.findings import Code
 from harness.evidence.verify import verify
@@ -42,7 +43,7 @@ def test_a_gpu_is_one_of_the_machine_s(
     tmp_path: Path, host: Mapping[str, Any], changes: Mapping[str, Any], agrees: bool
 ) -> None:
     """In every field that the record has, and all of them of one GPU."""
-    record = replace(claim_result(tmp_path).record, device={"type": "cuda", **GPU, **changes})
+    record = replace(claim_result(tmp_path).record, device=Device("cuda", **{**GPU, **changes}))
     environment = {"host": {"machine": "x86_64", **host}}
     assert [one.pointer for one in agreement(record, environment, None)] == ([] if agrees else ["/device"])
 
@@ -56,17 +57,17 @@ def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
         ({"name": "aarch64", "memory_bytes": 1 << 30}, True),
         ({"name": "x86_64"}, False),
         ({"name": "aarch64", "memory_bytes": 1 << 31}, False),
-        ({"name": "aarch64", "uuid": None}, False),
+        ({"name": "aarch64", "uuid": "GPU-1"}, False),
         ({"name": GPU["name"]}, False),
     ):
-        record = replace(plain, device={"type": "cpu", **device})
+        record = replace(plain, device=Device("cpu", **device))
         assert [one.pointer for one in agreement(record, {"host": host}, None)] == ([] if agrees else ["/device"])
 
 
 def test_what_differs_is_told_with_both(tmp_path: Path) -> None:
     """The record's and that of the other file; a name without end is cut."""
     record = claim_result(tmp_path).record
-    record = replace(record, device={"type": "cuda", "name": "x" * 90}, logs=TRIAL["logs"], trial_seconds=2.0)
+    record = replace(record, device=Device("cuda", "x" * 90), logs=TRIAL["logs"], trial_seconds=2.0)
     trial = {**TRIAL, "logs": {**TRIAL["logs"], "stdout": {"size": 1, "sha256": "0"}}}
     found = [(one.code, one.file, one.pointer, one.message) for one in agreement(record, {"host": {}}, trial)]
     assert found == [

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code
 from harness.evidence.verify import verify
@@ -149,10 +150,10 @@ def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: d
     """As far as a bundle can tell."""
     contract = contract_in(tmp_path, mutants=[*MUTANTS[:2], {**MUTANTS[2], "requires": requires}])
     bundle = sealed(tmp_path, contract=contract)
-    device = {"type": "cpu", "name": "a CPU", "memory_bytes": 2 << 30}
+    device = Device("cpu", "a CPU", memory_bytes=2 << 30)
     for name in ["record.json", "observation.json", *(f"mutants/{one}/observation.json" for one in DEFECTIVE)]:
-        rewrite(bundle, name, set_at("device", device))
-    rewrite(bundle, "environment.json", set_at("host", "memory_bytes", device["memory_bytes"]))
+        rewrite(bundle, name, set_at("device", device.to_json()))
+    rewrite(bundle, "environment.json", set_at("host", "memory_bytes", device.memory_bytes))
     assert verify(bundle).sound is sound
 
 

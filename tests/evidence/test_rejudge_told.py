@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.base.device import Device
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.evidence.findings import Code
@@ -196,7 +197,7 @@ def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
     assert told(rejudge(record, contract, replace(observation, profile="full"), seen)) == [
         (RECORD, "/profile", 'the record has "reduced"; the observation has "full"'),
     ]
-    elsewhere = replace(observation, device={**observation.device, "name": "another"})
+    elsewhere = replace(observation, device=replace(observation.device, name="another"))
     assert told(rejudge(record, contract, elsewhere, seen)) == [
         (
             *(RECORD, "/device"),
@@ -335,10 +336,10 @@ def test_what_the_device_could_have_run_is_not_excused(
     """As far as the device's fields tell; a mutant on what the profile does not judge is not asked for."""
     record, contract, observation, seen = sound
     mutants = (*contract.mutants[:2], replace(contract.mutants[2], requires=requires, violates=("ordered",)))
-    there = {"type": "cpu", "name": "a CPU", **device}
+    there = Device(**{"type": "cpu", "name": "a CPU", **device})
     asked = replace(contract, mutants=mutants)
     said = "silent-fallback was not run (needs a CUDA GPU), but this device has all that it requires"
-    proven = replace(observation, device=there, resolved={**observation.resolved, "device": there["type"]})
+    proven = replace(observation, device=there, resolved={**observation.resolved, "device": there.type})
     found = told(rejudge(record, asked, proven, seen))
     assert ((RECORD, "/mutants/2/fate", said) in found) is could
     omitting = replace(contract.profiles["reduced"], omits=frozenset({"smallest"}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.evidence.rejudge import rejudge
 from harness.evidence.result import ClaimResult
@@ -18,13 +18,12 @@ from tests.evidence.factory import MUTANTS, claim_result, contract_in
 from tests.strategies import json_values
 
 REQUIRES = {"device": "any", "compute_capability": "9.0", "memory_gib": 1}
-DEVICES = st.fixed_dictionaries(
-    {
-        "type": st.sampled_from(["cpu", "cuda"]),
-        "name": st.text(max_size=4),
-        "compute_capability": st.none() | st.lists(st.text("19²٣x", max_size=2), max_size=3).map(".".join),
-        "memory_bytes": st.sampled_from([1 << 40, 1 << 30, 0, None]),
-    }
+DEVICES = st.builds(
+    Device,
+    type=st.sampled_from(["cpu", "cuda"]),
+    name=st.text(max_size=4),
+    compute_capability=st.none() | st.lists(st.text("19²٣x", max_size=2), max_size=3).map(".".join),
+    memory_bytes=st.sampled_from([1 << 40, 1 << 30, 0, None]),
 )
 """As the schema of an observation lets them be, and no machine has them."""
 
@@ -39,7 +38,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> ClaimResult:
 
 @given(DEVICES, st.dictionaries(st.text(max_size=4), json_values, max_size=3), json_values, json_values)
 def test_judging_again_never_raises(
-    result: ClaimResult, device: Mapping[str, Any], parameters: dict[str, Any], resolved: Any, returned: Any
+    result: ClaimResult, device: Device, parameters: dict[str, Any], resolved: Any, returned: Any
 ) -> None:
     """Whatever device a record names and whatever was asked for, read back and measured."""
     strange = {"device": device, "resolved": {"steps": resolved}}

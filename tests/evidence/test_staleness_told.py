@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
@@ -109,9 +110,7 @@ _REDUCED = "the claim speaks of the full profile; this is the reduced one (becau
 )
 def test_what_a_record_says_of_itself(record: Record, fields: dict[str, Any], expected: tuple[Code, str, str]) -> None:
     """One remark for each way of covering less."""
-    assert told(coverage(replace(record, **{"device": {"type": "cpu", "name": "x86_64"}, **fields}), SUBJECT)) == [
-        expected
-    ]
+    assert told(coverage(replace(record, **{"device": Device("cpu", "x86_64"), **fields}), SUBJECT)) == [expected]
 
 
 def test_what_a_profile_left_unjudged_is_named(record: Record) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.base.device import DeviceClass
+from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Verdict
 from harness.evidence.index import Entry
 from harness.evidence.status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
@@ -263,12 +263,12 @@ OVERALL: list[tuple[str, list[dict[str, Any]], Status]] = [
     ),
     (
         "equally strong, stale and covering",
-        [{"device": GPU, "contract_digest": STALE}, {"device": {**GPU, "name": "NVIDIA A100"}}],
+        [{"device": GPU, "contract_digest": STALE}, {"device": replace(GPU, name="NVIDIA A100")}],
         Status.PARTIAL,
     ),
     (
         "equally strong, covering and stale",
-        [{"device": {**GPU, "name": "NVIDIA A100"}, "contract_digest": STALE}, {"device": GPU}],
+        [{"device": replace(GPU, name="NVIDIA A100"), "contract_digest": STALE}, {"device": GPU}],
         Status.PARTIAL,
     ),
     ("FALSIFIED on the weakest device", [{}, {**FAIL, **REDUCED, "device": CPU}], Status.FALSIFIED),
@@ -325,7 +325,7 @@ def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> N
     before = {device: (cell.status, cell.decided_by) for device, cell in status_of(*found).cells.items()}
     for silent in (UNMEASURED, UNPROVEN, {**FAIL, "overrides": {"steps": 9}}, {**FAIL, "subject": "mine:Other"}):
         for device, (status, decided_by) in before.items():
-            plain = {"type": device.type, "name": device.name, "compute_capability": device.compute_capability}
+            plain = Device(device.type, device.name, device.compute_capability)
             after = status_of(*found, entry(second, device=plain, run="silent", **silent)).cells[device]
             assert (after.status, after.decided_by) == (status, decided_by)
 
@@ -346,12 +346,12 @@ def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
         (TARGET, {"device": "GB10"}, True),
         (TARGET, {"compute_capability": "12.0"}, False),
         (GPU, {"device": "NVIDIA GB10"}, False),
-        ({**TARGET, "compute_capability": None}, {"compute_capability": "12.1"}, False),
+        (replace(TARGET, compute_capability=None), {"compute_capability": "12.1"}, False),
         (CPU, {"device": "x86_64"}, True),
         (CPU, {}, False),
     ],
 )
-def test_hardware_that_a_claim_speaks_of(device: dict[str, Any], target: dict[str, Any], meets: bool) -> None:
+def test_hardware_that_a_claim_speaks_of(device: Device, target: dict[str, Any], meets: bool) -> None:
     """By name and by compute capability, where the target has them."""
     assert DeviceClass.of(device).meets(target) is meets
 

@@ -6,6 +6,7 @@ import copy
 import json
 from pathlib import Path
 
+from harness.base.device import Device
 from harness.contract.project import Project
 from harness.execution.executor import TrialRequest, TrialResult
 from harness.execution.local_executor import LocalExecutor
@@ -35,7 +36,7 @@ def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult
         subject=contract.subject,
         profile="reduced",
         parameters={"items": 3, "how": how},
-        device={"type": "cpu", "name": "test"},
+        device=Device("cpu", "test"),
         seed=0,
         seconds=seconds,
         threads=1,

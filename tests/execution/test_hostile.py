@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.execution.executor import TrialRequest
@@ -250,7 +251,7 @@ def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> No
     contract = project.contract("F-TOY-SORT-001")
     with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
         request = TrialRequest(
-            contract, contract.subject, "reduced", {"items": 3, "how": "well"}, {"type": "cuda", "name": "x"}, 0, 20, 1
+            contract, contract.subject, "reduced", {"items": 3, "how": "well"}, Device("cuda", "x"), 0, 20, 1
         )
         ending = executor.run(request, lambda step, values, memory: None).observation.ending
     assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base import strictjson
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.judging.judge import Judgment, judge
@@ -254,7 +255,7 @@ def on_cuda() -> Contract:
 )
 def test_residency(on_cuda: Contract, residency: Residency, expected: Outcome) -> None:
     """A CUDA profile passes only where the allocator and the driver both saw the process on the GPU."""
-    cuda = {"device": {"type": "cuda", "name": "a GPU"}, "resolved": {"device": "cuda", "steps": 3}}
+    cuda = {"device": Device("cuda", "a GPU"), "resolved": {"device": "cuda", "steps": 3}}
     judgment = judge(on_cuda, observe(healthy(), profile="full", residency=residency, **cuda))
     assert expected is judgment.outcome
 

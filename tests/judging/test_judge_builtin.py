@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.clauses import ClauseResult
@@ -140,7 +141,7 @@ def test_a_profile_that_the_contract_lacks_is_judged_all_the_same() -> None:
 )
 def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tuple[Any, ...]) -> None:
     """Both witnesses are asked wherever CUDA is, and each says what it saw, or why it saw nothing."""
-    cuda = {"device": {"type": "cuda"}, "resolved": {**_RAN_ON, "device": "cuda"}, "residency": residency}
+    cuda = {"device": Device("cuda", "a GPU"), "resolved": {**_RAN_ON, "device": "cuda"}, "residency": residency}
     judgment = held(healthy(), **cuda)
     outcome, peak, unit, reason = allocator
     assert clause(judgment, "residency.allocator") == ClauseResult(

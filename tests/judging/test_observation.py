@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base import schemas, strictjson
+from harness.base.device import Device
 from harness.judging.observation import Ending, EndingKind, Observation, ObservationError, Phase, Residency
 from tests.strategies import json_values
 
-CPU = {"type": "cpu", "name": "x86_64"}
+CPU = Device("cpu", "x86_64")
 PLAIN = Observation("toy:Sorter", "full", {}, CPU, {})
 
 _maybe_text = st.none() | st.text(max_size=4)
@@ -25,7 +26,7 @@ _observations = st.builds(
     subject=st.text(max_size=4),
     profile=st.sampled_from(["full", "reduced"]),
     parameters=_named,
-    device=st.just(CPU) | st.just({**CPU, "type": "cuda", "compute_capability": "9.0", "unified": None}),
+    device=st.just(CPU) | st.just(Device("cuda", "a GPU", "9.0", 1 << 30, "NVML", False, "GPU-0")),
     measurements=_named,
     resolved=st.fixed_dictionaries({}, optional={"device": st.text(max_size=4), "steps": st.integers(0, 9)}),
     residency=st.builds(Residency, _bytes, st.none() | st.booleans(), _bytes, _maybe_text),
@@ -62,7 +63,7 @@ def test_the_form_of_a_file() -> None:
         "profile": "full",
         "seed": 0,
         "parameters": {},
-        "device": CPU,
+        "device": {"type": "cpu", "name": "x86_64"},
         "measurements": {},
         "resolved": {},
         "residency": {"allocator_peak_bytes": None, "driver_seen": None, "driver_peak_bytes": None, "reason": None},

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.base.device import Device
 from harness.base.vocabulary import Fate, Verdict
 from harness.judging.judge import judge
 from harness.judging.record import Record
@@ -29,7 +30,7 @@ from tests.report.bundles import examined
 from tests.report.texts import with_texts
 
 CONTRACT = contract_of(document())
-CPU = {"type": "cpu", "name": "x86_64"}
+CPU = Device("cpu", "x86_64")
 
 
 class Terminal(io.StringIO):

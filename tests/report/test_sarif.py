@@ -69,7 +69,7 @@ def test_a_failed_clause_names_value_bound_and_source(tmp_path: Path) -> None:
     (location,) = failed[0]["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "falsifiers/demo/sorting.py"
     assert failed[0]["partialFingerprints"] == failed[1]["partialFingerprints"]
-    elsewhere = replace(record, device={**record.device, "type": "cuda"})
+    elsewhere = replace(record, device=replace(record.device, type="cuda"))
     other = [result for result in run_of([examined(elsewhere)])["results"] if result["kind"] == "fail"]
     assert other[0]["partialFingerprints"] != failed[0]["partialFingerprints"]
 

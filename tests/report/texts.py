@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.judging.record import Record
 from tests.evidence.factory import claim_result
 
@@ -33,7 +34,7 @@ def with_texts(folder: Path, text: str) -> Record:
         command=text,
         overrides={"model": text},
         resolved={"device": text},
-        device={"type": "cpu", "name": text, "compute_capability": text},
+        device=Device("cpu", text, text),
         target={"device": text},
         commit={"revision": None, "dirty": None, "reason": text},
         harness={"version": text},

@@ -12,7 +12,7 @@ from harness.contract import Contract, Profile
 from harness.external.subject import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
-from harness.run.plan import MOST_PARALLEL, Options, device_record, option_for_target, plan
+from harness.run.plan import MOST_PARALLEL, Options, device_of, option_for_target, plan
 from tests.contracts import contract_of, document
 from tests.machine.test_host import a_gpu, a_host
 
@@ -52,7 +52,7 @@ def test_choices(
 ) -> None:
     """What was asked for is planned, or an obstacle says why not; a claim never moves to another device silently."""
     course = plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), Options(**options))
-    assert (course.profile.name, course.device["type"]) == expected[:2]
+    assert (course.profile.name, course.device.type) == expected[:2]
     assert expected[2] in course.obstacle
     assert bool(course.obstacle) is bool(expected[2])
 
@@ -152,13 +152,13 @@ def test_a_claim_that_measures_time_runs_alone() -> None:
 
 def test_the_device_of_an_observation() -> None:
     """Of a CPU the architecture and the system's memory, of a GPU what its driver says."""
-    assert device_record(None, a_host()) == {
+    assert device_of(None, a_host()).to_json() == {
         "type": "cpu",
         "name": "x86_64",
         "memory_bytes": 16 << 30,
         "memory_source": "MemTotal",
     }
-    assert device_record(a_gpu(index=1), a_host()) == {
+    assert device_of(a_gpu(index=1), a_host()).to_json() == {
         "type": "cuda",
         "name": "NVIDIA GeForce RTX 4060",
         "compute_capability": "8.9",
@@ -186,7 +186,7 @@ def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) 
     host = a_host(a_gpu(), a_gpu(index=1, memory_bytes=24 << 30))
     course = plan(contract(requires), host, Options(device=device))
     assert (course.obstacle, course.gpu.index if course.gpu else None) == ("", expected)
-    assert course.device == device_record(course.gpu, host)
+    assert course.device == device_of(course.gpu, host)
 
 
 def test_a_run_that_is_over_needs_no_gpu() -> None:
@@ -237,7 +237,7 @@ def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatc
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     needing = contract({**CUDA, "modules": ["torch"]}, {**ANY, "modules": ["torch"]})
     course = plan(needing, a_host(a_gpu()), Options())
-    assert (course.profile.name, course.device["type"]) == ("reduced", "cpu")
+    assert (course.profile.name, course.device.type) == ("reduced", "cpu")
     assert "not full: needs a torch that was built for CUDA" in course.reason
     asked = plan(needing, a_host(a_gpu()), Options(profile="reduced", device="cuda:0"))
     assert "needs a torch that was built for CUDA" in asked.obstacle

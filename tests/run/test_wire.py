@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base.device import Device
 from harness.contract import Contract
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of, not_run
@@ -43,7 +44,7 @@ def test_beginnings(text: str, texts: tuple[str, ...], steps: int | None) -> Non
 
 def test_a_plan(contract: Contract) -> None:
     """The contract itself stays where it is; whoever reads the line holds it already."""
-    event = events.ClaimPlanned(contract, "reduced", "no GPU", {"type": "cpu", "name": "x86_64"}, ("m",), 2)
+    event = events.ClaimPlanned(contract, "reduced", "no GPU", Device("cpu", "x86_64"), ("m",), 2)
     assert there_and_back(event, contract) == event
 
 

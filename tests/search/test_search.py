@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base import strictjson
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.search.counterexample import (
@@ -65,7 +66,7 @@ def test_clauses_inside_an_item_are_asked() -> None:
 
 def failed(contract: Contract, **measured: Any) -> set[str]:
     """The clauses that a case violates."""
-    return {one.id for one in judge_case(contract, measured, {}, {}) if one.outcome is Outcome.FAIL}
+    return {one.id for one in judge_case(contract, measured, {}, Device("cpu", "a CPU")) if one.outcome is Outcome.FAIL}
 
 
 def test_a_case_is_judged_as_the_observation_will_be(contract: Contract) -> None:
@@ -74,7 +75,7 @@ def test_a_case_is_judged_as_the_observation_will_be(contract: Contract) -> None
     assert failed(contract, errors=3.0, others=4.0) == {"errors[].maximum", "others[].maximum"}
     assert failed(contract, errors=1.0, others=0.5) == {"ordered-lists"}
     assert failed(contract, errors=math.nan) == {"errors[].maximum", "errors[].type"}
-    assert nearness(contract, {"errors": 1.0, "others": 4.0}, {}, {}) == {
+    assert nearness(contract, {"errors": 1.0, "others": 4.0}, {}, Device("cpu", "a CPU")) == {
         "errors[].maximum": 0.5,
         "others[].maximum": 2.0,
         "ordered-lists": 0.25,

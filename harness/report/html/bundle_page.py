@@ -228,7 +228,7 @@ def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
 
 
 def _circumstances(record: Record, verification: Verification | None) -> list[str]:
-    where = str(record.device.get("name") or record.device.get("type"))
+    where = record.device.name or record.device.type
     known = [f"{record.profile} profile", where, figures.duration(record.seconds)]
     return known if verification is None else [*known, signed(verification)]
 
@@ -288,13 +288,13 @@ def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:
 
 def _device(record: Record) -> list[tuple[str, str]]:
     device = record.device
-    memory = figures.binary(device["memory_bytes"]) if device.get("memory_bytes") else ""
+    memory = figures.binary(device.memory_bytes) if device.memory_bytes else ""
     facts = [
-        ("device", device.get("name")),
-        ("type", device.get("type")),
-        ("compute capability", device.get("compute_capability")),
-        ("memory", f"{memory}{' unified' if device.get('unified') else ''} ({device.get('memory_source')})"),
-        ("uuid", device.get("uuid")),
+        ("device", device.name),
+        ("type", device.type),
+        ("compute capability", device.compute_capability),
+        ("memory", f"{memory}{' unified' if device.unified else ''} ({device.memory_source})"),
+        ("uuid", device.uuid),
         ("the claim's hardware", hardware(record.target)),
     ]  # fmt: skip
     return [(name, str(value)) for name, value in facts if value and (name != "memory" or memory)]

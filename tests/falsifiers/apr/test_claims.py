@@ -16,6 +16,7 @@ from falsifiers.apr.reference import Reference
 from falsifiers.apr.tensor_sets import KNOWN
 from harness import Setting, Trial
 from harness.authoring.trial import SubjectFault
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.judging.judge import judge
@@ -64,7 +65,7 @@ def violated(claim: str, subject: type, folder: Path) -> set[str]:
         subject="",
         profile="reduced",
         parameters=parameters,
-        device={"type": "cpu"},
+        device=Device("cpu", "a CPU"),
         measurements=measured,
         resolved={"device": "cpu"},
     )

@@ -14,6 +14,7 @@ from falsifiers.apr.byte_table import Layout, build, reseal
 from falsifiers.apr.external import Recorded
 from falsifiers.apr.tensor_sets import KNOWN, file_of
 from harness import NotShown, Setting, Trial
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.judging.judge import judge
@@ -46,7 +47,7 @@ def failed(claim: str, folder: Path, *files: bytes) -> set[str]:
     FALSIFIERS[claim](trial)
     with pytest.raises(NotShown):
         trial.tell_what_was_hidden()
-    observation = Observation(contract.subject, "full", parameters, {"type": "cpu"}, measured)
+    observation = Observation(contract.subject, "full", parameters, Device("cpu", "a CPU"), measured)
     return {clause.id for clause in judge(contract, observation).with_outcome(Outcome.FAIL)}
 
 

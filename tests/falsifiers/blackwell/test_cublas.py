@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from harness.base.device import Device
+
 pytest.importorskip("triton", reason="Triton is not installed: pip install 'falsifier-harness[triton]'")
 
 from falsifiers.blackwell.measuring import backward_time
@@ -55,7 +57,7 @@ def judged(profile: str = "full", **changes: Any) -> Judgment:
         subject=_CONTRACT.subject,
         profile=profile,
         parameters=parameters,
-        device={"type": "cpu"},
+        device=Device("cpu", "a CPU"),
         measurements={name: value for name, value in measured.items() if value is not ...},
         resolved={"device": "cuda" if profile == "full" else "cpu", "backend": parameters["backend"]},
     )

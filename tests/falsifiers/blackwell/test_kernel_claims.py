@@ -19,6 +19,7 @@ from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.watching.compilations import watching
 from harness import NotMeasured, Setting, Trial
 from harness.authoring.trial import SubjectFault
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
@@ -101,7 +102,7 @@ def outcomes(
         subject=contract.subject,
         profile="reduced",
         parameters=parameters,
-        device={"type": "cpu"},
+        device=Device("cpu", "a CPU"),
         measurements=seen["measure"],
         resolved=seen["resolve"],
         ending=ending,

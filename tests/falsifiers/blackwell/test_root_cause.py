@@ -22,6 +22,7 @@ from falsifiers.blackwell.root_cause import falsify
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Setting, Trial
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.judging.judge import judge
@@ -213,7 +214,7 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
         subject=_CONTRACT.subject,
         profile="reduced",
         parameters=given_setting.parameters,
-        device={"type": "cpu"},
+        device=Device("cpu", "a CPU"),
         measurements=measured,
         resolved=resolved,
     )

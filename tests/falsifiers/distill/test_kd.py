@@ -12,6 +12,7 @@ from falsifiers.distill.kd.cases import first_cases, question
 from falsifiers.distill.kd.formulas import truth
 from harness import Setting, Trial
 from harness.base import strictjson
+from harness.base.device import Device
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract, Mutant
 from harness.contract.entry_point import resolve
@@ -31,7 +32,7 @@ def observed(contract: Contract, subject: str, folder: Path) -> Observation:
     """A trial of the cases that come first, in this process."""
     parameters = {**contract.profiles["reduced"].parameters, "cases": 9}
     setting = Setting(parameters, "cpu", 0, folder, folder)
-    claim = {"contract": contract.document, "device": {"type": "cpu"}, "case": None}
+    claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
     recorded = Recorded()
     trial: Trial[Any] = Trial(
         setting, folder, contract.measurements, recorded, lambda attempt: CaseSearch(claim, setting, attempt, folder)
@@ -39,7 +40,7 @@ def observed(contract: Contract, subject: str, folder: Path) -> Observation:
     trial.build(resolve(subject))
     resolve(contract.falsifier)(trial)
     measured = strictjson.untag_nonfinite(recorded.measurements)
-    device = {"type": "cpu", "name": "a CPU"}
+    device = Device("cpu", "a CPU")
     return Observation(subject, "reduced", parameters, device, measured, recorded.resolved)
 
 

@@ -12,6 +12,7 @@ from falsifiers.blackwell.ptx.external import Command
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate, silu_gate_backward
 from harness import NotMeasured, Setting, Trial
 from harness.authoring.trial import SubjectFault
+from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
 from harness.judging.judge import judge
@@ -81,7 +82,8 @@ class Seen:
         self.reason = ending.reason
         self.measured, self.resolved, self.unseen = heard["measure"], heard["resolve"], heard["unseen"]
         observation = Observation(
-            subject=contract.subject, profile="full", parameters=asked, device={"type": device.partition(":")[0]},
+            subject=contract.subject, profile="full", parameters=asked,
+            device=Device(device.partition(":")[0], "a device"),
             measurements=self.measured, resolved=self.resolved, ending=ending,
         )  # fmt: skip
         self._outcomes = {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
