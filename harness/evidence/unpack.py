@@ -3,9 +3,10 @@
     for one in unpack(Path("bundles.zip"), Path("evidence")):
         print(one.bundle.verdict, one.bundle.path, one.is_new)
 
-Names, sizes and headers are looked at before anything is written; then the files are written into a hidden folder
-beside their places, the bundles in it verified, and each renamed to its place. Nothing may be there yet but the very
-bundle, which is left as it is.
+1. Names, kinds and sizes are checked before anything is written, in a process with bounded memory and time.
+2. The files are extracted into a hidden folder beside their places.
+3. The bundles there are verified, so it does not matter how another program would read an ambiguous zip file.
+4. Each bundle is renamed to its place. Only the same bundle may be there already; it is left as it is.
 """
 
 from __future__ import annotations
@@ -15,20 +16,43 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
+import struct
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from harness.evidence import reader
-from harness.evidence.archive import UNPACKING, ArchiveError, Place, check_sizes, files_by_bundle
+from harness.evidence.archive import (
+    LARGEST_ARCHIVE,
+    MOST_ENTRIES,
+    UNPACKING,
+    ArchiveError,
+    Place,
+    check_sizes,
+    files_by_bundle,
+)
 from harness.evidence.durable import sync_folder, sync_tree
+from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.verify import Verification, verify_all
-from harness.evidence.zip_reader import Member, content, members
 
 __all__ = ["Unpacked", "unpack"]
+
+_UNREADABLE = (
+    BadZipFile, EOFError, NotImplementedError, OverflowError, RuntimeError, ValueError, struct.error, zlib.error,
+)  # fmt: skip
+"""What zipfile raises for files that are damaged, encrypted or not zip files."""
+_STEEPEST: Final = 200
+"""Uncompressed bytes per byte of the archive. Deflate reaches 1032; the files of a bundle stay below 20."""
+_FLAT: Final = 8 << 20
+"""Uncompressed bytes to which no ratio applies."""
+_CHUNK: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -50,12 +74,12 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
         OSError: something cannot be read or written, or something else lies at a bundle's place. Nothing is left of
             what was written.
     """
-    with source.open("rb") as file:
-        found = members(file)
-        files = _bundles(found)
+    _check(source)
+    with _opened(source) as archive:
+        files = _bundles(archive)
         there = [place for place in files if os.path.lexists(into.joinpath(*place))]
         for place in there:
-            if difference := _difference(file, files[place], into.joinpath(*place)):
+            if difference := _difference(archive, files[place], into.joinpath(*place)):
                 reason = f"is there already and differs ({difference}); it is not replaced"
                 raise FileExistsError(errno.EEXIST, reason, str(into.joinpath(*place)))
         verified = dict(zip(there, _verified(into, there), strict=True))
@@ -63,7 +87,7 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
         if new:
             with _made(into), _hidden_folder(into) as hidden:
                 for member in (member for place in new for member in files[place].values()):
-                    _write(file, member, hidden)
+                    _write(archive, member, hidden)
                 verified |= zip(new, _verified(hidden, new), strict=True)
                 sync_tree(hidden)
                 _move(hidden, into, new)
@@ -72,22 +96,92 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
     ]
 
 
-def _bundles(found: Sequence[Member]) -> dict[Place, dict[str, Member]]:
+def _check(source: Path) -> None:
+    """Read the directory of the archive where it can do no harm: zipfile loads all of it, however large it is."""
+    (told,) = isolated_all([partial(_refusal, source)], Limits(), 1)
+    if isinstance(told, Stopped):
+        raise ArchiveError(f"its directory could not be read: {told}")
+    if told:
+        raise ArchiveError(told.decode("utf-8"))
+
+
+def _refusal(source: Path) -> bytes:
+    """Why the archive is not extracted; empty if it may be."""
+    try:
+        with _opened(source) as archive:
+            _bundles(archive)
+    except (ArchiveError, OSError) as error:
+        return str(error).encode("utf-8", errors="backslashreplace") or b"it cannot be read"
+    return b""
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[ZipFile]:
+    size = source.stat().st_size
+    if size > LARGEST_ARCHIVE:
+        raise ArchiveError(f"has {size} bytes; an archive of bundles has at most {LARGEST_ARCHIVE}")
+    try:
+        archive = ZipFile(source)
+    except _UNREADABLE as error:
+        raise ArchiveError(f"is not a zip file that can be read: {error}") from error
+    with archive:
+        yield archive
+
+
+def _bundles(archive: ZipFile) -> dict[Place, dict[str, ZipInfo]]:
     """The files of every bundle by their names in it; the bundles in the order of their places."""
-    files = {member.name: member for member in found if not member.is_folder}
+    members = archive.infolist()
+    if len(members) > MOST_ENTRIES:
+        raise ArchiveError(f"has {len(members)} entries; an archive of bundles has at most {MOST_ENTRIES}")
+    for member in members:
+        _check_kind(member)
+    files = {member.filename: member for member in members if not member.is_dir()}
     if not files:
         raise ArchiveError("holds no bundle")
-    bundles = files_by_bundle(member.name for member in found if not member.is_folder)
-    check_sizes((member.name, member.size) for member in files.values())
+    bundles = files_by_bundle(member.filename for member in members if not member.is_dir())
+    check_sizes((name, member.file_size) for name, member in files.items())
+    _check_ratio(archive, sum(member.file_size for member in files.values()))
     above = {"/".join(parts[:depth]) for parts in (name.split("/") for name in files) for depth in range(len(parts))}
-    for member in found:
-        if member.is_folder and member.name.removesuffix("/") not in above:
-            raise ArchiveError(f"{member.name!r} is a folder without a file, and a bundle has none")
+    for member in members:
+        if member.is_dir() and member.filename.removesuffix("/") not in above:
+            raise ArchiveError(f"{member.filename!r} is a folder without a file, and a bundle has none")
     return {place: {name: files["/".join((*place, name))] for name in bundles[place]} for place in sorted(bundles)}
 
 
-def _difference(file: BinaryIO, files: Mapping[str, Member], folder: Path) -> str:
-    """The first difference between a bundle of the archive and what lies at its place; empty where there is none."""
+def _check_kind(member: ZipInfo) -> None:
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if member.filename != member.orig_filename:
+        raise ArchiveError(f"{member.orig_filename!r} is a name with a NUL")
+    if member.header_offset < 0:
+        raise ArchiveError(f"{member.filename!r} is not where the directory says")
+    if kind not in (0, stat.S_IFDIR if member.is_dir() else stat.S_IFREG):
+        raise ArchiveError(f"{member.filename!r} is a link, a device or a pipe")
+    if member.is_dir() and member.file_size:
+        raise ArchiveError(f"{member.filename!r} is a folder with content")
+    if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise ArchiveError(f"{member.filename!r} is compressed by method {member.compress_type}, not by deflate")
+
+
+def _check_ratio(archive: ZipFile, size: int) -> None:
+    packed = os.stat(str(archive.filename)).st_size
+    if size > _FLAT and size > _STEEPEST * packed:
+        raise ArchiveError(f"would become {size} bytes from {packed}: bundles do not, bombs do")
+
+
+def _content(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
+    """The content of a member, piece by piece; never more than the directory declares."""
+    try:
+        with archive.open(member) as packed:
+            while chunk := packed.read(_CHUNK):
+                yield chunk
+            if packed.tell() != member.file_size:
+                raise BadZipFile(f"it has {packed.tell()} of the {member.file_size} bytes that it declares")
+    except _UNREADABLE as error:
+        raise ArchiveError(f"{member.filename!r} cannot be extracted: {error}") from error
+
+
+def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) -> str:
+    """The first difference between a bundle of the archive and what lies at its place; empty if there is none."""
     if folder.is_symlink() or not folder.is_dir():
         return "it is no folder"
     try:
@@ -98,7 +192,7 @@ def _difference(file: BinaryIO, files: Mapping[str, Member], folder: Path) -> st
             return f"{name} is only {'in the archive' if name in files else 'there'}"
         for name, member in sorted(files.items()):
             packed = hashlib.sha256()
-            for chunk in content(file, member):
+            for chunk in _content(archive, member):
                 packed.update(chunk)
             if reader.digest(folder, name) != packed.hexdigest():
                 return f"{name} has other content"
@@ -107,11 +201,11 @@ def _difference(file: BinaryIO, files: Mapping[str, Member], folder: Path) -> st
     return ""
 
 
-def _write(file: BinaryIO, member: Member, folder: Path) -> None:
-    path = folder / member.name
+def _write(archive: ZipFile, member: ZipInfo, folder: Path) -> None:
+    path = folder / member.filename
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as output:
-        for chunk in content(file, member):
+        for chunk in _content(archive, member):
             output.write(chunk)
 
 

@@ -25,7 +25,7 @@ from tests.cli.folders import contents
 from tests.evidence.factory import copy_of, found, reseal, sealed
 from tests.evidence.zips import Entry, write_zip
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def refused(source: Path, into: Path) -> str:
@@ -225,7 +225,7 @@ def test_a_full_disk_leaves_nothing(archive: Path, tmp_path: Path, monkeypatch: 
         yield b"{"
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(unpacking, "content", full)
+    monkeypatch.setattr(unpacking, "_content", full)
     assert "No space left" in refused(archive, tmp_path / "out" / "deep")
 
 
@@ -255,7 +255,9 @@ def test_what_a_killed_reader_left_is_no_bundle_and_is_removed_by_the_next(
 
 @SETTINGS
 @given(data=st.data())
-def test_a_changed_archive_gives_the_same_bundle_or_nothing(archive: Path, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_changed_archive_gives_the_same_bundle_or_nothing(
+    archive: Path, pristine: Path, tmp_path: Path, data: st.DataObject
+) -> None:
     """One stretch of bytes anywhere replaced, cut out or put in."""
     content = archive.read_bytes()
     start = data.draw(st.integers(0, len(content)) | st.integers(len(content) - 3000, len(content)))
@@ -269,7 +271,7 @@ def test_a_changed_archive_gives_the_same_bundle_or_nothing(archive: Path, tmp_p
     except ArchiveError:
         assert not into.exists()
         return
-    # A time, a version or an owner: what is in the bundle is what it was.
-    assert changed.stat().st_size == len(content)
-    assert verify(one.path).sound
+    # A time, a version, an owner, or bytes that zipfile skips: what is in the bundle is what it was.
+    assert one.sound
+    assert contents(one.path) == contents(pristine)
     shutil.rmtree(into)
