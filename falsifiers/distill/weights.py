@@ -12,8 +12,8 @@ from torch import Tensor
 
 from falsifiers.distill.inspection import Unreadable
 from harness.inspect.checkpoint import Refused, formats
+from harness.inspect.checkpoint.bounded_file import opened
 from harness.inspect.checkpoint.scan import numbers, refuse_endless_views
-from harness.inspect.checkpoint.source import opened
 
 __all__ = ["read_weights"]
 

@@ -20,7 +20,7 @@ def command(path: Path) -> ExitStatus:
     PATH.pub with `harness verify --trusted-key`.
     """
     from harness.evidence.keys import KeyRefused, generate
-    from harness.machine.provenance import is_untracked
+    from harness.machine.git import is_untracked
 
     try:
         key, public = generate(path)

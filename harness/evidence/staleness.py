@@ -44,7 +44,7 @@ from harness.contract.project import Project
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
 from harness.judging.record import Record
-from harness.machine import ancestry, provenance
+from harness.machine import git, provenance
 
 __all__ = ["STALE", "Origin", "ProjectState", "Recorded", "changes", "coverage", "staleness"]
 
@@ -103,15 +103,15 @@ class ProjectState:
         self._contracts: dict[str, str | None] = {}
 
     @cached_property
-    def ancestry(self) -> ancestry.Ancestry:
+    def ancestry(self) -> git.Ancestry:
         """The commits that led to the one that is checked out."""
-        return ancestry.ancestry(self._project.root)
+        return git.ancestry(self._project.root)
 
     @cached_property
-    def commit(self) -> provenance.Commit:
+    def commit(self) -> git.Commit:
         """The commit that is checked out."""
         outputs = [self._project.evidence.relative_to(self._project.root).as_posix()]
-        return provenance.commit(self._project.root, outputs=outputs)
+        return git.commit(self._project.root, outputs=outputs)
 
     @cached_property
     def harness(self) -> str:

@@ -27,7 +27,7 @@ from harness.execution.logs import Log
 from harness.judging.judge import requested
 from harness.judging.record import MutantRecord, Record
 from harness.judging.verdict import MutantOutcome, claim_verdict
-from harness.machine import provenance
+from harness.machine import git, provenance
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import shortfalls
 from harness.run import events
@@ -53,7 +53,7 @@ class Engine:
         """
         self._project, self._host, self._executor = project, host, executor
         self._seal, self._emit, self._command = seal, emit, command
-        commit = provenance.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
+        commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
         self._commit = asdict(commit)
 
     def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:

@@ -15,8 +15,9 @@ import pytest
 
 from harness.machine import host as hosts
 from harness.machine import nvml, provenance, requirements, timebox, toolchain
+from harness.machine.git import Commit, commit
 from harness.machine.host import Gpu, Host, probe
-from harness.machine.provenance import commit, software
+from harness.machine.provenance import software
 from harness.machine.requirements import shortfalls, suitable
 from harness.machine.toolchain import Tool
 from tests.recorded import replay
@@ -251,7 +252,7 @@ def test_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert commit(tmp_path).revision is None
     assert "not a git repository" in str(commit(tmp_path).reason)
     git(tmp_path, "init", "-q")
-    assert commit(tmp_path) == provenance.Commit(None, False, "the repository has no commit yet")
+    assert commit(tmp_path) == Commit(None, False, "the repository has no commit yet")
     (tmp_path / "a.py").write_text("1")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "one")

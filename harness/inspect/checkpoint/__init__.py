@@ -1,4 +1,4 @@
-"""What a checkpoint really holds: safetensors, APR v2, PyTorch's zip and GGUF, read without trusting any of them.
+"""Reads checkpoints without trusting them: safetensors, APR v2, PyTorch's zip and GGUF.
 
     from harness.inspect.checkpoint import Refused, compare, inspect
 
@@ -6,10 +6,10 @@
     seen.tensors["lm_head.weight"].digest
     compare(Path("model.safetensors"), Path("model.gguf")).missing
 
-A file may come from a stranger: no code in it runs, no offset in it is followed past its end, and what it claims to be
-is never allocated before the file is known to be that long. Memory is a few chunks of 4 MiB plus what the headers take;
-only a tensor that PyTorch stored with strides of its own is read whole. What cannot be read is `Refused`, with the
-reason and the byte offset. Nothing here judges: what is found is reported, and a contract says what it means.
+Files may be hostile. No code in them runs and no offset is followed past their end. Memory is allocated only for bytes
+that the file is known to have: a few chunks of 4 MiB, plus the headers. Only a tensor that PyTorch stored with unusual
+strides is read whole. An unreadable file raises `Refused`, with the reason and the byte offset. This package reports
+findings. A contract decides what they mean.
 
 Needs the extra `checkpoint` (numpy, ml_dtypes, gguf).
 """
@@ -23,9 +23,9 @@ except ImportError as error:
         f"harness.inspect.checkpoint needs {error.name}: pip install 'falsifier-harness[checkpoint]'", name=error.name
     ) from error
 
+from harness.inspect.checkpoint.bounded_file import Packed, Refused, Unrecognized
 from harness.inspect.checkpoint.comparison import Change, Comparison, compare
-from harness.inspect.checkpoint.inspection import Finding, Inspection, Kind, Tensor, inspect
-from harness.inspect.checkpoint.source import Packed, Refused, Unrecognized
+from harness.inspect.checkpoint.tensors import Finding, Inspection, Kind, Tensor, inspect
 
 __all__ = [
     "Change",

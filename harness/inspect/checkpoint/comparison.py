@@ -1,4 +1,4 @@
-"""How two checkpoints differ, tensor by tensor, whichever formats they have."""
+"""Compares two checkpoints tensor by tensor. Their formats may differ."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 
 from harness.inspect.checkpoint import formats
-from harness.inspect.checkpoint.contents import Entry
-from harness.inspect.checkpoint.inspection import Inspection, inspect_contents
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused, opened
+from harness.inspect.checkpoint.entries import Entry
 from harness.inspect.checkpoint.scan import numbers
-from harness.inspect.checkpoint.source import Refused, Source, opened
+from harness.inspect.checkpoint.tensors import Inspection, inspect_contents
 
 __all__ = ["Change", "Comparison", "compare"]
 
 
 @dataclass(frozen=True)
 class Change:
-    """A tensor that both files have, and that is not the same to the bit.
+    """A tensor that both files have, with different bits.
 
     Attributes:
-        dtypes, shapes: this file's and the other's.
-        largest: the largest absolute difference of two finite numbers at the same place, in float64; 0 where only the
-            bits differ (-0.0 and 0.0). None where the shapes differ or a dtype cannot be decoded.
-        relative: root of the sum of squared differences over that of the other's squares, of the same numbers; None
-            where `largest` is, or where all of the other's are zero.
-        not_comparable: places where one of the two is not finite.
+        dtypes, shapes: of this file, then of the other.
+        largest: the largest absolute difference of two finite numbers at the same place, in float64. It is 0 if only
+            the bits differ (-0.0 and 0.0), and None if the shapes differ or a dtype cannot be decoded.
+        relative: the L2 norm of the differences divided by the L2 norm of the other's numbers, over the same places.
+            None if `largest` is None, or if all numbers of the other are zero.
+        not_comparable: how many places hold a number that is not finite in one of the two.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A file against another: the names that only one of them has, and what differs between the tensors of both.
+    """The difference between two files.
 
     Attributes:
-        missing: in the other file and not in this one.
-        extra: in this file and not in the other.
-        equal: names of tensors with the same dtype, shape and bytes.
-        changed: the rest.
+        missing: names of tensors that only the other file has.
+        extra: names of tensors that only this file has.
+        equal: names of tensors with the same dtype, shape and bytes in both.
+        changed: all other tensors that both have.
     """
 
     this: Inspection
@@ -61,11 +61,11 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether both files hold the same tensors, to the bit."""
+        """Whether both files hold the same tensors, bit by bit."""
         return not (self.missing or self.extra or self.changed)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; floats may be infinite."""
+        """Return JSON values; floats may be infinite."""
         changed = [
             asdict(one) | {"dtypes": list(one.dtypes), "shapes": [list(s) for s in one.shapes]} for one in self.changed
         ]
@@ -79,10 +79,10 @@ class Comparison:
 
 
 def compare(path: Path, against: Path) -> Comparison:
-    """Inspect both files and compare them by the names of their tensors.
+    """Inspect both files and compare the tensors of equal name.
 
     Raises:
-        Refused: one of them cannot be read; `path` says which.
+        Refused: one file cannot be read; the error's `path` names it.
     """
     with contextlib.ExitStack() as files:
         source, here, this = _inspected(files, path)
@@ -101,8 +101,8 @@ def compare(path: Path, against: Path) -> Comparison:
         )
 
 
-def _inspected(files: contextlib.ExitStack, path: Path) -> tuple[Source, dict[str, Entry], Inspection]:
-    """An open file, where its tensors lie, and what is in it."""
+def _inspected(files: contextlib.ExitStack, path: Path) -> tuple[BoundedFile, dict[str, Entry], Inspection]:
+    """Open and inspect a file; return it with its entries by name and the inspection."""
     try:
         source = files.enter_context(opened(path))
         contents = formats.read(source)
@@ -116,7 +116,7 @@ def _same(this: Inspection, other: Inspection, name: str) -> bool:
     return (one.dtype, one.shape, one.digest) == (two.dtype, two.shape, two.digest)
 
 
-def _change(source: Source, entry: Entry, other_source: Source, other: Entry) -> Change:
+def _change(source: BoundedFile, entry: Entry, other_source: BoundedFile, other: Entry) -> Change:
     change = Change(entry.name, (entry.dtype.name, other.dtype.name), (entry.shape, other.shape))
     decodable = entry.dtype.decode is not None and other.dtype.decode is not None
     if not decodable or entry.shape != other.shape or entry.held != other.held:

@@ -1,6 +1,6 @@
 """How the elements of a tensor are stored, and how their bytes become numbers.
 
-Names are those of safetensors and GGML, whatever the file's own format says, so that files of two formats compare.
+Dtypes have the names of safetensors and GGML in every format, so that files of two formats can be compared.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 __all__ = ["APR_Q4", "APR_Q8", "BY_NAME", "DType", "ggml"]
 
 Numbers = NDArray[Any]
-"""Real numbers in one dimension: floats, integers or booleans."""
+"""A one-dimensional array of real numbers: floats, integers or booleans."""
 
 
 @dataclass(frozen=True)
 class DType:
-    """A storage of numbers in blocks of equal size, after an optional prefix.
+    """A way to store numbers: an optional prefix, then blocks of equal size.
 
     Attributes:
-        block: elements in one block; more than one where elements share a scale or a byte.
+        block: elements in one block; more than one if elements share a scale or a byte.
         block_bytes: bytes of one block.
-        prefix: bytes in front of the blocks, such as a scale of the whole tensor.
+        decode: a function from whole blocks and the prefix to numbers; None if we cannot decode this dtype. A complex
+            number becomes two real ones.
+        numpy: the numpy type of one element, if a block is one element; else None.
+        prefix: bytes before the blocks, such as a scale of the whole tensor.
         partial: whether the last block may hold fewer elements.
-        decode: the numbers in some whole blocks, given the prefix; None where nothing here can decode them. Complex
-            numbers come out as twice as many real ones.
-        numpy: the type of one element where a block is one element; None elsewhere.
     """
 
     name: str
@@ -43,7 +43,7 @@ class DType:
     partial: bool = False
 
     def nbytes(self, elements: int) -> int | None:
-        """The bytes of so many elements; None where they are no whole number of blocks."""
+        """The number of bytes of so many elements; None if they do not fill whole blocks."""
         blocks, rest = divmod(elements, self.block)
         if rest and not self.partial:
             return None
@@ -51,10 +51,10 @@ class DType:
 
 
 def _plain(name: str, element: Any) -> DType:
-    """One element a block, as numpy or ml_dtypes have it."""
+    """A dtype of numpy or ml_dtypes, with one element in each block."""
     stored = np.dtype(element)
     real = np.dtype(stored.name.replace("complex128", "float64").replace("complex64", "float32"))
-    # numpy's own arithmetic is several times faster on its own types, and single precision holds all the narrow ones.
+    # numpy computes several times faster on its own types. Single precision represents every narrow type exactly.
     widen = real.kind == "V" or real == np.float16
 
     def decode(blocks: bytes, _prefix: bytes) -> Numbers:
@@ -67,12 +67,12 @@ def _plain(name: str, element: Any) -> DType:
 
 
 def _bool(blocks: bytes, _prefix: bytes) -> Numbers:
-    # A byte of a hostile file may be neither 0 nor 1, which numpy's bool does not foresee.
+    # A byte of a hostile file may be neither 0 nor 1. numpy's bool does not handle that.
     return np.frombuffer(blocks, np.uint8)
 
 
 def _nibbles(blocks: bytes) -> NDArray[np.uint8]:
-    """Two four-bit numbers a byte, the low one first."""
+    """Split each byte into two four-bit numbers, the low one first."""
     raw = np.frombuffer(blocks, np.uint8)
     return np.stack([raw & 0x0F, raw >> 4], axis=1).reshape(-1)
 
@@ -95,16 +95,16 @@ def _apr_q8(blocks: bytes, prefix: bytes) -> Numbers:
 
 
 APR_Q4 = DType("APR_Q4", 32, 18, _apr_q4, partial=True)
-"""Blocks of a half-precision scale and 32 nibbles, less 8 each (aprender-core, format/v2/writer.rs)."""
+"""Blocks of a half-precision scale and 32 nibbles; subtract 8 from each nibble (aprender-core, format/v2/writer.rs)."""
 APR_Q8 = DType("APR_Q8", 1, 1, _apr_q8, prefix=4)
-"""A single-precision scale, then one signed byte an element (aprender-core, format/v2/writer.rs)."""
+"""A single-precision scale, then one signed byte for each element (aprender-core, format/v2/writer.rs)."""
 
 BY_NAME = {
     one.name: one
     for one in (
         DType("BOOL", 1, 1, _bool, np.dtype(np.uint8)),
         DType("F4", 2, 1, _f4),
-        # Four elements lie in three bytes; which way round is the writer's business, so no statistics are made.
+        # Four elements lie in three bytes, in an order that the format leaves open. So there are no statistics.
         DType("F6_E2M3", 4, 3, None),
         DType("F6_E3M2", 4, 3, None),
         _plain("U8", np.uint8),
@@ -132,7 +132,7 @@ BY_NAME = {
 
 @cache
 def ggml(number: int) -> DType | None:
-    """The GGML type of that number; None for one that the package gguf does not know."""
+    """Return the GGML type with this number; None if the package gguf does not know it."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
     from gguf.quants import dequantize
 

@@ -1,4 +1,4 @@
-"""One pass over the bytes of a tensor: its digest, and what its numbers are like."""
+"""One pass over the bytes of a tensor: its digest and the statistics of its numbers."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.inspect.checkpoint.contents import Entry
-from harness.inspect.checkpoint.source import Refused, Source
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused
+from harness.inspect.checkpoint.entries import Entry
 
 __all__ = ["Scan", "Statistics", "numbers", "refuse_endless_views", "scan"]
 
 _ELEMENTS_AT_ONCE = 1 << 20
-"""Numbers that are decoded together; quantised ones take many times their bytes."""
+"""How many numbers are decoded together. Decoded numbers of a quantised dtype take many times the stored bytes."""
 
 _MOST_VIEWED = 16
-"""How many times a file's size the views in it may add up to: tied and sliced weights need little more than once."""
+"""The largest total size of all views, as a multiple of the file's size. Tied and sliced weights need little over 1."""
 
 _FEW_BYTES = 1 << 20
-"""What views may always add up to: a small file may expand a scalar."""
+"""Bytes that views may always add up to. A small file may expand a scalar."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the numbers of a tensor are like; from `minimum` on of the finite ones, None where there are none.
+    """Statistics of the numbers of a tensor.
 
     Attributes:
-        nan, infinite, zeros: how many there are; 0.0 and -0.0 are both zeros.
-        minimum, maximum: exact, for integers below 2**53.
-        mean, deviation: arithmetic mean and standard deviation, accumulated in float64.
+        nan, infinite, zeros: counts. 0.0 and -0.0 are both zeros.
+        minimum, maximum: of the finite numbers; exact for integers below 2**53. None if no number is finite.
+        mean, deviation: arithmetic mean and standard deviation of the finite numbers, accumulated in float64. None if
+            no number is finite.
     """
 
     nan: int = 0
@@ -48,17 +49,19 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Scan:
-    """The SHA-256 of a tensor's elements in row-major order, as the file stores them, and their statistics.
+    """What one pass over a tensor finds.
 
-    `statistics` is None where nothing here can decode the dtype.
+    Attributes:
+        digest: SHA-256 of the stored elements in row-major order.
+        statistics: None if the dtype cannot be decoded.
     """
 
     digest: str
     statistics: Statistics | None
 
 
-def scan(source: Source, entry: Entry) -> Scan:
-    """Read a tensor once, some megabytes at a time."""
+def scan(source: BoundedFile, entry: Entry) -> Scan:
+    """Read a tensor once, a few megabytes at a time."""
     digest, tally = hashlib.sha256(), _Tally()
     for blocks, decoded in _pieces(source, entry):
         digest.update(blocks)
@@ -67,13 +70,13 @@ def scan(source: Source, entry: Entry) -> Scan:
     return Scan(digest.hexdigest(), None if entry.dtype.decode is None else tally.statistics())
 
 
-def numbers(source: Source, entry: Entry) -> Iterator[NDArray[Any]]:
-    """The real numbers of a tensor whose dtype can be decoded, in row-major order, `_ELEMENTS_AT_ONCE` at a time."""
+def numbers(source: BoundedFile, entry: Entry) -> Iterator[NDArray[Any]]:
+    """Yield the real numbers of a decodable tensor in row-major order, `_ELEMENTS_AT_ONCE` at a time."""
     left: NDArray[Any] | None = None
     for _, decoded in _pieces(source, entry):
         if decoded is None:
             continue
-        # Dtypes differ in their blocks, and whoever reads two tensors side by side needs pieces of the same length.
+        # Block sizes differ between dtypes. A comparison of two tensors needs pieces of the same length.
         left = decoded if left is None or not left.size else np.concatenate([left, decoded])
         while left.size >= _ELEMENTS_AT_ONCE:
             yield left[:_ELEMENTS_AT_ONCE]
@@ -82,16 +85,16 @@ def numbers(source: Source, entry: Entry) -> Iterator[NDArray[Any]]:
         yield left
 
 
-def refuse_endless_views(source: Source, entries: list[Entry]) -> None:
-    """Refuse a file whose tensors view its bytes so often that looking at them all would never end."""
+def refuse_endless_views(source: BoundedFile, entries: list[Entry]) -> None:
+    """Raise `Refused` if the tensors view the file's bytes so often that reading them all would take for ever."""
     distinct = {(one.offset, one.size, one.shape, one.strides): one for one in entries}
     total = sum(one.elements * one.dtype.block_bytes if one.strides else one.size for one in distinct.values())
     if total > _MOST_VIEWED * source.size + _FEW_BYTES:
-        raise Refused(f"the tensors view {total} bytes of a file of {source.size}: too often to look at each", 0)
+        raise Refused(f"the tensors view {total} bytes of a file of {source.size}: too often to read each", 0)
 
 
-def _pieces(source: Source, entry: Entry) -> Iterator[tuple[bytes, NDArray[Any] | None]]:
-    """The stored bytes of a tensor piece by piece, each with the numbers in it; the first piece may be a prefix."""
+def _pieces(source: BoundedFile, entry: Entry) -> Iterator[tuple[bytes, NDArray[Any] | None]]:
+    """Yield the stored bytes of a tensor in pieces, each with its numbers. A prefix is a piece without numbers."""
     dtype, decode = entry.dtype, entry.dtype.decode
     prefix = b""
     if dtype.prefix and entry.size:
@@ -102,14 +105,14 @@ def _pieces(source: Source, entry: Entry) -> Iterator[tuple[bytes, NDArray[Any] 
         decoded = None
         if decode is not None:
             decoded = decode(blocks, prefix)
-            # The last block may hold more numbers than the tensor has; a complex one is two.
+            # The last block may hold more numbers than the tensor has.
             if dtype.partial:
                 decoded = decoded[:left]
                 left -= decoded.size
         yield blocks, decoded
 
 
-def _stored(source: Source, entry: Entry) -> Iterator[bytes]:
+def _stored(source: BoundedFile, entry: Entry) -> Iterator[bytes]:
     dtype = entry.dtype
     step = max(_ELEMENTS_AT_ONCE // dtype.block, 1) * dtype.block_bytes
     start, end = entry.offset + dtype.prefix, entry.offset + entry.size
@@ -117,8 +120,8 @@ def _stored(source: Source, entry: Entry) -> Iterator[bytes]:
         yield source.read(position, min(step, end - position), entry.name)
 
 
-def _gathered(source: Source, entry: Entry) -> Iterator[bytes]:
-    """The elements of a tensor with strides, brought into row-major order; the region is read whole."""
+def _gathered(source: BoundedFile, entry: Entry) -> Iterator[bytes]:
+    """Yield the elements of a tensor with strides in row-major order. The region is read whole."""
     assert entry.strides is not None
     region = np.frombuffer(source.read(entry.offset, entry.size, entry.name), f"V{entry.dtype.block_bytes}")
     dimensions = [(size, stride) for size, stride in zip(entry.shape, entry.strides, strict=True) if size != 1]
@@ -133,7 +136,7 @@ def _gathered(source: Source, entry: Entry) -> Iterator[bytes]:
 
 
 class _Tally:
-    """Statistics of numbers that come in pieces; variances are merged as Chan, Golub and LeVeque (1983) do."""
+    """Accumulates statistics over pieces. Variances are merged by the formula of Chan, Golub and LeVeque (1983)."""
 
     def __init__(self) -> None:
         self._nan = self._infinite = self._zeros = self._count = 0

@@ -1,9 +1,9 @@
-"""ELF images with machine code for NVIDIA GPUs, as NVIDIA's compilers write them.
+"""Reads ELF images with machine code for NVIDIA GPUs, as NVIDIA's compilers write them.
 
-The layout is that of ELF64 (gABI, chapter 4). Machine 190 is CUDA. Images of ABI version 8 (CUDA 13) have the compute
-capability in bits 8 to 15 of e_flags, older ones in bits 0 to 7; this and the mark of a kernel's symbol (0x10 in
-st_other) are as LLVM's BinaryFormat/ELF.h names them. The note .note.nv.cuinfo has the capability once more, and
-.note.nv.tkinfo the options of ptxas, such as `-arch sm_90a`.
+The layout is ELF64 (gABI, chapter 4). Machine 190 is CUDA. Images of ABI version 8 (CUDA 13) hold the compute
+capability in bits 8 to 15 of e_flags, older images in bits 0 to 7. A kernel's symbol has 0x10 in st_other. Both facts
+are from LLVM's BinaryFormat/ELF.h. The note .note.nv.cuinfo repeats the capability. The note .note.nv.tkinfo holds the
+options of ptxas, such as `-arch sm_90a`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MAGIC", "Cubin", "Malformed", "read_cubin"]
+__all__ = ["MAGIC", "Cubin", "Malformed", "claimed_size", "read_cubin"]
 
 MAGIC: Final = b"\x7fELF\x02\x01\x01"
-"""How a 64-bit little-endian ELF file begins; `read_cubin` tells whether it is for CUDA."""
+"""The first bytes of a 64-bit little-endian ELF file. `read_cubin` checks whether it is for CUDA."""
 
 _CUDA_MACHINE: Final = 190
 _FUNCTION, _ENTRY = 2, 0x10
@@ -26,10 +26,11 @@ _CUINFO, _TKINFO = 1000, 2000
 _LONGEST_NAME: Final = 4096
 _MOST_SYMBOLS: Final = 1_000_000
 _LONGEST_NOTES: Final = 65536
+_SECTION_SIZE, _SEGMENT_SIZE = 64, 56
 
 
 class Malformed(ValueError):
-    """The bytes are no such image, or an image that ends too early; the text says which."""
+    """The bytes are not an image of the expected kind, or the image ends too early. The text says which."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Cubin:
 
     Attributes:
         sm: compute capability, such as 121, from e_flags.
-        noted_sm: the same from .note.nv.cuinfo; None without that note.
-        target: as ptxas was told, such as "sm_90a"; None without .note.nv.tkinfo.
+        noted_sm: the compute capability from .note.nv.cuinfo; None without that note.
+        target: the -arch option of ptxas, such as "sm_90a"; None without .note.nv.tkinfo.
         kernels: names of the kernels, in the order of the symbol table.
         size: bytes from the ELF header to the last byte that a header or section claims.
     """
@@ -61,10 +62,10 @@ class _Section:
 
 
 def read_cubin(data: memoryview) -> Cubin:
-    """Read the image at the start of `data`, which may be longer.
+    """Read the image at the start of `data`. Other bytes may follow it.
 
     Raises:
-        Malformed: it is no ELF image for CUDA, or one whose tables lie past the end.
+        Malformed: it is no ELF image for CUDA, or its tables lie past the end.
     """
     if bytes(data[: len(MAGIC)]) != MAGIC:
         raise Malformed("no 64-bit little-endian ELF header")
@@ -82,7 +83,7 @@ def read_cubin(data: memoryview) -> Cubin:
     if max(ends) > len(data):
         raise Malformed(f"cut short: {len(data)} of {max(ends)} bytes")
     noted, target = None, None
-    # A file may name the same bytes as notes, or as symbols, in every one of its sections: each is read once.
+    # Many sections of a hostile file may name the same bytes. Each offset is read once.
     for one in {one.offset: one for one in table if one.kind == _NOTE}.values():
         if one.size <= _LONGEST_NOTES:
             for kind, content in _notes(data[one.offset : one.offset + one.size]):
@@ -99,6 +100,41 @@ def read_cubin(data: memoryview) -> Cubin:
     )
 
 
+def claimed_size(view: memoryview) -> int:
+    """The size in bytes of the 64-bit ELF file at the start of `view`, as its own headers state it.
+
+    The section table tells where the file ends (gABI, chapter 4). A stripped file without one tells it by its program
+    headers. The file may be shorter than this.
+    """
+    return max(_ends(view))
+
+
+def _ends(view: memoryview) -> Iterator[int]:
+    """Offsets in bytes where header, tables and contents of an ELF file end, as far as the present bytes tell."""
+    yield 64
+    if len(view) < 64:
+        return
+    segments_at, sections_at = struct.unpack_from("<QQ", view, 32)
+    segment_size, segments, section_size, sections = struct.unpack_from("<HHHH", view, 54)
+    yield segments_at + segments * segment_size
+    yield sections_at + sections * section_size
+    if sections and section_size == _SECTION_SIZE:
+        for at in _rows(view, sections_at, sections, _SECTION_SIZE):
+            kind, offset, size = struct.unpack_from("<I16xQQ", view, at + 4)
+            # A section without bits takes no room, whatever size it states. The first section (kind 0) is a dummy.
+            if kind not in (0, _NO_BITS):
+                yield offset + size
+    elif segment_size == _SEGMENT_SIZE:
+        for at in _rows(view, segments_at, segments, _SEGMENT_SIZE):
+            offset, size = struct.unpack_from("<Q16xQ", view, at + 8)
+            yield offset + size
+
+
+def _rows(view: memoryview, start: int, count: int, size: int) -> Iterator[int]:
+    """Offsets of those rows of a table that lie inside the file."""
+    yield from range(start, min(start + count * size, len(view) - size + 1), size)
+
+
 def _unpack(layout: str, data: memoryview, offset: int) -> tuple[int, ...]:
     try:
         return struct.unpack_from(layout, data, offset)
@@ -112,7 +148,7 @@ def _section(data: memoryview, at: int) -> _Section:
 
 
 def _kernels(data: memoryview, table: list[_Section]) -> Iterator[str]:
-    # There is at most one symbol table (gABI, "Sections").
+    # An ELF file has at most one symbol table (gABI, "Sections").
     for one in [one for one in table if one.kind == _SYMBOL_TABLE][:1]:
         if one.entry_size != 24 or one.link >= len(table):
             raise Malformed("a symbol table without names, or with entries that are not of 24 bytes")

@@ -1,10 +1,16 @@
-"""Fatbin images: what nvcc packs machine code and PTX for several targets into.
+"""Reads fatbin images, in which nvcc packs machine code and PTX for several targets.
 
-NVIDIA does not document the layout. A header of 16 bytes (magic, version, size of the header, size of the rest) is
-followed by entries; an entry's header has at byte 0 its kind (1 PTX, 2 ELF), 4 its own size, 8 the size of what
-follows, 16 that size before padding if compressed, 28 the compute capability, 40 flags and 56 the size once
-decompressed. All of this was read off images that nvcc 13.0 wrote with each of its compression modes: flag 0x2000 is
-LZ4, 0x8000 Zstandard.
+NVIDIA does not document the layout. This description comes from images that nvcc 13.0 wrote with each of its
+compression modes. A header of 16 bytes holds the magic number, the version, the size of the header and the size of the
+rest. Entries follow. The header of an entry holds these fields:
+
+    byte 0   kind (1 PTX, 2 ELF)
+    byte 4   size of this header
+    byte 8   size of the content that follows
+    byte 16  size of the content without padding, if it is compressed
+    byte 28  compute capability
+    byte 40  flags (0x2000 LZ4, 0x8000 Zstandard)
+    byte 56  size of the content after decompression
 """
 
 from __future__ import annotations
@@ -17,34 +23,34 @@ from typing import Final
 
 from harness.inspect.device_code.elf import Malformed
 
-__all__ = ["MAGIC", "Allowance", "Entry", "Kind", "is_header", "read_fatbin"]
+__all__ = ["MAGIC", "Allowance", "Entry", "Kind", "claimed_size", "is_header", "read_fatbin"]
 
 MAGIC: Final = b"\x50\xed\x55\xba"
 
 _LZ4, _ZSTD = 0x2000, 0x8000
 _LARGEST: Final = 64 * 2**20
-_LZ4_COSTS: Final = 16  # our LZ4 is written in Python, and slower than Zstandard by about this
+_LZ4_COSTS: Final = 16  # our LZ4 decoder is written in Python, and about this many times slower than Zstandard
 _MOST_ENTRIES: Final = 65536
 _LARGEST_VERSION, _LARGEST_HEADER = 255, 4096
-"""Of a header that somebody may mean; nvcc writes version 1 and 16 bytes."""
+"""Bounds for a plausible header. nvcc writes version 1 and 16 bytes."""
 
 
 class Kind(IntEnum):
-    """Kinds of entries that we know; nvcc has others, such as code for link-time optimisation."""
+    """The kinds of entries that are decoded. nvcc writes others, such as code for link-time optimisation."""
 
     PTX = 1
     ELF = 2
 
 
 class Allowance:
-    """How many bytes may still be decompressed of one file, so that a small one cannot keep us for ever."""
+    """How many bytes of one file may still be decompressed. It bounds the time that a small hostile file can take."""
 
     def __init__(self, left: int = 4 * 2**30) -> None:
-        """`left` in bytes of Zstandard."""
+        """Start with `left` bytes of decompressed Zstandard."""
         self._left = left
 
     def take(self, size: int) -> bool:
-        """Whether `size` more bytes are allowed."""
+        """Use up `size` bytes; False, and nothing used, if fewer are left."""
         if size > self._left:
             return False
         self._left -= size
@@ -53,7 +59,16 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: its kind, the capability that its header names, and its content or why that cannot be had."""
+    """One entry of a fatbin image.
+
+    Attributes:
+        kind: a `Kind`, or a number that we do not decode.
+        sm: the compute capability in its header, such as 121.
+        offset: of its header, in bytes from the start of the image.
+        size: of header and content, in bytes.
+        content: the decompressed content; None if it cannot be decompressed.
+        reason: why `content` is None.
+    """
 
     kind: int
     sm: int
@@ -64,9 +79,9 @@ class Entry:
 
 
 def is_header(data: memoryview) -> bool:
-    """Whether the magic at the start of `data` begins a header, of whatever version, whole or broken.
+    """Whether a plausible header follows the magic number at the start of `data`; it may be of any version, or broken.
 
-    A program that handles fatbin images has the magic among its instructions, with anything behind it.
+    A program that handles fatbin images has the magic number among its instructions, followed by unrelated bytes.
     """
     if len(data) < 8:
         return False
@@ -75,13 +90,21 @@ def is_header(data: memoryview) -> bool:
     return 0 < version <= _LARGEST_VERSION and 16 <= header <= _LARGEST_HEADER and header % 8 == 0
 
 
-def read_fatbin(data: memoryview, allowance: Allowance) -> tuple[int, Iterator[Entry]]:
-    """How many bytes the image at the start of `data` has, and its entries, offsets counted from that start.
+def claimed_size(data: memoryview) -> int | None:
+    """The size in bytes that the image at the start of `data` states in its header; None if no header begins there."""
+    if len(data) < 16 or bytes(data[:4]) != MAGIC or not is_header(data):
+        return None
+    header, rest = struct.unpack_from("<HQ", data, 6)
+    return int(header + rest)
 
-    The entries are decoded one by one as they are asked for, and raise the same.
+
+def read_fatbin(data: memoryview, allowance: Allowance) -> tuple[int, Iterator[Entry]]:
+    """Return the size in bytes of the image at the start of `data`, and its entries.
+
+    The iterator decodes one entry at a time and can raise `Malformed` too.
 
     Raises:
-        Malformed: the header or an entry's header contradicts itself, or lies past the end.
+        Malformed: the header or an entry's header contradicts itself, or lies past the end of the file.
     """
     if len(data) < 16 or bytes(data[:4]) != MAGIC:
         raise Malformed("no fatbin header")
@@ -114,7 +137,7 @@ def _entries(data: memoryview, at: int, allowance: Allowance) -> Iterator[Entry]
 def _decompressed(
     data: memoryview, flags: int, size: int, allowance: Allowance
 ) -> tuple[memoryview | None, str | None]:
-    """The content, or the reason why there is none."""
+    """Return the content, or None and the reason."""
     if size > _LARGEST or not allowance.take(size * (_LZ4_COSTS if flags & _LZ4 else 1)):
         return None, f"compressed: {size:,} bytes once decompressed, more than are read"
     try:
@@ -138,7 +161,7 @@ def _zstandard(data: memoryview, size: int) -> bytes:
 
 
 def _lz4(data: memoryview, size: int) -> bytes:
-    """The LZ4 block format: literals, then a copy from what was decoded before, until the input ends."""
+    """Decode the LZ4 block format: literals, then a copy of earlier output, until the input ends."""
     out = bytearray()
     at = 0
     try:
@@ -166,7 +189,7 @@ def _lz4(data: memoryview, size: int) -> bytes:
 
 
 def _length(data: memoryview, at: int, length: int) -> tuple[int, int]:
-    """A length that four bits may not hold, and where reading goes on."""
+    """Return a length that may need more than four bits, and the offset where reading continues."""
     if length == 15:
         while True:
             more = data[at]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.inspect.device_code import DeviceCode, Form, fatbin, inspect, scan
-from harness.inspect.device_code.ending import cut_short
+from harness.inspect.device_code.images import cut_short
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "device_code"
 KERNELS = {"_Z5helloPi", "_Z5worldPf"}

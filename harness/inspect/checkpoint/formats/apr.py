@@ -1,8 +1,8 @@
-"""APR v2: a header of 64 bytes, JSON metadata, a tensor index, the tensors, and a CRC32 over all of them.
+"""Reads APR v2: a header of 64 bytes, JSON metadata, a tensor index, the tensors, and a CRC32 over all of them.
 
-The layout is that of aprender-core, crates/aprender-core/src/format/v2. Unlike aprender's own reader, which checks the
-header's CRC32 alone, this one checks the footer's too. A departure that does not stand in the way of reading, such as
-names that are not sorted, is a remark.
+The layout is that of aprender-core, crates/aprender-core/src/format/v2. aprender's own reader checks only the header's
+CRC32. This one checks the footer's too. A departure that does not prevent reading, such as names that are not sorted,
+is a remark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from itertools import pairwise
 from math import prod
 
 from harness.base import strictjson
-from harness.inspect.checkpoint.contents import Contents, Entry, refuse_overlaps
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Cursor, Refused
 from harness.inspect.checkpoint.dtypes import APR_Q4, APR_Q8, BY_NAME, DType, ggml
-from harness.inspect.checkpoint.source import Cursor, Refused, Source
+from harness.inspect.checkpoint.entries import Contents, Entry, refuse_overlaps
 
 __all__ = ["MAGIC", "read"]
 
@@ -36,8 +36,8 @@ _DTYPES = {number: BY_NAME[name] for number, name in _PLAIN.items()} | _LEGACY |
 _GGML = {12, 14}  # Q4_K and Q6_K, by GGML's own numbers
 
 
-def read(source: Source) -> Contents:
-    """The tensors in the order of the index, the JSON metadata, and what departs from the layout."""
+def read(source: BoundedFile) -> Contents:
+    """Return the tensors in the order of the index, the JSON metadata, and departures from the layout as remarks."""
     fields = source.unpack(_HEADER, 0, "the header")
     _, major, minor, flags, count, metadata_at, metadata_size, index_at, data_at, checksum, reserved = fields
     if (major, minor) != (2, 0):
@@ -46,7 +46,7 @@ def read(source: Source) -> Contents:
     _compare(zlib.crc32(header[:40] + header[44:]), checksum, "the header", 40)
     for bit, how in _UNREADABLE.items():
         if flags >> bit & 1:
-            raise Refused(f"the tensors are {how}; write the file without", 6)
+            raise Refused(f"the tensors are {how}; write the file again as plain tensors", 6)
     if flags & _COLUMN_MAJOR:
         raise Refused("the flags say column-major, which the format rejects", 6)
     if metadata_size > _LARGEST_METADATA:
@@ -72,9 +72,9 @@ def read(source: Source) -> Contents:
     try:
         metadata = strictjson.loads(text) if text else {}
     except strictjson.JsonError as error:
-        raise Refused(f"the metadata is no strict JSON: {error}", metadata_at) from error
+        raise Refused(f"the metadata is not strict JSON: {error}", metadata_at) from error
     if not isinstance(metadata, dict):
-        raise Refused("the metadata is no JSON object", metadata_at)
+        raise Refused("the metadata is not a JSON object", metadata_at)
     remarks = [*_remarks(flags, reserved, metadata_at), *_misplaced(entries, index_at, data_at)]
     used = max((entry.offset + entry.size for entry in entries), default=data_at)
     if end - used >= _ALIGNMENT:
@@ -99,9 +99,9 @@ def _entry(index: Cursor, data_at: int, data_end: int) -> Entry:
     entry = Entry(name, dtype, shape, data_at + offset, size)
     if size != dtype.nbytes(entry.elements):
         if size and shape and size == prod(shape[:-1]) * (dtype.nbytes(shape[-1]) or 0):
-            # Rows that end in a block of their own; what fills it up is no number of the tensor.
+            # Each row ends in a block of its own. Padding in it is no number of the tensor, so nothing is decoded.
             entry = replace(entry, dtype=replace(dtype, decode=None))
-        # aprender names a head that is tied to the embedding and gives it no bytes: a placeholder, told as a finding.
+        # aprender writes no bytes for a head that is tied to the embedding. This placeholder becomes a finding.
         elif size:
             raise Refused(f"the tensor {name!r} has {size} bytes for {entry.elements} elements of {dtype.name}", start)
     if entry.offset + size > data_end:

@@ -1,8 +1,8 @@
-"""GGUF, versions 2 and 3, little-endian (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
+"""Reads GGUF, versions 2 and 3, little-endian (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 
-The header is walked here rather than by the package gguf, whose reader takes counts and lengths on trust: it makes a
-numpy view for every element of every array (an array of 1 MB took 9.5 s and 0.7 GB with version 0.19), multiplies
-dimensions modulo 2**64, and recurses into nested arrays. Types, block sizes and dequantisation are the package's.
+This module reads the header itself, because the reader of the package gguf trusts counts and lengths. That reader makes
+a numpy view for every element of every array (1 MB took 9.5 s and 0.7 GB with version 0.19), multiplies dimensions
+modulo 2**64, and recurses into nested arrays. Types, block sizes and dequantisation come from the package.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from harness.inspect.checkpoint.contents import Contents, Entry, refuse_overlaps
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Cursor, Refused
 from harness.inspect.checkpoint.dtypes import ggml
-from harness.inspect.checkpoint.source import Cursor, Refused, Source
+from harness.inspect.checkpoint.entries import Contents, Entry, refuse_overlaps
 
 __all__ = ["MAGIC", "read"]
 
@@ -23,13 +23,13 @@ _STRING, _ARRAY = 8, 9
 _KNOWN_VERSIONS = (2, 3)
 _DEEPEST_ARRAY = 4
 _SHOWN = 16
-"""Elements up to which an array of the metadata is kept; a vocabulary is only counted."""
+"""The longest array of the metadata that is kept. Longer ones, such as a vocabulary, are only counted."""
 _MOST_DIMENSIONS = 4
 _DEFAULT_ALIGNMENT = 32
 
 
-def read(source: Source) -> Contents:
-    """The tensors in the order of their bytes, and the metadata; of long arrays of it, type and length alone."""
+def read(source: BoundedFile) -> Contents:
+    """Return the tensors in the order of their bytes, and the metadata. A long array becomes its length."""
     cursor = Cursor(source, 4, source.size, "the header")
     (version,) = cursor.unpack("<I")
     if version not in _KNOWN_VERSIONS:
@@ -46,7 +46,7 @@ def read(source: Source) -> Contents:
         metadata[name] = _value(cursor, kind)
     alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
-        raise Refused(f"general.alignment is {alignment!r:.40}, which is no power of two", 0)
+        raise Refused(f"general.alignment is {alignment!r:.40}, which is not a power of two", 0)
     relative = [_entry(cursor) for _ in range(count)]
     data = -(-cursor.position // alignment) * alignment
     entries = []
@@ -69,12 +69,12 @@ def _text(cursor: Cursor) -> str:
 
 
 def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
-    """One value of the metadata; an array that is not kept comes back as a text that counts it."""
+    """Return one value of the metadata. A long array becomes a text with its length."""
     if form := _SCALARS.get(kind):
-        # Python's `?` makes any byte a bool, so a hostile one is no trouble.
+        # struct's `?` accepts any byte as a bool.
         return cursor.unpack("<" + form)[0]
     if kind == _STRING:
-        # Vocabularies hold pieces of characters; names may not.
+        # A vocabulary may hold parts of UTF-8 characters. A name may not.
         return cursor.bytes(cursor.unpack("<Q")[0]).decode("utf-8", "backslashreplace")
     if kind != _ARRAY:
         raise Refused(f"the metadata has a value of the unknown type {kind}", cursor.position - 4)
@@ -84,7 +84,7 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     if length > _SHOWN and inner in _SCALARS:
         cursor.skip(length * _SIZES[_SCALARS[inner]])
     elif length > _SHOWN:
-        # An element takes at least the eight bytes of its length, so this ends with the file.
+        # An element has at least the eight bytes of its length, so the loop ends at the end of the file.
         for _ in range(length):
             if inner == _STRING:
                 cursor.skip(cursor.unpack("<Q")[0])
@@ -96,13 +96,13 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
 
 
 def _entry(cursor: Cursor) -> tuple[int, Entry]:
-    """Where a tensor is said, and what is said; its offset still counts from the beginning of the data."""
+    """Return the place of a tensor's description, and the tensor. Its offset counts from the start of the data."""
     start = cursor.position
     name = _text(cursor)
     (dimensions,) = cursor.unpack("<I")
     if dimensions > _MOST_DIMENSIONS:
         raise Refused(f"the tensor {name!r:.80} has {dimensions} dimensions, GGML has at most 4", start)
-    # GGML says the fastest dimension first.
+    # GGML lists the fastest dimension first.
     shape = cursor.unpack(f"<{dimensions}Q")[::-1]
     number, offset = cursor.unpack("<IQ")
     dtype = ggml(number)

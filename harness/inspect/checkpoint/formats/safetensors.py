@@ -1,6 +1,6 @@
-"""safetensors: a length, a JSON header, and the tensors' bytes without gaps.
+"""Reads safetensors: a length, a JSON header, and the tensors' bytes without gaps.
 
-The rules are those of https://github.com/huggingface/safetensors (README, "Format"), which its own reader enforces.
+The rules are those of https://github.com/huggingface/safetensors (README, "Format").
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.base import strictjson
-from harness.inspect.checkpoint.contents import Contents, Entry
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused
 from harness.inspect.checkpoint.dtypes import BY_NAME
-from harness.inspect.checkpoint.source import Refused, Source
+from harness.inspect.checkpoint.entries import Contents, Entry
 
 __all__ = ["read"]
 
@@ -19,20 +19,20 @@ _LONGEST_HEADER = 100_000_000
 _FIELDS = {"dtype", "shape", "data_offsets"}
 
 
-def read(source: Source) -> Contents:
-    """The tensors in the order of their bytes, and the string metadata."""
+def read(source: BoundedFile) -> Contents:
+    """Return the tensors in the order of their bytes, and the string metadata."""
     (length,) = source.unpack("<Q", 0, "the header's length")
     if length > _LONGEST_HEADER:
         raise Refused(f"the header would be {length} bytes long, and the format allows {_LONGEST_HEADER}", 0)
     try:
         header = strictjson.loads(source.read(8, length, "the header"))
     except strictjson.JsonError as error:
-        raise Refused(f"the header is no strict JSON: {error}", 8) from error
+        raise Refused(f"the header is not strict JSON: {error}", 8) from error
     if not isinstance(header, dict):
-        raise Refused("the header is no JSON object", 8)
+        raise Refused("the header is not a JSON object", 8)
     metadata = header.pop("__metadata__", {})
     if not (isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())):
-        raise Refused("__metadata__ is no object of strings", 8)
+        raise Refused("__metadata__ is not an object of strings", 8)
     data = 8 + length
     entries = sorted(
         (_entry(name, said, data) for name, said in header.items()), key=lambda one: (one.offset, one.size)
@@ -40,7 +40,10 @@ def read(source: Source) -> Contents:
     end = data
     for entry in entries:
         if entry.offset != end:
-            raise Refused(f"the tensor {entry.name!r} does not begin at {end}, as it should", min(end, source.size))
+            raise Refused(
+                f"the tensor {entry.name!r} does not begin at byte {end}",
+                min(end, source.size),
+            )
         end += entry.size
     if end != source.size:
         raise Refused(f"the tensors end at byte {end}, the file at byte {source.size}", min(end, source.size))
@@ -49,13 +52,13 @@ def read(source: Source) -> Contents:
 
 def _entry(name: str, said: Any, data: int) -> Entry:
     if not isinstance(said, Mapping) or said.keys() != _FIELDS:
-        raise Refused(f"the tensor {name!r} is not said by dtype, shape and data_offsets", 8)
+        raise Refused(f"the tensor {name!r} is not described by exactly dtype, shape and data_offsets", 8)
     dtype = BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
     if dtype is None:
         raise Refused(f"the tensor {name!r} has the unknown dtype {said['dtype']!r:.40}", 8)
     shape, offsets = said["shape"], said["data_offsets"]
     if not (_counts(shape) and _counts(offsets) and len(offsets) == 2):
-        raise Refused(f"shape or data_offsets of the tensor {name!r} are no list of counts", 8)
+        raise Refused(f"shape or data_offsets of the tensor {name!r} is not a list of counts", 8)
     entry = Entry(name, dtype, tuple(shape), data + offsets[0], offsets[1] - offsets[0])
     if dtype.nbytes(entry.elements) != entry.size:
         raise Refused(f"the tensor {name!r} has {entry.size} bytes for {entry.elements} elements of {dtype.name}", 8)

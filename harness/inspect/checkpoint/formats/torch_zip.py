@@ -1,7 +1,7 @@
-"""PyTorch's zip format: a pickle that says how tensors view storages, and every storage as a member of its own.
+"""Reads PyTorch's zip format: a pickle that describes how tensors view storages, and one member for each storage.
 
-Nothing is unpickled (`weights_pickle` reads the opcodes), nothing is decompressed (PyTorch stores its members as they
-are, so a compressed one is refused), and storages are read by their place in the file.
+Nothing is unpickled: `weights_pickle` reads the opcodes. Nothing is decompressed: PyTorch stores its members without
+compression, so a compressed one is refused. Storages are read by their offset in the file.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from harness.inspect.checkpoint.contents import Contents, Entry
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Packed, Refused, Unrecognized
+from harness.inspect.checkpoint.entries import Contents, Entry
 from harness.inspect.checkpoint.formats import weights_pickle
 from harness.inspect.checkpoint.formats.weights_pickle import TensorView
-from harness.inspect.checkpoint.source import Packed, Refused, Source, Unrecognized
 
 __all__ = ["MAGIC", "read"]
 
 MAGIC = b"PK\x03\x04"
 _END = b"PK\x05\x06"
 _LONGEST_END = 22 + 0xFFFF
-"""Bytes: the record at an archive's end, with the longest comment behind it."""
+"""Bytes of the record at an archive's end, with the longest comment after it."""
 _LOCAL_HEADER = "<4s5H3I2H"
 _LOCAL_HEADER_SIZE = 30
 _ENCRYPTED = 1
 _NO_CHECKSUMS = (
-    "no CRC32 was written, as after torch.serialization.set_crc32_options(False): a flipped bit would go unnoticed"
+    "no CRC32 was written, as after torch.serialization.set_crc32_options(False): flipped bits cannot be detected"
 )
 
 
 @dataclass(frozen=True)
 class _Member:
-    """A stored member's place in the file."""
+    """Where a stored member lies in the file, in bytes, and its CRC32."""
 
     offset: int
     size: int
     crc: int
 
 
-def read(source: Source) -> Contents:
-    """Every tensor in the pickled object, named by its path in it; numbers and texts at other paths are metadata."""
+def read(source: BoundedFile) -> Contents:
+    """Return the tensors of the pickled object, named by their paths in it; its numbers and texts are metadata."""
     members = _members(source)
     folders = [name.removesuffix("/data.pkl") for name in members if _is_pickle(name)]
     if len(folders) != 1:
-        raise Refused("is a zip archive that holds more than one data.pkl, and PyTorch writes one", 0)
+        raise Refused("is a zip archive with more than one data.pkl; PyTorch writes one", 0)
     (folder,) = folders
     order = members.get(f"{folder}/byteorder")
     if order is not None and source.read(order.offset, min(order.size, 16), "the byte order") != b"little":
@@ -61,8 +61,8 @@ def read(source: Source) -> Contents:
     return Contents("PyTorch zip", entries, found.metadata, () if checked else (_NO_CHECKSUMS,))
 
 
-def _members(source: Source) -> dict[str, _Member]:
-    """The archive's members by name, each stored, unencrypted, and inside the file."""
+def _members(source: BoundedFile) -> dict[str, _Member]:
+    """Return the archive's members by name, each stored, unencrypted, and inside the file."""
     try:
         with open(source.path, "rb") as file, zipfile.ZipFile(file) as archive:
             listed = archive.infolist()
@@ -77,8 +77,8 @@ def _members(source: Source) -> dict[str, _Member]:
         raise Refused("is a TorchScript archive, which holds code; save its state_dict() instead", 0)
     if not any(_is_pickle(one.filename) for one in listed):
         if any(one.compress_type != zipfile.ZIP_STORED for one in listed):
-            raise Packed("is a zip archive, and no checkpoint; unpack it, and name one of its files", 0)
-        raise Unrecognized("is a zip archive, but holds no data.pkl in one folder, as PyTorch writes it", 0)
+            raise Packed("is a zip archive and not a checkpoint; unpack it and name one of its files", 0)
+        raise Unrecognized("is a zip archive without FOLDER/data.pkl, which PyTorch writes", 0)
     members: dict[str, _Member] = {}
     for one in listed:
         if one.filename in members:
@@ -101,11 +101,11 @@ def _members(source: Source) -> dict[str, _Member]:
 
 
 def _is_pickle(name: str) -> bool:
-    """Whether a member is what PyTorch calls the pickle with the tensors' shapes."""
+    """Whether a member has the name that PyTorch gives the pickle with the tensors' shapes."""
     return name.endswith("/data.pkl") and name.count("/") == 1
 
 
-def _verify(source: Source, name: str, member: _Member) -> None:
+def _verify(source: BoundedFile, name: str, member: _Member) -> None:
     computed = 0
     for chunk in source.chunks(member.offset, member.size, name):
         computed = zlib.crc32(chunk, computed)
@@ -135,7 +135,7 @@ def _entry(view: TensorView, members: Mapping[str, _Member], folder: str, at: in
 
 
 def _strides(view: TensorView) -> Iterator[tuple[int, int]]:
-    """The strides of all dimensions that have more than one element, beside those of a row-major tensor."""
+    """Yield each stride with that of a row-major tensor, for every dimension of more than one element."""
     expected = 1
     for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
         if size != 1:

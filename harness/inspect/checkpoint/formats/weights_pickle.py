@@ -1,8 +1,8 @@
 """Reads the pickle of a PyTorch checkpoint without running any of it.
 
-The opcodes are those that `pickletools` lists. They are applied to a stack of plain values; whatever a pickle may name
-or call is one of the few things in `_CALLS` and `_VALUES`, and everything else is refused. The stdlib's Unpickler with
-a restricted `find_class` would not do: one opcode of five bytes makes its memo allocate gigabytes.
+`pickletools` yields the opcodes. They are applied to a stack of plain values. A pickle may name and call only what is
+in `_CALLS` and `_VALUES`; everything else is refused. The standard library's Unpickler with a restricted `find_class`
+is not safe enough: one opcode of five bytes makes its memo allocate gigabytes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.inspect.checkpoint.bounded_file import Refused
 from harness.inspect.checkpoint.dtypes import BY_NAME, DType
-from harness.inspect.checkpoint.source import Refused
 
 __all__ = ["Pickled", "Storage", "TensorView", "read"]
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Bytes that tensors view: the name of the member that holds them, how many, and their type where one is said."""
+    """Bytes that tensors view: the name of their member, their number, and their type if the pickle states one."""
 
     key: str
     nbytes: int
@@ -29,7 +29,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class TensorView:
-    """A tensor: a storage seen from element `first` on through shape and strides, both in elements."""
+    """A tensor: a view of a storage from element `first` on. Shape and strides are in elements."""
 
     storage: Storage
     dtype: DType
@@ -41,19 +41,19 @@ class TensorView:
 
 @dataclass(frozen=True)
 class Pickled:
-    """What the pickle holds, by its path in it."""
+    """The tensors of a pickle, and its plain values by their paths in it."""
 
     tensors: list[TensorView]
     metadata: dict[str, Any]
 
 
 class _Odd(Exception):
-    """What a pickle does that no checkpoint needs."""
+    """A pickle does something that no checkpoint needs. The text completes the sentence "the pickle …"."""
 
 
 @dataclass(frozen=True)
 class _Named:
-    """A class or function that a pickle names. It stands for itself and is never looked up."""
+    """A class or function that a pickle names. It is never imported."""
 
     name: str
 
@@ -77,9 +77,9 @@ _VALUES = {f"torch.{name}": BY_NAME[dtype] for name, dtype in _DTYPES.items()}
 def _tensor(storage: Any, first: Any, shape: Any, strides: Any, dtype: Any) -> TensorView:
     counts = [first, *shape, *strides] if isinstance(shape, tuple) and isinstance(strides, tuple) else [None]
     if not (isinstance(storage, Storage) and isinstance(dtype, DType) and all(_is_count(one) for one in counts)):
-        raise _Odd("rebuilds a tensor of something else than a storage, counts and a dtype")
+        raise _Odd("rebuilds a tensor from something other than a storage, counts and a dtype")
     if len(shape) != len(strides):
-        raise _Odd("rebuilds a tensor with more strides than dimensions, or fewer")
+        raise _Odd("rebuilds a tensor whose numbers of strides and dimensions differ")
     return TensorView(storage, dtype, first, shape, strides)
 
 
@@ -98,23 +98,23 @@ def _parameter(data: Any, *_flags: Any) -> Any:
 
 
 def _encoded(text: Any, codec: Any = "latin1") -> bytes:
-    """How the older protocols write bytes."""
+    """Return bytes as the older protocols write them."""
     if not isinstance(text, str) or codec not in ("latin1", "latin-1"):
-        raise _Odd("encodes something else than text as latin1")
+        raise _Odd("encodes something other than text as latin1")
     return text.encode("latin1")
 
 
 def _items(pairs: Any = ()) -> dict[Any, Any]:
-    """An OrderedDict, made empty or from pairs."""
+    """Return an OrderedDict as a dict, empty or from pairs."""
     if not isinstance(pairs, (list, tuple)) or not all(
         isinstance(one, (list, tuple)) and len(one) == 2 for one in pairs
     ):
-        raise _Odd("makes an OrderedDict of something else than pairs")
+        raise _Odd("makes an OrderedDict from something other than pairs")
     return {_key(name): value for name, value in pairs}
 
 
 def _listed(values: Any = ()) -> Any:
-    """A set, a frozenset or a torch.Size: for looking at, a list does."""
+    """Return a set, a frozenset or a torch.Size as a tuple, which is enough to show it."""
     return tuple(values) if isinstance(values, (list, tuple)) else ()
 
 
@@ -139,7 +139,7 @@ _CALLS: Mapping[str, Callable[..., Any]] = {
 }
 _DEEPEST = 100
 _SHOWN = 16
-"""Items up to which a list of numbers is kept as metadata; a longer one is only counted."""
+"""The longest list of numbers that is kept as metadata. A longer one is only counted."""
 _MARK = object()
 _PUSHES_ITS_ARGUMENT = {
     "BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
@@ -169,7 +169,7 @@ class _Stack:
         self._memo: dict[int, Any] = {}
 
     def apply(self, opcode: str, argument: Any) -> None:
-        """One opcode; IndexError or KeyError where it takes what was never put there."""
+        """Apply one opcode. Raises IndexError or KeyError if it takes a value that is not there."""
         values = self._values
         if opcode in _PUSHES_ITS_ARGUMENT:
             values.append(argument)
@@ -199,7 +199,7 @@ class _Stack:
             arguments = values.pop()
             values.append(_called(values.pop(), arguments))
         elif opcode == "BUILD":
-            # What a state_dict carries beside its items (`_metadata`) is no weight.
+            # The attributes of a state_dict (`_metadata`) are no weights.
             if not isinstance(values[-2], dict):
                 raise _Odd("sets the attributes of an object")
             values.pop()
@@ -207,7 +207,7 @@ class _Stack:
             raise _Odd(f"has the opcode {opcode}, which PyTorch does not write")
 
     def result(self) -> Any:
-        """What is left when the pickle stops."""
+        """Return the value that is left when the pickle stops."""
         (value,) = self._values
         return value
 
@@ -219,12 +219,12 @@ class _Stack:
 
     def _append(self, items: list[Any]) -> None:
         if not isinstance(self._values[-1], list):
-            raise _Odd("appends to something else than a list")
+            raise _Odd("appends to something other than a list")
         self._values[-1].extend(items)
 
     def _set(self, items: list[Any]) -> None:
         if not isinstance(self._values[-1], dict) or len(items) % 2:
-            raise _Odd("sets items of something else than a dict")
+            raise _Odd("sets items of something other than a dict")
         for name, value in zip(items[::2], items[1::2], strict=True):
             self._values[-1][_key(name)] = value
 
@@ -240,7 +240,7 @@ def _named(name: str) -> Any:
 def _called(function: Any, arguments: Any) -> Any:
     call = _CALLS.get(function.name) if isinstance(function, _Named) else None
     if call is None or not isinstance(arguments, tuple):
-        raise _Odd("calls something that is no function")
+        raise _Odd("calls something that is not a function")
     try:
         return call(*arguments)
     except (TypeError, UnicodeEncodeError) as error:
@@ -255,14 +255,14 @@ def _storage(described: Any) -> Storage:
                 return Storage(key, size * dtype.block_bytes, dtype)
             if name == _UNTYPED:
                 return Storage(key, size, None)
-    raise _Odd("refers to something else than a storage")
+    raise _Odd("refers to something other than a storage")
 
 
 def _key(value: Any) -> Any:
-    """A key of a dict, which has to be flat: Python's hash of a deeply nested tuple overflows the stack."""
+    """Return a dict key if it is flat. Python's hash of a deeply nested tuple overflows the stack."""
     parts = value if isinstance(value, tuple) else (value,)
     if len(parts) > _SHOWN or not all(part is None or isinstance(part, (str, int, float, bytes)) for part in parts):
-        raise _Odd("has a dict with other keys than numbers and texts")
+        raise _Odd("has a dict whose keys are not only numbers and texts")
     return value
 
 
@@ -271,10 +271,10 @@ def _is_count(value: Any) -> bool:
 
 
 def read(pickled: bytes, at: int) -> Pickled:
-    """The tensors and the plain values in a pickle that begins at byte `at` of its file.
+    """Return the tensors and the plain values in a pickle that begins at byte `at` of its file.
 
     Raises:
-        Refused: it does what no checkpoint needs, or is malformed.
+        Refused: the pickle does something that no checkpoint needs, or is malformed.
     """
     stack, position = _Stack(), 0
     try:
@@ -291,10 +291,10 @@ def read(pickled: bytes, at: int) -> Pickled:
 
 
 def _collect(root: Any, budget: int) -> Pickled:
-    """Walk down to tensors and plain values.
+    """Return the tensors and plain values below `root`.
 
-    `budget` is how many characters their names and texts may take together: a pickle of some megabytes can share one
-    long text, or one container, more often than any memory holds.
+    `budget` bounds the characters of all names and texts together. A pickle of a few megabytes can refer to one long
+    text, or one container, more often than fits in memory.
     """
     found = Pickled([], {})
     names: set[str] = set()
@@ -324,7 +324,7 @@ def _collect(root: Any, budget: int) -> Pickled:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a list holds plain values alone; an empty one does."""
+    """Whether a list holds only plain values. An empty list does."""
     return all(one is None or isinstance(one, (str, int, float)) for one in value)
 
 

@@ -1,4 +1,4 @@
-"""Looks for device code in a file, whatever the file is called or claims to be."""
+"""Finds the images of device code in a file, whatever its name or kind."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from harness.inspect.device_code import at_run_time, elf, ending, fatbin, ptx
+from harness.inspect.device_code import elf, fatbin, ptx
 from harness.inspect.device_code.elf import Malformed
 
-__all__ = ["DeviceCode", "Form", "Inspection", "inspect", "scan"]
+__all__ = ["DeviceCode", "Form", "Inspection", "cut_short", "inspect", "scan"]
 
 _MOST_BROKEN: Final = 64
 
 
 class Form(Enum):
-    """What the driver is handed."""
+    """The form in which the driver gets the code."""
 
     MACHINE_CODE = "machine code"
     PTX = "PTX"
@@ -31,16 +31,16 @@ class DeviceCode:
     """One image.
 
     Attributes:
-        form: machine code runs as it is; PTX the driver compiles first.
-        sm: compute capability, such as 121, read from the image; for PTX the least one that it may be compiled for.
-        target: the same with its letter, such as "sm_90a"; None where the image does not say.
+        form: machine code runs as it is. The driver compiles PTX first.
+        sm: compute capability, such as 121, read from the image; for PTX the lowest one that it can be compiled for.
+        target: the capability with its letter, such as "sm_90a"; None if the image does not state it.
         kernels: the names of its kernels.
-        offset: in bytes from the beginning of the file; of an entry of a fatbin image, where its header begins.
-        size: in bytes, as it lies in the file.
-        container: "fatbin", or None for an image that stands alone.
-        noted_sm: what a note in machine code says of the capability; another one than `sm` is a forgery.
-        listed_sm: the capability under which a fatbin image lists it, by which the driver chooses; None outside one.
-        reason: why the kernels are not known; None where they are.
+        offset: in bytes from the start of the file; for an entry of a fatbin image, that of the entry's header.
+        size: in bytes, as stored in the file.
+        container: "fatbin", or None for an image outside a fatbin.
+        noted_sm: the capability in a note of the machine code. If it differs from `sm`, one of the two was forged.
+        listed_sm: the capability in the fatbin's entry, by which the driver chooses; None outside a fatbin.
+        reason: why the kernels are unknown; None if they are known.
     """
 
     form: Form
@@ -57,12 +57,13 @@ class DeviceCode:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All device code of a file, in the order of offsets, and what else is worth knowing.
+    """All device code of a file.
 
     Attributes:
-        notes: what looked like device code and could not be read.
-        at_run_time: signs that a program makes more of it when it runs.
-        cut_short: how much of the file is there, where it ends before its own headers say; None where it is whole.
+        codes: the images, in the order of their offsets.
+        notes: bytes that looked like device code and could not be read.
+        at_run_time: signs that the program makes more device code when it runs.
+        cut_short: which part of the file is present, if its headers state a larger size; None for a whole file.
     """
 
     path: Path
@@ -73,7 +74,7 @@ class Inspection:
     cut_short: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For `harness inspect --json`."""
+        """Return the JSON values that `harness inspect --json` prints."""
         codes = [asdict(code) | {"form": code.form.value, "kernels": list(code.kernels)} for code in self.codes]
         return {
             "path": str(self.path),
@@ -86,23 +87,32 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Look through a whole file; OSError where it cannot be read."""
+    """Search a whole file. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size == 0:
             return Inspection(path, 0, (), ())
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
             codes, notes, signs = scan(view)
-            missing = ending.cut_short(view)
+            missing = cut_short(view)
     if missing is not None:
         notes = (f"the file is {missing}", *notes)
     return Inspection(path, size, codes, notes, signs, missing)
 
 
 def scan(data: bytes | memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
-    """The device code in these bytes, notes on what looked like some, and signs that more is made at run time."""
+    """Return `codes`, `notes` and `at_run_time` of an `Inspection` of these bytes."""
     with memoryview(data) as view:
         return _scan(view)
+
+
+def cut_short(view: memoryview) -> str | None:
+    """Which part of the executable, library, cubin or fatbin image at the start of `view` is present, if not all is.
+
+    None for a whole file, and for a file of another kind, which does not state its size.
+    """
+    size = elf.claimed_size(view) if bytes(view[: len(elf.MAGIC)]) == elf.MAGIC else fatbin.claimed_size(view)
+    return f"cut short: {len(view):,} of {size:,} bytes" if size is not None and size > len(view) else None
 
 
 def _scan(view: memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tuple[str, ...]]:
@@ -115,11 +125,11 @@ def _scan(view: memoryview) -> tuple[tuple[DeviceCode, ...], tuple[str, ...], tu
         codes += found
         rest = end
     _text(view, rest, len(view), codes, pieces)
-    return tuple(codes), tuple(notes), tuple(at_run_time.signs(view, pieces))
+    return tuple(codes), tuple(notes), tuple(ptx.signs(view, pieces))
 
 
 def _text(view: memoryview, start: int, end: int, codes: list[DeviceCode], pieces: list[int]) -> None:
-    """PTX in a stretch without images."""
+    """Append the PTX modules, and the offsets of pieces, of a stretch without images."""
     last = start
     for offset, module in ptx.find_modules(view, start, end):
         codes.append(DeviceCode(Form.PTX, module.sm, module.target, module.kernels, offset, module.size))
@@ -129,7 +139,7 @@ def _text(view: memoryview, start: int, end: int, codes: list[DeviceCode], piece
 
 
 def _images(view: memoryview, notes: list[str]) -> Iterator[tuple[int, int, list[DeviceCode]]]:
-    """Stretches that are ELF images for CUDA or fatbin images, in order, none inside another."""
+    """Yield start, end and code of every ELF image for CUDA and every fatbin image, in order, none inside another."""
     at = broken = 0
     allowance = fatbin.Allowance()
     for offset, magic in _places(view):
@@ -157,7 +167,7 @@ def _images(view: memoryview, notes: list[str]) -> Iterator[tuple[int, int, list
 
 
 def _places(view: memoryview) -> Iterator[tuple[int, bytes]]:
-    """Where one of the two magics stands."""
+    """Yield the offset and the bytes of each magic number in the file."""
     for found in re.finditer(re.escape(fatbin.MAGIC) + b"|" + re.escape(elf.MAGIC), view):
         yield found.start(), found[0]
 

@@ -1,4 +1,4 @@
-"""What one checkpoint holds, and what about it is worth a second look."""
+"""Inspects every tensor of a checkpoint and reports findings, such as NaN or duplicate weights."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ from pathlib import Path
 from typing import Any
 
 from harness.inspect.checkpoint import formats
-from harness.inspect.checkpoint.contents import Contents, Entry
+from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused, opened
+from harness.inspect.checkpoint.entries import Contents, Entry
 from harness.inspect.checkpoint.scan import Scan, Statistics, refuse_endless_views, scan
-from harness.inspect.checkpoint.source import Refused, Source, opened
 
 __all__ = ["Finding", "Inspection", "Kind", "Tensor", "inspect", "inspect_contents"]
 
 
 class Kind(StrEnum):
-    """What is worth a second look. Nothing of it is wrong by itself: a fresh bias is zero, a norm constant."""
+    """Kinds of findings. A finding is not an error by itself: a new bias is zero, and a new norm is constant."""
 
     NO_WEIGHTS = "no-weights"
     """The file holds no number at all."""
     NOT_FINITE = "not-finite"
+    """The tensor holds NaN or infinities."""
     ZERO = "zero"
     """Every number of the tensor is zero."""
     CONSTANT = "constant"
-    """Every number of the tensor is the same, and not zero; there are at least two."""
+    """The tensor has at least two numbers, all equal and not zero."""
     DUPLICATE = "duplicate"
-    """Tensors of the same dtype, shape and bytes, and not of one number alone: tied, or one saved as another."""
+    """Tensors of the same dtype, shape and bytes, and not constant: tied weights, or one saved in place of another."""
     EMPTY = "empty"
-    """No bytes: a dimension is 0, or a placeholder brings none."""
+    """The tensor has no bytes: a dimension is 0, or it is a placeholder."""
     LAYOUT = "layout"
-    """The file departs from its format, and could still be read."""
+    """The file departs from its format but could be read."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a file; `statistics` is None where its dtype cannot be decoded.
+    """One tensor of a file.
 
     Attributes:
-        shape: row-major, the slowest dimension first, whatever the format's own order.
-        elements: as the shape says.
+        shape: row-major, the slowest dimension first, in every format.
+        elements: the number of elements that the shape states.
         size: in bytes, in the file.
-        digest: SHA-256 of the elements' bytes in row-major order; equal tensors of one dtype have it in common.
+        digest: SHA-256 of the elements' bytes in row-major order. Equal tensors of one dtype have equal digests.
+        statistics: None if the dtype cannot be decoded.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth a second look: the tensors it is about, and what is the case."""
+    """A finding: its kind, the names of the tensors that it is about, and a sentence."""
 
     kind: Kind
     tensors: tuple[str, ...]
@@ -66,7 +68,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that was seen in a file; `file_bytes` is its size, `tensors` are in the file's order."""
+    """The result of an inspection.
+
+    Attributes:
+        format: the name of the file's format.
+        file_bytes: the file's size.
+        tensors: by name, in the file's order.
+        metadata: JSON values by name.
+    """
 
     path: Path
     format: str
@@ -77,11 +86,11 @@ class Inspection:
 
     @property
     def elements(self) -> int:
-        """The numbers in the file."""
+        """The number of elements in the file, without placeholders."""
         return sum(one.elements for one in self.tensors.values() if one.size)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; floats may be infinite."""
+        """Return JSON values; floats may be infinite or NaN."""
         tensors = [asdict(one) | {"shape": list(one.shape)} for one in self.tensors.values()]
         findings = [asdict(one) | {"tensors": list(one.tensors)} for one in self.findings]
         return {
@@ -96,10 +105,10 @@ class Inspection:
 
 
 def inspect(path: Path) -> Inspection:
-    """Look at every tensor of the checkpoint at `path`.
+    """Inspect every tensor of the checkpoint at `path`.
 
     Raises:
-        Refused: the file cannot be read to its end; the reason and, where there is one, the byte offset.
+        Refused: the file cannot be read to its end.
     """
     try:
         with opened(path) as source:
@@ -108,8 +117,8 @@ def inspect(path: Path) -> Inspection:
         raise type(error)(error.reason, error.offset, path) from error
 
 
-def inspect_contents(source: Source, contents: Contents) -> Inspection:
-    """As `inspect`, of a file that is open and whose format was read already."""
+def inspect_contents(source: BoundedFile, contents: Contents) -> Inspection:
+    """Do the same as `inspect` for an open file whose format was read already."""
     entries = list(contents.entries)
     refuse_endless_views(source, entries)
     scans: dict[tuple[Any, ...], Scan] = {}

@@ -1,4 +1,4 @@
-"""The one place that touches a checkpoint's bytes: regular files only, and never past their end."""
+"""Reads the bytes of a checkpoint: regular files only, and never past their end. All readers go through it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHUNK", "Cursor", "Packed", "Refused", "Source", "Unrecognized", "opened"]
+__all__ = ["CHUNK", "BoundedFile", "Cursor", "Packed", "Refused", "Unrecognized", "opened"]
 
 CHUNK = 1 << 22
-"""Bytes that are read at once while tensors are looked at."""
+"""How many bytes of a tensor are read at once."""
 
 
 class Refused(Exception):
-    """A file that is not read, or not further: the reason, and the byte offset where it shows.
+    """A file cannot be read, or not to its end.
 
     Attributes:
         reason: what is wrong, in one sentence without a full stop.
-        offset: counted from the file's start; None where the file could not be opened.
+        offset: the byte where the defect shows, from the start of the file; None if the file could not be opened.
         path: the file.
     """
 
@@ -34,27 +34,27 @@ class Refused(Exception):
 
 
 class Unrecognized(Refused):
-    """A file that begins like no checkpoint."""
+    """A file begins like none of the known checkpoint formats."""
 
 
 class Packed(Unrecognized):
-    """A file whose content is compressed: what is in it cannot be seen before it is unpacked."""
+    """A file is compressed as a whole and must be unpacked first."""
 
 
-class Source:
+class BoundedFile:
     """A file of known size, read by offset."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Read the open `descriptor`; `path` is only told."""
+        """Read from the open `descriptor`. `path` is only for messages."""
         self.path = path
         self.size = os.fstat(descriptor).st_size
         self._descriptor = descriptor
 
     def read(self, offset: int, count: int, what: str) -> bytes:
-        """`count` bytes from `offset`; `what` names them in a refusal.
+        """Return `count` bytes from `offset`. `what` names them in a refusal.
 
         Raises:
-            Refused: they are not all inside the file. Nothing is read or allocated then.
+            Refused: some lie outside the file. Nothing was read or allocated.
         """
         self.bound(offset, count, what)
         # One call reads at most 2 GiB on Linux.
@@ -69,18 +69,18 @@ class Source:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def bound(self, offset: int, count: int, what: str) -> None:
-        """Refuse a region that is not inside the file."""
+        """Raise `Refused` if a region is not inside the file."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise Refused(
                 f"{what} ends at byte {offset + count}, the file at byte {self.size}", min(max(offset, 0), self.size)
             )
 
     def unpack(self, form: str, offset: int, what: str) -> tuple[Any, ...]:
-        """The fields of a `struct` format at `offset`."""
+        """Return the fields of a `struct` format at `offset`."""
         return struct.unpack(form, self.read(offset, struct.calcsize(form), what))
 
     def chunks(self, offset: int, count: int, what: str, multiple: int = 1) -> Iterator[bytes]:
-        """A region in pieces of about `CHUNK` bytes, each but the last a multiple of `multiple` long."""
+        """Yield a region in pieces of about `CHUNK` bytes. All but the last have a multiple of `multiple` bytes."""
         self.bound(offset, count, what)
         step = max(CHUNK // multiple, 1) * multiple
         for start in range(offset, offset + count, step):
@@ -88,10 +88,10 @@ class Source:
 
 
 class Cursor:
-    """Takes fields one after the other out of a region, a buffer of 64 KiB at a time."""
+    """Reads fields of a region in order, through a buffer of 64 KiB."""
 
-    def __init__(self, source: Source, position: int, end: int, what: str) -> None:
-        """Begin at `position`; nothing from `end` on is taken. `what` names the region in a refusal."""
+    def __init__(self, source: BoundedFile, position: int, end: int, what: str) -> None:
+        """Read from `position` up to, not including, `end`. `what` names the region in a refusal."""
         source.bound(position, end - position, what)
         self.position = position
         self._source = source
@@ -101,7 +101,7 @@ class Cursor:
         self._buffer = b""
 
     def bytes(self, count: int) -> bytes:
-        """The next `count` bytes."""
+        """Return the next `count` bytes."""
         self._within(count)
         skipped = self.position - self._start
         if skipped + count > len(self._buffer):
@@ -112,21 +112,21 @@ class Cursor:
         return self._buffer[skipped : skipped + count]
 
     def skip(self, count: int) -> None:
-        """Pass over the next `count` bytes."""
+        """Skip the next `count` bytes."""
         self._within(count)
         self.position += count
 
     def unpack(self, form: str) -> tuple[Any, ...]:
-        """The next fields, by a `struct` format that says its byte order."""
+        """Return the next fields of a `struct` format. The format must state its byte order."""
         return struct.unpack(form, self.bytes(struct.calcsize(form)))
 
     def text(self, count: int) -> str:
-        """The next `count` bytes as UTF-8."""
+        """Return the next `count` bytes, decoded as UTF-8."""
         start = self.position
         try:
             return self.bytes(count).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Refused(f"a text in {self._what} is no UTF-8", start + error.start) from error
+            raise Refused(f"a text in {self._what} is not UTF-8", start + error.start) from error
 
     def _within(self, count: int) -> None:
         if self.position + count > self._end:
@@ -134,20 +134,20 @@ class Cursor:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Source]:
-    """The regular file at `path`.
+def opened(path: Path) -> Iterator[BoundedFile]:
+    """Open the regular file at `path`.
 
     Raises:
-        Refused: it cannot be opened, or is no regular file.
+        Refused: the file cannot be opened, or is not a regular file.
     """
     try:
-        # A FIFO would otherwise be waited for, until somebody writes to it.
+        # Without O_NONBLOCK, opening a FIFO waits until another process writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise Refused(f"cannot be opened: {getattr(error, 'strerror', None) or error}") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Refused("is no regular file; name a checkpoint file, not a folder or a device")
-        yield Source(path, descriptor)
+            raise Refused("is not a regular file; name a checkpoint file, not a folder or a device")
+        yield BoundedFile(path, descriptor)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What a format's reader hands on: where each tensor lies and how its bytes are to be read."""
+"""What a format's reader returns: where each tensor lies in the file, and how its bytes are decoded."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from harness.inspect.checkpoint.bounded_file import Refused
 from harness.inspect.checkpoint.dtypes import DType
-from harness.inspect.checkpoint.source import Refused
 
 __all__ = ["Contents", "Entry", "refuse_overlaps"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a file; its region is inside the file, and holds what dtype and shape need.
+    """One tensor of a file. Its region lies inside the file and has the size that dtype and shape need.
 
     Attributes:
         name: unique in its file.
         shape: row-major, the slowest dimension first.
         offset, size: the region, in bytes from the file's start.
-        strides: in elements, one a dimension; None where the elements lie in row-major order without gaps. With
-            strides, the region starts at the first element and ends with the last one.
+        strides: in elements, one for each dimension; None if the elements lie in row-major order without gaps. With
+            strides, the region starts at the first element and ends after the last one.
     """
 
     name: str
@@ -34,18 +34,25 @@ class Entry:
 
     @property
     def elements(self) -> int:
-        """How many numbers the shape says; 1 for a scalar."""
+        """The number of elements that the shape states; 1 for a scalar."""
         return prod(self.shape)
 
     @property
     def held(self) -> int:
-        """How many of them the file holds: all, or none where a placeholder names a shape and brings no bytes."""
+        """The number of elements that the file holds: all, or 0 for a placeholder that has a shape and no bytes."""
         return self.elements if self.size or not self.dtype.nbytes(self.elements) else 0
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A file's tensors in the file's order, its metadata, and how it departs from its format all the same."""
+    """The contents of a file.
+
+    Attributes:
+        format: its name, such as "safetensors".
+        entries: the tensors, in the file's order.
+        metadata: JSON values by name.
+        remarks: departures from the format that do not prevent reading.
+    """
 
     format: str
     entries: Sequence[Entry]
@@ -54,7 +61,7 @@ class Contents:
 
 
 def refuse_overlaps(entries: Sequence[Entry]) -> None:
-    """Refuse two tensors that share bytes, where the format has no such thing as a view."""
+    """Raise `Refused` if two tensors share bytes. For formats without views."""
     end, before = 0, ""
     for entry in sorted((one for one in entries if one.size), key=lambda one: (one.offset, one.size)):
         if entry.offset < end:
