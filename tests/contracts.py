@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,16 @@ from harness.base.device import Device
 from harness.contract import Contract, parse
 from harness.judging.observation import Observation, Residency
 
-__all__ = ["FALSIFIER", "IDENTIFIER", "contract_of", "document", "healthy", "observe", "write_project"]
+__all__ = [
+    "FALSIFIER",
+    "IDENTIFIER",
+    "contract_of",
+    "document",
+    "healthy",
+    "observe",
+    "write_calibrated",
+    "write_project",
+]
 
 IDENTIFIER = "F-DEMO-SORT-001"
 
@@ -123,6 +133,16 @@ def write_project(root: Path, *contents: dict[str, Any]) -> Path:
     for content in contents or (document(),):
         write_contract(root, content)
     return root
+
+
+def write_calibrated(root: Path, content: dict[str, Any], ratios: dict[str, dict[str, dict[str, float]]]) -> Path:
+    """Write a contract and its calibration, by profile, mutant and clause; return the calibration's path."""
+    profiles = {profile: {"mutants": mutants} for profile, mutants in ratios.items()}
+    calibration = json.dumps({"id": content["id"], "profiles": profiles}).encode()
+    contract = write_contract(root, {**content, "calibration": hashlib.sha256(calibration).hexdigest()})
+    path = contract.with_suffix(".calibration.json")
+    path.write_bytes(calibration)
+    return path
 
 
 def write_contract(root: Path, content: dict[str, Any] | str, name: str = "") -> Path:

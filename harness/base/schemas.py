@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
 NAMES = (
-    "contract", "observation", "record", "environment", "trial", "artifacts", "counterexample", "attestation",
-    "trainer",
+    "contract", "calibration", "observation", "record", "environment", "trial", "artifacts", "counterexample",
+    "attestation", "trainer",
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ _COMMANDS = {
     "list": "the claims of the project",
     "show": "what a claim says, what runs here, what would refute it",
     "lint": "show that contracts can be satisfied, and violated",
+    "fmt": "lay contracts out, compact and readable",
     "doctor": "what this machine offers, and which claims it can run",
     "status": "what the evidence says of every claim",
     "history": "how a claim's measurements moved over runs and devices",

@@ -39,6 +39,9 @@ __all__ = ["command"]
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
 @click.option("--no-mutants", is_flag=True, help="Only the subject: for many seeds in little time.")
 @click.option(
+    "--write", "is_written", is_flag=True, help="Write ID.calibration.json, and its digest into the contract."
+)
+@click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
 )
 def command(
@@ -49,17 +52,22 @@ def command(
     device: str,
     parameters: tuple[str, ...],
     no_mutants: bool,
+    is_written: bool,
     jobs: int | None,
 ) -> ExitStatus:
     """Run claims with many seeds, each as `harness run` does it, and seal nothing.
 
     Printed are how often the subject passed and each mutant was killed; for every clause with a threshold, how far
     beyond it they were: a ratio above 1 violates the clause, so that the subject's largest should be well below 1 and
-    a mutant's smallest well above; the `ratios` that the contract should record, ready to be copied, unless -P changed
-    what was run; and between what the subject's numbers lay.
+    a mutant's smallest well above; and between what the subject's numbers lay.
+
+    With --write the ratios and seeds go to ID.calibration.json next to the contract, and its SHA-256 into the contract.
+    Nothing is written unless every run passed.
 
     The exit status is that of the worst run. Ctrl-C ends it, and what was measured until then is printed.
     """
+    if is_written and (parameters or no_mutants):
+        raise click.UsageError("--write records whole runs of the contract's profile; leave out -P and --no-mutants")
     project = Project.find()
     contracts = list({name: project.contract(name) for name in ids}.values())
     options = Options(
@@ -83,6 +91,8 @@ def command(
                 _print(contract, results)
             return ExitStatus.INTERRUPTED
         _print(contract, results)
+        if is_written:
+            _write(contract, results)
     return exit_status(verdicts)
 
 
@@ -133,8 +143,7 @@ def _tell(result: ClaimResult) -> None:
 
 
 def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
-    """Tables of what was found, and what to record of it."""
-    from harness.base import strictjson
+    """Tables of what was found."""
     from harness.report.columns import aligned, terminal_width
     from harness.report.escaping import printable
     from harness.run import calibration
@@ -155,16 +164,23 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
             for one in margins
         ]
         _echo(aligned([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows], width))
-    # What was measured with other parameters than the contract's is none of its calibration.
-    recordable = {} if results[0].record.overrides else calibration.recordable(contract, margins)
-    for name, ratios in recordable.items():
-        click.echo(printable(f'  {name}: "ratios": {strictjson.dumps({profile: ratios})}'))
-    if recordable:
-        click.echo()
     spreads = calibration.spreads(results)
     if spreads:
         numbers = [(one.measurement, *map(_six_digits, (one.least, one.mean, one.most))) for one in spreads]
         _echo(aligned([("the subject measured", "least", "mean", "most"), *numbers], width))
+
+
+def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
+    from harness.run import calibration
+
+    if any(result.record.verdict is not Verdict.PASS for result in results):
+        click.echo(f"{contract.id}: nothing was written, because not every run passed", err=True)
+        return
+    try:
+        path = calibration.write(contract, results)
+    except (calibration.CalibrationError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"wrote {path}, and its digest into {contract.path}")
 
 
 def _echo(lines: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ from harness.base import schemas, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
 from harness.contract import parse
+from harness.contract.layout import laid_out
 from harness.contract.project import Project, ProjectError
 
 __all__ = ["command"]
@@ -142,7 +143,7 @@ def _contract(claim: _Claim, path: Path) -> str:
     for problem in schemas.problems("contract", document):
         raise click.BadParameter(problem.message, param_hint=_OPTIONS.get(problem.pointer, problem.pointer))
     parse(document, path, text.encode())
-    return text
+    return laid_out(document)
 
 
 def _refuse_lookalikes(project: Project, claim: _Claim) -> None:

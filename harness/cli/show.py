@@ -61,6 +61,10 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
         yield ""
         yield title
         yield from section
+    if contract.notes:
+        yield ""
+        yield "Notes"
+        yield from (f"  {line}".rstrip() for line in contract.notes.strip().splitlines())
     yield ""
     yield f"Run it: harness run {contract.id}"
 
@@ -172,7 +176,7 @@ def _mutants(contract: Contract) -> Iterator[str]:
         yield from _paragraph(f"{mutant.id}: {mutant.defect}", indent=2)
         needs = f"; needs {_requirements(mutant.requires)}" if mutant.requires else ""
         yield from _paragraph(f"must fail on {', '.join(mutant.violates)}{needs}", indent=6)
-        for name, ratios in mutant.ratios.items():
+        for name, ratios in contract.ratios(mutant.id).items():
             measured = ", ".join(f"{ratio:.3g} times the threshold of {clause}" for clause, ratio in ratios.items())
             yield from _paragraph(f"measured ({name}): {measured}", indent=6)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.schemas import Problem, pointer
-from harness.contract.model import DEVICE_FIELDS, Contract, Mutant
+from harness.contract.model import DEVICE_FIELDS, Contract
 from harness.contract.ratio import has_ratio
 
-__all__ = ["contradictions"]
+__all__ = ["contradictions", "miscalibrated"]
 
 
 def contradictions(contract: Contract) -> Iterator[Problem]:
@@ -98,7 +98,6 @@ def _rule_problems(contract: Contract) -> Iterator[Problem]:
 
 def _mutant_problems(contract: Contract) -> Iterator[Problem]:
     known = contract.clause_ids
-    comparable = frozenset(clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause))
     parameters = {name for profile in contract.profiles.values() for name in profile.parameters}
     for index, mutant in enumerate(contract.mutants):
         for position, clause in enumerate(mutant.violates):
@@ -113,7 +112,6 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
                 yield Problem(
                     pointer("mutants", index, "parameters", name), f"no profile has a parameter {name!r}", "remove it"
                 )
-        yield from _ratio_problems(contract, comparable, mutant, pointer("mutants", index, "ratios"))
         if mutant.subject == contract.subject and not mutant.parameters:
             yield Problem(
                 pointer("mutants", index, "subject"),
@@ -122,17 +120,29 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
             )
 
 
-def _ratio_problems(contract: Contract, comparable: frozenset[str], mutant: Mutant, place: str) -> Iterator[Problem]:
-    for profile, ratios in mutant.ratios.items():
+def miscalibrated(contract: Contract) -> Iterator[Problem]:
+    """Everything in a contract's calibration that does not fit the contract."""
+    if contract.calibration is None:
+        return
+    comparable = frozenset(clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause))
+    violated = {mutant.id: mutant.violates for mutant in contract.mutants}
+    for profile, measured in contract.calibration.profiles.items():
         if profile not in contract.profiles:
-            yield Problem(place + pointer(profile), f"there is no profile {profile}", "remove it")
-        for clause in ratios:
-            where = place + pointer(profile, clause)
-            if clause in contract.unjudged(profile):
-                yield Problem(where, f"the {profile} profile does not judge {clause!r}", "remove it")
-            elif clause not in mutant.violates:
-                remedy = f"it violates {', '.join(mutant.violates)}"
-                yield Problem(where, f"{clause!r} is no clause that this mutant must violate", remedy)
-            elif clause not in comparable:
-                remedy = "give ratios for bounds above 0, and for rules that compare"
-                yield Problem(where, f"{clause!r} has no threshold to which a ratio could be taken", remedy)
+            yield _outdated(pointer("profiles", profile), f"there is no profile {profile!r}")
+            continue
+        for mutant, ratios in measured["mutants"].items():
+            if mutant not in violated:
+                yield _outdated(pointer("profiles", profile, "mutants", mutant), f"there is no mutant {mutant!r}")
+                continue
+            for clause in ratios:
+                where = pointer("profiles", profile, "mutants", mutant, clause)
+                if clause in contract.unjudged(profile):
+                    yield _outdated(where, f"the {profile} profile does not judge {clause!r}")
+                elif clause not in violated[mutant]:
+                    yield _outdated(where, f"{clause!r} is no clause that this mutant must violate")
+                elif clause not in comparable:
+                    yield _outdated(where, f"{clause!r} has no threshold to which a ratio could be taken")
+
+
+def _outdated(where: str, message: str) -> Problem:
+    return Problem(f"/calibration{where}", message, "remove the calibration, and run harness calibrate ID --write")

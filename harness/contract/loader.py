@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.base import schemas, strictjson
 from harness.base.schemas import Problem, pointer
+from harness.contract.calibration import calibration_of
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
-from harness.contract.consistency import contradictions
+from harness.contract.consistency import contradictions, miscalibrated
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.keywords import PatternError
 from harness.contract.model import Contract, ContractError, Mutant, Profile
@@ -42,6 +44,9 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     problems = list(_entry_point_problems(document, search))
     if path.stem != contract.id:
         problems.append(Problem("/id", f"{contract.id} stands in {path.name}", f"name the file {contract.id}.json"))
+    calibration, found = calibration_of(path, document.get("calibration"))
+    contract = replace(contract, calibration=calibration, notes=_notes(path))
+    problems += [*found, *miscalibrated(contract)]
     if problems:
         raise ContractError(path, problems)
     return contract
@@ -85,6 +90,14 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
     return contract
 
 
+def _notes(path: Path) -> str:
+    """The text of the Markdown file next to a contract file; empty where there is none that can be read."""
+    try:
+        return path.with_suffix(".md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def _profile(name: str, document: Mapping[str, Any]) -> Profile:
     limits = document["limits"]
     return Profile(
@@ -105,7 +118,6 @@ def _mutant(document: Mapping[str, Any]) -> Mutant:
         document["defect"],
         document.get("requires", {}),
         document.get("parameters", {}),
-        document.get("ratios", {}),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.base.schemas import Problem
 from harness.contract.builtin import builtin_clauses
+from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause
 from harness.contract.parameters import Parameters
 from harness.contract.rules import Rule
@@ -56,8 +57,6 @@ class Mutant:
     defect: str
     requires: Mapping[str, Any]
     parameters: Mapping[str, Any]
-    ratios: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By profile and clause, how far beyond the threshold the defect was measured: see `harness.contract.ratio`."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,14 @@ class Contract:
     clauses: tuple[SchemaClause, ...]
     rules: tuple[Rule, ...]
     mutants: tuple[Mutant, ...]
+    calibration: Calibration | None = None
+    """What stands next to the file; None where nothing does, and for a bundle's copy."""
+    notes: str = ""
+    """The text of the Markdown file next to the file: background and histories; empty for a bundle's copy."""
+
+    def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
+        """By profile and clause, how far beyond the threshold a mutant's defect was measured."""
+        return {} if self.calibration is None else self.calibration.ratios(mutant)
 
     @property
     def measurements(self) -> frozenset[str]:

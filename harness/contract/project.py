@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
+from harness.contract.calibration import SUFFIX
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
@@ -74,7 +75,11 @@ class Project:
 
     def files(self, within: Path | None = None) -> list[Path]:
         """The contract files below a folder (all of the project's, where none is given), by name."""
-        found = [path for path in (within or self.contracts).rglob("*.json") if path.parent.name != "schema"]
+        found = [
+            path
+            for path in (within or self.contracts).rglob("*.json")
+            if path.parent.name != "schema" and not path.name.endswith(SUFFIX)
+        ]
         return sorted(found, key=lambda path: (path.stem, path))
 
     def load(self, path: Path) -> Contract:

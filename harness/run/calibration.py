@@ -6,22 +6,42 @@ clause. A healthy subject's largest should be well below 1, a mutant's smallest 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
+from harness.contract.calibration import calibration_path
 from harness.contract.clauses import Clause
+from harness.contract.layout import laid_out
 from harness.contract.ratio import has_ratio, ratio
 from harness.evidence.result import ClaimResult
 from harness.execution.executor import TrialResult
 from harness.judging.judge import judge
 
-__all__ = ["SUBJECT", "Margin", "Rate", "Spread", "margins", "rates", "recordable", "spreads"]
+__all__ = [
+    "SUBJECT",
+    "CalibrationError",
+    "Margin",
+    "Rate",
+    "Spread",
+    "margins",
+    "measured",
+    "rates",
+    "spreads",
+    "write",
+]
 
 SUBJECT = "(the subject)"
 """Stands for a mutant's id where the subject is meant; no id has parentheses."""
+
+
+class CalibrationError(ValueError):
+    """A calibration was not written: why, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +99,61 @@ def margins(contract: Contract, results: Sequence[ClaimResult]) -> list[Margin]:
         found += _margin(SUBJECT, name, clause, [result.subject for result in results], None)
     for mutant in contract.mutants:
         seen = [result.mutants[mutant.id] for result in results if mutant.id in result.mutants]
-        recorded = {name: value for one in profiles for name, value in mutant.ratios.get(one, {}).items()}
+        recorded = {name: value for one in profiles for name, value in contract.ratios(mutant.id).get(one, {}).items()}
         for name in mutant.violates:
             if name in with_ratio:
                 found += _margin(mutant.id, name, with_ratio[name], seen, recorded.get(name))
     return found
 
 
-def recordable(contract: Contract, found: Sequence[Margin]) -> dict[str, dict[str, float]]:
-    """The `ratios` that each mutant should record, three digits each; what is infinite is left out."""
-    smallest = {
-        mutant.id: {
-            one.clause: float(f"{one.smallest:.3g}")
-            for one in found
-            if one.trial == mutant.id and math.isfinite(one.smallest) and one.smallest > 1.0
-        }
-        for mutant in contract.mutants
+def measured(contract: Contract, results: Sequence[ClaimResult]) -> dict[str, Any]:
+    """What a calibration file says of one profile: seeds, device, and ratios of three digits.
+
+    Left out are ratios that are infinite, and a mutant's that do not violate the clause.
+
+    Args:
+        results: of runs of one profile with consecutive seeds, at least one.
+    """
+    subject: dict[str, float] = {}
+    mutants: dict[str, dict[str, float]] = {}
+    for one in margins(contract, results):
+        if one.trial == SUBJECT and math.isfinite(one.largest):
+            subject[one.clause] = _rounded(one.largest)
+        elif one.trial != SUBJECT and 1.0 < one.smallest < math.inf:
+            mutants.setdefault(one.trial, {})[one.clause] = _rounded(one.smallest)
+    return {
+        "seeds": {"first": results[0].record.seed, "count": len(results)},
+        "device": str(results[0].record.device["name"]),
+        "subject": subject,
+        "mutants": mutants,
     }
-    return {name: of_clauses for name, of_clauses in smallest.items() if of_clauses}
+
+
+def write(contract: Contract, results: Sequence[ClaimResult]) -> Path:
+    """Write what was measured of one profile next to the contract, and name its digest in the contract.
+
+    What was recorded of the other profile stays. The contract file is laid out as `harness fmt` does it.
+
+    Returns:
+        the calibration file.
+
+    Raises:
+        CalibrationError: the contract file has changed since it was loaded.
+    """
+    if contract.path.read_bytes() != contract.content:
+        raise CalibrationError(f"{contract.path} has changed since the runs began; run harness calibrate again")
+    profiles = dict(contract.calibration.profiles) if contract.calibration else {}
+    profiles[results[0].record.profile] = measured(contract, results)
+    document: dict[str, Any] = {"id": contract.id, "profiles": {name: profiles[name] for name in sorted(profiles)}}
+    if "$schema" in contract.document:
+        schema = str(contract.document["$schema"]).replace("contract.schema.json", "calibration.schema.json")
+        document = {"$schema": schema, **document}
+    content = laid_out(document).encode()
+    path = calibration_path(contract.path)
+    path.write_bytes(content)
+    bound = {**contract.document, "calibration": hashlib.sha256(content).hexdigest()}
+    contract.path.write_bytes(laid_out(bound).encode())
+    return path
 
 
 def spreads(results: Sequence[ClaimResult]) -> list[Spread]:
@@ -115,3 +172,7 @@ def _margin(trial: str, name: str, clause: Clause, seen: Sequence[TrialResult], 
     ratios = [ratio(clause, one.measurements, one.parameters, one.device) for one in observations]
     found = [one for one in ratios if one is not None]
     return [Margin(trial, name, min(found), max(found), recorded)] if found else []
+
+
+def _rounded(ratio: float) -> float:
+    return float(f"{ratio:.3g}")

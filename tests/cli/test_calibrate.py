@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -27,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_runs_are_counted_and_ratios_are_ready_to_be_copied(folder: Path) -> None:
+def test_runs_are_counted(folder: Path) -> None:
     """The list comes back as it was, [3, 1, 2]: one inversion, where at most half of one is allowed."""
     done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--first-seed", "5")
     assert done.returncode == ExitStatus.PASS, done.stderr
@@ -38,28 +39,49 @@ def test_runs_are_counted_and_ratios_are_ready_to_be_copied(folder: Path) -> Non
     assert "identity 2 of 2 (100.0%) inversions.maximum" in lines
     assert "(the subject) inversions.maximum 0 0" in lines
     assert "identity inversions.maximum 2 2" in lines
-    assert 'identity: "ratios": {"reduced": {"inversions.maximum": 2.0}}' in lines
     assert "inversions 0 0 0" in lines
     assert not (folder / "evidence").exists()
 
 
-def test_what_it_prints_is_what_a_contract_takes(folder: Path) -> None:
-    """Copied into the contract it is recorded, and shown beside what is measured next."""
+def test_what_is_written_is_bound_by_the_contract_and_shown(folder: Path) -> None:
+    """Next to what is measured next; what was recorded of another profile stays, and nothing else changes."""
     path = folder / "contracts" / f"{CLAIM}.json"
-    contract = json.loads(path.read_text())
-    printed = harness(folder, "calibrate", CLAIM, "--runs", "1").stdout
-    (line,) = [line for line in printed.splitlines() if '"ratios"' in line]
-    contract["mutants"][0] |= json.loads("{" + line.partition(": ")[2] + "}")
-    path.write_text(json.dumps(contract))
+    before = json.loads(path.read_text())
+    done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--first-seed", "5", "--write")
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    content = (folder / "contracts" / f"{CLAIM}.calibration.json").read_bytes()
+    after = json.loads(path.read_text())
+    assert after == {**before, "calibration": hashlib.sha256(content).hexdigest()}
+    (reduced,) = json.loads(content)["profiles"].values()
+    assert reduced["seeds"] == {"first": 5, "count": 2}
+    assert reduced["mutants"] == {"identity": {"inversions.maximum": 2.0}}
+    assert reduced["subject"] == {"inversions.maximum": 0.0}
+    assert harness(folder, "fmt", "--check", str(path)).returncode == ExitStatus.PASS
     again = harness(folder, "calibrate", CLAIM, "--runs", "1").stdout
     assert "identity inversions.maximum 2 2 2" in [" ".join(line.split()) for line in again.splitlines()]
 
 
-def test_what_other_parameters_measure_is_not_to_be_recorded(folder: Path) -> None:
-    """The mutant dies as ever, and its ratio is shown; a contract's is of its own profile."""
-    done = harness(folder, "calibrate", CLAIM, "--runs", "1", "-P", "items=2")
-    assert "identity inversions.maximum 2 2" in [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert '"ratios"' not in done.stdout
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (["-P", "items=2"], ExitStatus.REFUSED),
+        (["--no-mutants"], ExitStatus.REFUSED),
+    ],
+)
+def test_only_whole_runs_of_the_profile_are_written(folder: Path, options: list[str], status: ExitStatus) -> None:
+    done = harness(folder, "calibrate", CLAIM, "--runs", "1", "--write", *options)
+    assert (done.returncode, done.stdout) == (status, "")
+
+
+def test_runs_that_fail_are_not_written(folder: Path) -> None:
+    path = folder / "contracts" / f"{CLAIM}.json"
+    contract = json.loads(path.read_text())
+    for profile in contract["profiles"].values():
+        profile["parameters"]["how"] = "not at all"
+    path.write_text(json.dumps(contract))
+    assert harness(folder, "calibrate", CLAIM, "--runs", "1", "--write").returncode == ExitStatus.FAIL
+    assert not (folder / "contracts" / f"{CLAIM}.calibration.json").exists()
+    assert json.loads(path.read_text()) == contract
 
 
 @pytest.mark.parametrize(

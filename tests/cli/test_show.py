@@ -13,7 +13,7 @@ import pytest
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import environment, harness, imported
 from tests.cli.toy_claim import CLAIM
-from tests.contracts import IDENTIFIER, document, write_project
+from tests.contracts import IDENTIFIER, document, write_calibrated, write_project
 from tests.execution import projects
 
 
@@ -84,12 +84,23 @@ def test_what_a_measurement_means(tmp_path: Path) -> None:
 
 
 def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
-    """The ratios that the contract records, by profile."""
-    mutant = {**document()["mutants"][0], "violates": ["ordered"], "ratios": {"reduced": {"ordered": 37.25}}}
-    write_project(tmp_path, document(mutants=[mutant]))
+    """The ratios of the calibration, by profile."""
+    mutant = {**document()["mutants"][0], "violates": ["ordered"]}
+    write_project(tmp_path)
+    write_calibrated(tmp_path, document(mutants=[mutant]), {"reduced": {mutant["id"]: {"ordered": 37.25}}})
     done = harness(tmp_path, "show", IDENTIFIER)
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
-    assert "      measured (reduced): 37.2 times the threshold of ordered" in done.stdout.splitlines()
+    assert "37.2 times the threshold of ordered" in done.stdout
+
+
+def test_notes_stand_below_the_claim(project: Path) -> None:
+    """The Markdown file next to the contract, as it is written."""
+    notes = project / "contracts" / "demo" / f"{IDENTIFIER}.md"
+    assert "Notes" not in harness(project, "show", IDENTIFIER).stdout.splitlines()
+    notes.write_text("# Sorting\n\nWhy *three* items.\n", encoding="utf-8")
+    lines = harness(project, "show", IDENTIFIER).stdout.splitlines()
+    at = lines.index("Notes")
+    assert lines[at + 1 : at + 4] == ["  # Sorting", "", "  Why *three* items."]
 
 
 def test_a_claim_without_rules_is_refuted_by_its_bounds(tmp_path: Path) -> None:

@@ -158,39 +158,3 @@ def test_mutants_are_told_from_the_subject_and_violate_what_there_is() -> None:
         ("/mutants/0/parameters/size", "no profile has a parameter 'size'", "remove it"),
     ]
     contract_of(document(mutants=mutant(subject=itself, parameters={"steps": 9})))
-
-
-def test_ratios_are_of_clauses_that_the_mutant_violates_and_the_profile_judges() -> None:
-    """And only where there is a threshold to take one of: a bound above 0, or a rule that compares."""
-    properties = {**document()["observation"]["properties"], "error": _BOUNDED, "other": _BOUNDED, "last": _NUMBER}
-    changes: dict[str, Any] = {
-        "observation": {"type": "object", "properties": properties},
-        "rules": rules("self.smallest < self.last"),
-        "profiles": with_profiles({}, {"omits": ["other"]}),
-    }
-    violates = ["error.maximum", "other.maximum", "rule-0", "last.type"]
-    good = {"error.maximum": 2.0, "rule-0": 3.0}
-    contract = contract_of(document(**changes, mutants=mutant(violates=violates, ratios={"full": good})))
-    assert contract.mutants[0].ratios == {"full": good}
-    wrong = {"error.maximum": 2.0, "other.maximum": 2.0, "ordered": 2.0, "last.type": 2.0}
-    place = "/mutants/0/ratios/reduced"
-    assert problems(**changes, mutants=mutant(violates=violates, ratios={"reduced": wrong})) == [
-        (f"{place}/other.maximum", "the reduced profile does not judge 'other.maximum'", "remove it"),
-        (
-            f"{place}/ordered",
-            "'ordered' is no clause that this mutant must violate",
-            "it violates error.maximum, other.maximum, rule-0, last.type",
-        ),
-        (
-            f"{place}/last.type",
-            "'last.type' has no threshold to which a ratio could be taken",
-            "give ratios for bounds above 0, and for rules that compare",
-        ),
-    ]
-
-
-def test_ratios_are_of_a_profile_that_there_is() -> None:
-    """One that only the schema knows has judged nothing."""
-    only = {"full": document()["profiles"]["full"]}
-    found = problems(profiles=only, mutants=mutant(violates=["ordered"], ratios={"reduced": {"ordered": 2.0}}))
-    assert found == [("/mutants/0/ratios/reduced", "there is no profile reduced", "remove it")]

@@ -131,30 +131,6 @@ def test_fields(contract: Contract) -> None:
             "1000000000 is greater than the maximum of 100000",
             "measure a digest or a count",
         ),
-        (
-            changed("mutants", 0, "ratios", to={"reduced": {"nothing-lost": 2.0}}),
-            "/mutants/0/ratios/reduced/nothing-lost",
-            "'nothing-lost' has no threshold to which a ratio could be taken",
-            "give ratios for bounds above 0",
-        ),
-        (
-            changed("mutants", 0, "ratios", to={"reduced": {"ordered": 2.0}}),
-            "/mutants/0/ratios/reduced/ordered",
-            "'ordered' is no clause that this mutant must violate",
-            "it violates nothing-lost",
-        ),
-        (
-            changed("mutants", 0, "ratios", to={"reduced": {"nothing-lost": 0.5}}),
-            "/mutants/0/ratios/reduced/nothing-lost",
-            "0.5 is less than or equal to the minimum of 1",
-            "above 1 by definition",
-        ),
-        (
-            changed("mutants", 0, "ratios", to={"small": {"nothing-lost": 2.0}}),
-            "/mutants/0/ratios/small",
-            "unknown key 'small'",
-            "known here: full, reduced",
-        ),
         ({**document(), "profiles": {}}, "/profiles", "{} should be non-empty", "the schema asks for minProperties 1"),
     ],
 )

@@ -72,11 +72,6 @@ def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:
         (omitting(*_NAMES), "/profiles/reduced/omits", "nothing is left to be judged"),
         (changed("profiles", "reduced", "omits", to=[]), "/profiles/reduced/omits", "[] should be non-empty"),
         (changed("profiles", "full", "omits", to=["largest"]), "/profiles/full/omits", "the full profile is what"),
-        (
-            omitting("largest", mutants=[{**_LATE, "ratios": {"reduced": {"ordered": 2.0}}}]),
-            "/mutants/0/ratios/reduced/ordered",
-            "the reduced profile does not judge 'ordered'",
-        ),
     ],
 )
 def test_refusals(project: Project, content: dict[str, Any], pointer: str, message: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.base.vocabulary import Fate
+from harness.contract import Contract
+from harness.contract.calibration import Calibration
 from harness.evidence.result import ClaimResult
-from harness.run.calibration import SUBJECT, Margin, Rate, Spread, margins, rates, recordable, spreads
+from harness.run.calibration import SUBJECT, Margin, Rate, Spread, margins, measured, rates, spreads
 from tests.contracts import contract_of, document, healthy
 from tests.evidence.factory import claim_result
 
@@ -42,13 +44,9 @@ def test_mutants_that_were_skipped_are_not_told_of(tmp_path: Path) -> None:
 
 def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
     """Of the subject for every threshold, of a mutant for what it has to fail on, beside what the contract records."""
-    mutant = {
-        **document()["mutants"][0],
-        "id": "turned",
-        "violates": ["ordered"],
-        "ratios": {"reduced": {"ordered": 3.0}},
-    }
-    contract = contract_of(document(mutants=[mutant]))
+    mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
+    recorded = Calibration({"reduced": {"mutants": {"turned": {"ordered": 3.0}}}})
+    contract = replace(contract_of(document(mutants=[mutant])), calibration=recorded)
     found = [
         *results(tmp_path, {"largest": 4.0}, contract=contract, mutants={"turned": {"smallest": 6.0}}),
         *results(tmp_path, {"largest": 8.0}, contract=contract, mutants={"turned": {"smallest": 9.0}}),
@@ -64,16 +62,32 @@ def test_where_nothing_was_measured_there_is_no_margin(tmp_path: Path) -> None:
     assert margins(found[0].contract, found) == []
 
 
-def test_what_is_recorded_is_the_least_that_was_seen_and_finite(tmp_path: Path) -> None:
-    (found,) = results(tmp_path, {})
-    name = found.contract.mutants[0].id
-    seen = [
-        Margin(name, "a.maximum", 1.23456, 9.0),
-        Margin(name, "b.maximum", math.inf, math.inf),
-        Margin(name, "c.maximum", 1.0, 2.0),
-        Margin(SUBJECT, "a.maximum", 1.5, 2.0),
+def turned(folder: Path, *smallest: float) -> tuple[Contract, list[ClaimResult]]:
+    """Runs with consecutive seeds in which a mutant turned the order round, by so much above the largest, 3."""
+    mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
+    contract = contract_of(document(mutants=[mutant]))
+    found = [
+        *(results(folder, {}, contract=contract, mutants={"turned": {"smallest": value}})[0] for value in smallest)
     ]
-    assert recordable(found.contract, seen) == {name: {"a.maximum": 1.23}}
+    seeded = [replace(one, record=replace(one.record, seed=5 + index)) for index, one in enumerate(found)]
+    return contract, seeded
+
+
+def test_recorded_is_the_smallest_ratio_of_a_mutant_and_the_largest_of_the_subject(tmp_path: Path) -> None:
+    """With the seeds and the device that they are of."""
+    contract, found = turned(tmp_path, 3.7, 9.0)
+    assert measured(contract, found) == {
+        "seeds": {"first": 5, "count": 2},
+        "device": found[0].record.device["name"],
+        "subject": {"ordered": 0.333},
+        "mutants": {"turned": {"ordered": 1.23}},
+    }
+
+
+@pytest.mark.parametrize("smallest", [3.0, 1.0])
+def test_a_ratio_that_does_not_violate_is_not_recorded(tmp_path: Path, smallest: float) -> None:
+    contract, found = turned(tmp_path, smallest, 9.0)
+    assert measured(contract, found)["mutants"] == {}
 
 
 def test_numbers_lie_between_least_and_most(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""The calibration of a contract: how far beyond its thresholds each mutant was measured.
+
+`harness calibrate ID --write` writes it as ID.calibration.json next to the contract. The contract names its SHA-256, so
+evidence, which binds the contract, binds the calibration too. No judgment reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.base import schemas, strictjson
+from harness.base.schemas import Problem
+
+__all__ = ["SUFFIX", "Calibration", "calibration_of", "calibration_path"]
+
+SUFFIX = ".calibration.json"
+_KEY = "/calibration"
+_AGAIN = "remove the file and the contract's key 'calibration', then run harness calibrate ID --write"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The ratios that a contract's calibration records, by profile, mutant and clause: see `harness.contract.ratio`."""
+
+    profiles: Mapping[str, Mapping[str, Any]]
+    """As they stand in the file."""
+
+    def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
+        """By profile and clause, the smallest ratio of the mutant's measurement to the clause's threshold."""
+        return {
+            name: profile["mutants"][mutant] for name, profile in self.profiles.items() if mutant in profile["mutants"]
+        }
+
+
+def calibration_path(contract: Path) -> Path:
+    """Where the calibration of a contract file stands."""
+    return contract.with_suffix(SUFFIX)
+
+
+def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, list[Problem]]:
+    """The calibration next to a contract file, and why it is not the contract's.
+
+    Args:
+        path: of the contract.
+        wanted: the SHA-256 that the contract names; None if it names none.
+    """
+    place = calibration_path(path)
+    try:
+        content = place.read_bytes()
+    except FileNotFoundError:
+        missing = Problem(_KEY, f"there is no {place.name} next to the contract", f"restore it, or {_AGAIN}")
+        return None, [missing] if wanted is not None else []
+    except OSError as error:
+        return None, [Problem(_KEY, f"{place.name} cannot be read: {error.strerror}", "make it readable")]
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != wanted:
+        named = "no calibration" if wanted is None else wanted
+        message = f"{place.name} has the SHA-256 {digest}, and the contract names {named}"
+        return None, [Problem(_KEY, message, f"restore it, or {_AGAIN}")]
+    try:
+        document = strictjson.loads(content)
+    except strictjson.JsonError as error:
+        return None, [Problem(_KEY + error.pointer, error.message, _AGAIN)]
+    found = schemas.problems("calibration", document)
+    problems = [Problem(_KEY + one.pointer, one.message, _AGAIN) for one in found]
+    if not problems and document["id"] != path.stem:
+        problems = [Problem(f"{_KEY}/id", f"is {document['id']}, not {path.stem}", _AGAIN)]
+    return (None, problems) if problems else (Calibration(document["profiles"]), [])

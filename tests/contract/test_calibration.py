@@ -1,0 +1,109 @@
+"""The calibration next to a contract: bound by digest, and refused where it does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.contract import ContractError
+from harness.contract.project import Project
+from tests.contracts import IDENTIFIER, document, write_calibrated, write_contract, write_project
+
+_MUTANT = {**document()["mutants"][0], "violates": ["ordered", "nothing-lost", "error.maximum", "last.minimum"]}
+_RATIOS = {"full": {"forgets-one": {"ordered": 3.0, "error.maximum": 2.0}}}
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    """A contract whose mutant violates clauses with and without a threshold; the reduced profile omits one."""
+    whole = document(mutants=[_MUTANT], **changes)
+    number = {"type": "number", "x-source": "a test"}
+    whole["observation"]["properties"] |= {"error": {**number, "maximum": 0.5}, "last": {**number, "minimum": 2.0}}
+    whole["profiles"]["reduced"]["omits"] = ["last"]
+    return whole
+
+
+def places(root: Path) -> list[str]:
+    """The JSON pointers of what is wrong with the project's contract."""
+    with pytest.raises(ContractError) as caught:
+        Project.find(root).contract(IDENTIFIER)
+    return [problem.pointer for problem in caught.value.problems]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project without a contract."""
+    root = write_project(tmp_path)
+    (root / "contracts" / "demo" / f"{IDENTIFIER}.json").unlink()
+    return root
+
+
+def test_ratios_by_profile_and_clause(project: Path) -> None:
+    """Of the mutants that the calibration knows; the file is no contract."""
+    write_calibrated(project, content(), _RATIOS)
+    found = Project.find(project)
+    contract = found.contract(IDENTIFIER)
+    assert contract.ratios("forgets-one") == {"full": {"ordered": 3.0, "error.maximum": 2.0}}
+    assert contract.ratios("another") == {}
+    assert [path.stem for path in found.files()] == [IDENTIFIER]
+
+
+def test_no_calibration_has_no_ratios(project: Path) -> None:
+    write_contract(project, content())
+    assert Project.find(project).contract(IDENTIFIER).ratios("forgets-one") == {}
+
+
+def test_every_byte_is_bound(project: Path) -> None:
+    """A changed, a missing and an unnamed calibration are refused."""
+    path = write_calibrated(project, content(), _RATIOS)
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert places(project) == ["/calibration"]
+    write_contract(project, content())
+    assert places(project) == ["/calibration"]
+    write_calibrated(project, content(), _RATIOS).unlink()
+    assert places(project) == ["/calibration"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "place"),
+    [
+        ({"full": {"forgets-one": {"nothing-lost": 2.0}}}, "full/mutants/forgets-one/nothing-lost"),
+        ({"full": {"forgets-one": {"smallest.type": 2.0}}}, "full/mutants/forgets-one/smallest.type"),
+        ({"full": {"forgets-one": {"ordered": 1.0}}}, "full/mutants/forgets-one/ordered"),
+        ({"full": {"forgets-one": {}}}, "full/mutants/forgets-one"),
+        ({"full": {"forgets-two": {"ordered": 2.0}}}, "full/mutants/forgets-two"),
+        ({"reduced": {"forgets-one": {"last.minimum": 2.0}}}, "reduced/mutants/forgets-one/last.minimum"),
+        ({"small": {}}, "small"),
+    ],
+)
+def test_ratios_are_of_clauses_that_the_mutant_violates_and_the_profile_judges(
+    project: Path, ratios: dict[str, Any], place: str
+) -> None:
+    """And only where there is a threshold to take one of: a bound above 0, or a rule that compares."""
+    write_calibrated(project, content(), ratios)
+    assert places(project) == [f"/calibration/profiles/{place}"]
+
+
+def test_ratios_are_of_a_profile_that_there_is(project: Path) -> None:
+    whole = content()
+    del whole["profiles"]["reduced"]
+    write_calibrated(project, whole, {"reduced": {"forgets-one": {"ordered": 2.0}}})
+    assert places(project) == ["/calibration/profiles/reduced"]
+
+
+def test_a_calibration_of_another_claim(project: Path) -> None:
+    path = write_calibrated(project, content(), _RATIOS)
+    other = write_calibrated(project, {**content(), "id": "F-DEMO-OTHER-001"}, _RATIOS)
+    named = json.loads(other.with_name("F-DEMO-OTHER-001.json").read_text())["calibration"]
+    path.write_bytes(other.read_bytes())
+    write_contract(project, {**content(), "calibration": named})
+    assert places(project) == ["/calibration/id"]
+
+
+def test_notes_are_the_markdown_file_next_to_the_contract(project: Path) -> None:
+    path = write_contract(project, content())
+    assert Project.find(project).contract(IDENTIFIER).notes == ""
+    path.with_suffix(".md").write_text("Why three items.\n", encoding="utf-8")
+    assert Project.find(project).contract(IDENTIFIER).notes == "Why three items.\n"
