@@ -123,7 +123,7 @@ def measured(contract: Contract, results: Sequence[ClaimResult]) -> dict[str, An
             mutants.setdefault(one.trial, {})[one.clause] = _rounded(one.smallest)
     return {
         "seeds": {"first": results[0].record.seed, "count": len(results)},
-        "device": str(results[0].record.device["name"]),
+        "device": results[0].record.device.name,
         "subject": subject,
         "mutants": mutants,
     }

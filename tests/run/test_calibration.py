@@ -78,7 +78,7 @@ def test_recorded_is_the_smallest_ratio_of_a_mutant_and_the_largest_of_the_subje
     contract, found = turned(tmp_path, 3.7, 9.0)
     assert measured(contract, found) == {
         "seeds": {"first": 5, "count": 2},
-        "device": found[0].record.device["name"],
+        "device": found[0].record.device.name,
         "subject": {"ordered": 0.333},
         "mutants": {"turned": {"ordered": 1.23}},
     }
