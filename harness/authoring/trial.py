@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from harness.authoring.reports import Entered, Measured, Report, Resolved, Stepped, Unseen
 from harness.base import strictjson
+from harness.base.vocabulary import Phase
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -123,7 +125,7 @@ class Trial(Generic[S]):
         setting: Setting,
         artifacts: Path,
         declared: frozenset[str],
-        report: Callable[[dict[str, Any]], None],
+        report: Report,
         new_search: NewSearch | None = None,
     ) -> None:
         """Args:
@@ -136,7 +138,7 @@ class Trial(Generic[S]):
         self._report = report
         self._new_search = new_search
         self._subject: S | None = None
-        self._phase = "falsifier"
+        self._phase = Phase.FALSIFIER
         self._fault: Exception | None = None
         self._not_shown: NotShown | None = None
 
@@ -189,7 +191,7 @@ class Trial(Generic[S]):
             TypeError: the value is neither.
         """
         self._declared_all(measurements)
-        self._report({"kind": "measure", "values": {name: _plain(value) for name, value in measurements.items()}})
+        self._report(Measured({name: _plain(value) for name, value in measurements.items()}))
 
     def step(self, step: int, **values: float) -> None:
         """Record one row of the step series: `trial.step(3, loss=5.1, tokens_per_second=900.0)`.
@@ -200,9 +202,7 @@ class Trial(Generic[S]):
         Raises:
             TypeError: a value is no number.
         """
-        self._report(
-            {"kind": "step", "step": int(step), "values": {name: _number(value) for name, value in values.items()}}
-        )
+        self._report(Stepped(int(step), {name: _number(value) for name, value in values.items()}))
 
     def resolve(
         self,
@@ -217,9 +217,7 @@ class Trial(Generic[S]):
         Never pass a configuration value: the judge compares this with what was requested.
         """
         given = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
-        self._report(
-            {"kind": "resolve", "values": {name: _plain(value) for name, value in given.items() if value is not None}}
-        )
+        self._report(Resolved({name: _plain(value) for name, value in given.items() if value is not None}))
 
     def search(
         self,
@@ -267,7 +265,7 @@ class Trial(Generic[S]):
         for one in (simplest, *search.results):
             if one is not None and one.fault is not None:
                 self._fault = one.fault
-                self._enter("subject")
+                self._enter(Phase.SUBJECT)
                 raise one.fault
         return len(tried)
 
@@ -279,7 +277,7 @@ class Trial(Generic[S]):
         try:
             measured = strictjson.untag_nonfinite({name: _plain(value) for name, value in check(case).items()})
         except SubjectFault:
-            self._enter("falsifier")
+            self._enter(Phase.FALSIFIER)
         fault, self._fault = self._fault, None
         if fault is None or isinstance(fault, SubjectFault):
             return fault or measured
@@ -292,7 +290,7 @@ class Trial(Generic[S]):
         The trial ends there, and the built-in clause `subject.completes` fails, also where the falsifier catches what
         is raised here. `NotMeasured` and the falsifier's own mistakes in measuring pass through.
         """
-        before = self._enter("subject")
+        before = self._enter(Phase.SUBJECT)
         try:
             yield
         except (*_NOT_THE_SUBJECTS, SubjectFault, GeneratorExit):
@@ -308,7 +306,7 @@ class Trial(Generic[S]):
 
         Its faults are the falsifier's, also where the subject catches them.
         """
-        before = self._enter("falsifier")
+        before = self._enter(Phase.FALSIFIER)
         try:
             yield
         except SubjectFault:
@@ -341,7 +339,7 @@ class Trial(Generic[S]):
         except NotShown as reason:
             self._not_shown = self._not_shown or reason
             if names:
-                self._report({"kind": "unseen", "values": dict.fromkeys(names, str(reason))})
+                self._report(Unseen(dict.fromkeys(names, str(reason))))
             if self._phase != before:
                 self._enter(before)
 
@@ -369,10 +367,10 @@ class Trial(Generic[S]):
                 known = ", ".join(sorted(self._declared))
                 raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
 
-    def _enter(self, phase: str) -> str:
+    def _enter(self, phase: Phase) -> Phase:
         """Say whose code runs from now on; whose it was."""
         before, self._phase = self._phase, phase
-        self._report({"kind": "phase", "phase": phase})
+        self._report(Entered(phase))
         return before
 
     def build(self, factory: Callable[[Setting], S]) -> None:

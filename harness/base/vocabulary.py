@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-__all__ = ["ExitStatus", "Fate", "Outcome", "Verdict", "exit_status"]
+__all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "Verdict", "exit_status"]
 
 
 class Outcome(StrEnum):
@@ -45,6 +45,14 @@ class Fate(StrEnum):
     def has_run(self) -> bool:
         """Whether a mutant of this fate had a trial."""
         return self not in (Fate.NOT_RUN, Fate.INTERRUPTED)
+
+
+class Phase(StrEnum):
+    """Whose code runs in a trial; of one that has ended, whose code ran last."""
+
+    START = "start"
+    SUBJECT = "subject"
+    FALSIFIER = "falsifier"
 
 
 class ExitStatus(IntEnum):

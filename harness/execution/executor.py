@@ -10,11 +10,12 @@ from typing import Any, Protocol
 from harness.base.device import Device
 from harness.contract import Contract
 from harness.execution.logs import Log
+from harness.execution.messages import Imports
 from harness.execution.steps import Steps
 from harness.judging.observation import Observation
 from harness.machine.telemetry import Telemetry
 
-__all__ = ["Executor", "Imports", "StepListener", "TrialRequest", "TrialResult"]
+__all__ = ["Executor", "StepListener", "TrialRequest", "TrialResult"]
 
 StepListener = Callable[[int, Mapping[str, Any], int | None], None]
 """Takes a step's number, what the falsifier recorded of it, and the process's memory in bytes."""
@@ -55,14 +56,6 @@ class TrialResult:
     """Wall-clock time from the fork to the trial's last word."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sha256 of every source file of the project that only this trial imported or read, by path."""
-
-
-@dataclass(frozen=True)
-class Imports:
-    """What the fork server imported: failures by module, and the sha256 of every source file of the project."""
-
-    failures: Mapping[str, str]
-    sources: Mapping[str, str]
 
 
 class Executor(Protocol):

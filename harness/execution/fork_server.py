@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shutil
@@ -13,9 +12,9 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.base.redaction import allowed_environment, looks_secret
+from harness.execution.messages import Import, Imports, Request, Start, decode, encode
 from harness.execution.worker import IMPORTING
 
 __all__ = ["ForkServer", "ForkServerError"]
@@ -62,9 +61,13 @@ class ForkServer:
             )
         self._control = here
 
-    def import_modules(self, modules: list[str]) -> dict[str, Any]:
-        """Import modules into the server; what failed, by module, and the digests of the project's source files."""
-        request = {"do": "import", "modules": modules, "root": str(self._root)}
+    def import_modules(self, modules: Sequence[str]) -> Imports:
+        """Import modules into the server.
+
+        Raises:
+            ForkServerError: the server ended, or the imports took longer than IMPORT_SECONDS.
+        """
+        request = Import(tuple(modules), self._root)
         reading, writing = os.pipe()
         with open(reading, "rb") as answer:
             with open(writing, "wb"):
@@ -76,17 +79,19 @@ class ForkServer:
             reply = answer.readline()
         if not reply:
             raise ForkServerError(f"{self._obituary()}{self._last_import()}")
-        result: dict[str, Any] = json.loads(reply)
-        return result
+        imports = decode(reply)
+        if not isinstance(imports, Imports):
+            raise ForkServerError(f"the fork server answered an import with {type(imports).__name__}")
+        return imports
 
-    def start(self, trial: dict[str, Any], descriptors: list[int]) -> None:
+    def start(self, trial: Start, descriptors: list[int]) -> None:
         """Fork a trial that writes stdout, stderr and messages to the first three descriptors and heeds the fourth."""
-        self._ask({"do": "start", "trial": trial}, descriptors)
+        self._ask(trial, descriptors)
 
-    def _ask(self, request: dict[str, Any], descriptors: list[int]) -> None:
+    def _ask(self, request: Request, descriptors: list[int]) -> None:
         try:
             with self._send:
-                socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+                socket.send_fds(self._control, [encode(request)], descriptors)
         except OSError as error:
             raise ForkServerError(self._obituary()) from error
 

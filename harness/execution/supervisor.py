@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import os
 import resource
 import select
@@ -19,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
+from harness.execution.messages import Exited, Message, Started, line
 from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
 
 __all__ = ["FINISH", "STOP", "supervise"]
@@ -34,8 +34,8 @@ STACK_DUMP_SECONDS = 0.2
 def supervise(work: Callable[[int], None], messages: int, leash: int) -> NoReturn:
     """Run `work` in a child, in a session of its own, and exit when it and all its descendants are gone.
 
-    `work` gets a descriptor that becomes readable once it may exit. Messages written:
-    `{"kind": "pid", …}` at the start, and `{"kind": "exit", "code" or "signal": …}` at the end.
+    `work` gets a descriptor that becomes readable once it may exit. Messages written: `Started` and, at the end,
+    `Exited`.
     """
     os.setsid()
     adopt_orphans()
@@ -53,13 +53,13 @@ def supervise(work: Callable[[int], None], messages: int, leash: int) -> NoRetur
             os.close(descriptor)
         _become_trial(supervisor, work, may_exit)
     os.close(may_exit)
-    _tell(messages, {"kind": "pid", "pid": child})
+    _tell(messages, Started(child))
     status = _wait(child, child_ended, leash, permit)
     end_descendants()
     if os.WIFSIGNALED(status):
-        _tell(messages, {"kind": "exit", "signal": signal.Signals(os.WTERMSIG(status)).name})
+        _tell(messages, Exited(signal=signal.Signals(os.WTERMSIG(status)).name))
     else:
-        _tell(messages, {"kind": "exit", "code": os.WEXITSTATUS(status)})
+        _tell(messages, Exited(code=os.WEXITSTATUS(status)))
     os._exit(0)
 
 
@@ -109,7 +109,6 @@ def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
             watched = [child_ended]
 
 
-def _tell(messages: int, message: dict[str, int | str]) -> None:
-    """Write one line; the newline before it ends what the trial was writing when it died."""
+def _tell(messages: int, message: Message) -> None:
     with contextlib.suppress(BrokenPipeError):
-        os.write(messages, b"\n" + json.dumps(message).encode() + b"\n")
+        os.write(messages, line(message))

@@ -8,15 +8,14 @@ The fork server only imports and forks; it never touches CUDA, whose state canno
 `harness.execution.supervisor`) owns one trial's process tree and outlives everything in it. The trial runs the
 falsifier.
 
-Everything a trial says goes as one JSON object a line through a pipe to the harness, as it happens, so that a crash
-leaves what was known.
+Everything that a trial says goes through a pipe to the harness at once, so that what was known survives a crash
+(`harness.execution.messages`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import shutil
 import signal
@@ -25,6 +24,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -34,6 +34,19 @@ from harness.base import strictjson
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
 from harness.execution.blame import machine_fault
+from harness.execution.messages import (
+    LARGEST_MESSAGE,
+    Ended,
+    Import,
+    Imports,
+    Lost,
+    Message,
+    Read,
+    Start,
+    decode,
+    encode,
+    line,
+)
 from harness.execution.process_control import adopt_orphans, end_descendants
 from harness.execution.sources import Sources
 from harness.execution.supervisor import supervise
@@ -42,10 +55,7 @@ from harness.judging.observation import EndingKind
 if TYPE_CHECKING:
     from harness.search.explorer import CaseSearch
 
-__all__ = ["IMPORTING", "LARGEST_MESSAGE", "main"]
-
-LARGEST_MESSAGE = 16 << 20
-"""Bytes of one message, as of one document of a bundle."""
+__all__ = ["IMPORTING", "main"]
 
 IMPORTING = "importing"
 """The file in the server's folder that has the name of the module that is being imported, or was the last one."""
@@ -75,16 +85,16 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
             request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 4)
             if not request:
                 break
-            message = json.loads(request)
-            if message["do"] == "import":
-                imported = _import(message["modules"], Path(message["root"]), Path(folder, IMPORTING))
-                if os.getpid() != owner:
-                    os._exit(1)  # a module forked, and its child came back to us
-                (answer,) = descriptors
-                with open(answer, "wb") as pipe:  # a message of the socket may not be long enough
-                    pipe.write(json.dumps(imported).encode() + b"\n")
-            else:
-                _start(message["trial"], descriptors, control)
+            match decode(request):
+                case Import(modules, root):
+                    imported = _import(modules, root, Path(folder, IMPORTING))
+                    if os.getpid() != owner:
+                        os._exit(1)  # a module forked, and its child came back to us
+                    (answer,) = descriptors
+                    with open(answer, "wb") as pipe:  # a message of the socket may not be long enough
+                        pipe.write(encode(imported) + b"\n")
+                case Start() as trial:
+                    _start(trial, descriptors, control)
     except ConnectionError:
         pass
     except Exception:
@@ -103,7 +113,7 @@ def _leave(owner: int, folder: str, code: int) -> NoReturn:
     os._exit(code)  # the shutdown of an interpreter with torch in it takes longer than all of the above
 
 
-def _import(modules: list[str], root: Path, place: Path) -> dict[str, Any]:
+def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
     """Import the modules of the entry points; what fails fails again, and is reported, in the trial that needs it.
 
     Args:
@@ -118,7 +128,7 @@ def _import(modules: list[str], root: Path, place: Path) -> dict[str, Any]:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
             failures[name] = described(error)[:_LONGEST_TEXT]
-    return {"failures": failures, "sources": sources.news()}
+    return Imports(failures, sources.news())
 
 
 @cache
@@ -129,16 +139,14 @@ def _sources(root: Path) -> Sources:
     return sources
 
 
-def _start(trial: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
+def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None:
     stdout, stderr, messages, leash = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     try:
         pid = os.fork()
     except OSError as error:  # no process to be had: that is this trial's bad luck, and no other's
-        os.write(
-            messages, json.dumps({"kind": "lost", "reason": f"no process for the trial: {error}"}).encode() + b"\n"
-        )
+        os.write(messages, line(Lost(f"no process for the trial: {error}")))
     else:
         if pid == 0:
             try:
@@ -166,26 +174,26 @@ def _reap() -> None:
         _supervisors.discard(pid)
 
 
-def _run(spec: dict[str, Any], messages: int, may_exit: int) -> None:
+def _run(start: Start, messages: int, may_exit: int) -> None:
     """The body of a trial's process."""
-    os.environ.update(spec["environment"])
-    report = _with_sources(_reporter(messages), _sources(Path(spec["root"])))
+    os.environ.update(start.environment)
+    report = _with_sources(_reporter(messages), _sources(start.root))
     setting = Setting(
-        parameters=spec["parameters"],
-        device=spec["device"],
-        seed=spec["seed"],
-        workspace=Path(spec["workspace"]),
-        cache=Path(spec["cache"]),
+        parameters=start.parameters,
+        device=start.device,
+        seed=start.seed,
+        workspace=start.workspace,
+        cache=start.cache,
     )
     trial: Trial[Any] = Trial(
         setting,
-        Path(spec["artifacts"]),
-        frozenset(spec["declared"]),
+        start.artifacts,
+        frozenset(start.declared),
         report,
-        lambda attempt: _search(Path(spec["claim"]), setting, attempt, Path(spec["artifacts"])),
+        lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
-    ending = _ending(lambda: _falsify(trial, spec), spec["memory_gib"])
-    report({"kind": "end", **ending, "allocator_peak_bytes": _allocator_peak(trial)})
+    ended = _ended(lambda: _falsify(trial, start), start.memory_gib)
+    report(replace(ended, allocator_peak_bytes=_allocator_peak(trial)))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # a subject may have closed or replaced it
             stream.flush()
@@ -205,11 +213,11 @@ def _allocator_peak(trial: Trial[Any]) -> int | None:
     return None if trial.is_elsewhere else frameworks.allocator_peak_bytes()
 
 
-def _falsify(trial: Trial[Any], spec: dict[str, Any]) -> None:
-    falsify, subject = resolve(spec["falsifier"]), _loaded(spec["subject"])
+def _falsify(trial: Trial[Any], start: Start) -> None:
+    falsify, subject = resolve(start.falsifier), _loaded(start.subject)
     if trial.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
-    frameworks.prepare(spec["seed"], spec["threads"])
+    frameworks.prepare(start.seed, start.threads)
     trial.build(subject)
     try:
         falsify(trial)
@@ -226,7 +234,7 @@ def _loaded(subject: str) -> Any:
         raise NotMeasured(f"the subject could not be loaded: {described(error)}") from error
 
 
-def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
+def _ended(work: Callable[[], None], memory_gib: float) -> Ended:
     """How `work` ended; a subject that failed because this machine ran out of something is not to blame."""
     try:
         work()
@@ -243,38 +251,37 @@ def _ending(work: Callable[[], None], memory_gib: float) -> dict[str, Any]:
     return _told(EndingKind.COMPLETED, "")
 
 
-def _told(kind: EndingKind, reason: str, stack: str | None = None) -> dict[str, Any]:
-    return {"ending": kind, "reason": reason[:_LONGEST_TEXT], "traceback": stack and stack[-_LONGEST_TEXT:]}
+def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
+    return Ended(kind, reason[:_LONGEST_TEXT], stack and stack[-_LONGEST_TEXT:], allocator_peak_bytes=None)
 
 
-def _with_sources(report: Callable[[dict[str, Any]], None], sources: Sources) -> Callable[[dict[str, Any]], None]:
+def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callable[[Message], None]:
     """Report as before, and ahead of each message the sources that were run since the one before.
 
     What a falsifier imports or reads only when it runs belongs to the evidence as well, also where the trial then dies.
     """
 
-    def tell(message: dict[str, Any]) -> None:
+    def tell(message: Message) -> None:
         if found := sources.news():
-            report({"kind": "sources", "values": found})
+            report(Read(found))
         report(message)
 
     return tell
 
 
-def _reporter(descriptor: int) -> Callable[[dict[str, Any]], None]:
+def _reporter(descriptor: int) -> Callable[[Message], None]:
     owner = os.getpid()
     turn = threading.RLock()  # threads of a subject may report at once; one that a signal interrupts, within its turn
 
-    def report(message: dict[str, Any]) -> None:
+    def report(message: Message) -> None:
         if os.getpid() != owner:
             return  # a fork of the subject's speaks for nobody
-        # The newline before it ends a message that an exception out of a signal handler cut short.
-        line = memoryview(b"\n" + json.dumps(message).encode() + b"\n")
-        if len(line) > LARGEST_MESSAGE:
-            raise MeasurementTooLarge(f"{len(line)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
+        rest = memoryview(line(message))
+        if len(rest) > LARGEST_MESSAGE:
+            raise MeasurementTooLarge(f"{len(rest)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
         with turn:
-            while line:
-                line = line[os.write(descriptor, line) :]
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
 
     return report
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.builtin import COMPLETES, RESOLVED
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract.rules import Scope
-from harness.judging.observation import Ending, EndingKind, Observation, Phase
+from harness.judging.observation import Ending, EndingKind, Observation
 
 __all__ = ["Judgment", "judge", "requested"]
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from harness.base import schemas, strictjson
 from harness.base.device import Device
+from harness.base.vocabulary import Phase
 
-__all__ = ["Ending", "EndingKind", "Observation", "ObservationError", "Phase", "Residency"]
+__all__ = ["Ending", "EndingKind", "Observation", "ObservationError", "Residency"]
 
 
 class EndingKind(StrEnum):
@@ -32,14 +33,6 @@ class EndingKind(StrEnum):
     INTERRUPTED = "interrupted"
     LOST = "lost"
     """The machinery around the trial failed."""
-
-
-class Phase(StrEnum):
-    """Whose code was running when the trial ended."""
-
-    START = "start"
-    SUBJECT = "subject"
-    FALSIFIER = "falsifier"
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from harness.base.vocabulary import Phase
 from harness.contract import Contract, Mutant
 from harness.execution.executor import Executor, TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
 from harness.judging.judge import Judgment, judge
-from harness.judging.observation import Ending, EndingKind, Observation, Phase, Residency
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events

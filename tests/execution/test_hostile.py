@@ -12,14 +12,14 @@ import psutil
 import pytest
 
 from harness.base.device import Device
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
 from harness.execution.executor import TrialRequest
 from harness.execution.fork_server import ForkServer, ForkServerError
 from harness.execution.local_executor import LocalExecutor
 from harness.execution.steps import MOST
 from harness.judging.judge import judge
-from harness.judging.observation import EndingKind, Phase
+from harness.judging.observation import EndingKind
 from tests.contracts import contract_of
 from tests.execution.projects import run, write_project
 

@@ -12,11 +12,11 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
 from harness.execution.local_executor import LocalExecutor
 from harness.judging.judge import judge
-from harness.judging.observation import EndingKind, Phase
+from harness.judging.observation import EndingKind
 from tests.execution.projects import run, write_project
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from harness.base import strictjson
 from harness.base.device import Device
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.judging.judge import Judgment, judge
-from harness.judging.observation import Ending, EndingKind, Observation, Phase, Residency
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from tests.contracts import contract_of, document, healthy, observe
 from tests.strategies import broken_numbers, json_values, measurements
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.device import Device
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.clauses import ClauseResult
 from harness.judging.judge import Judgment, judge, requested
-from harness.judging.observation import Ending, EndingKind, Phase, Residency
+from harness.judging.observation import Ending, EndingKind, Residency
 from tests.contracts import contract_of, document, healthy, observe
 
 PASS, FAIL, NOT_MEASURED = Outcome.PASS, Outcome.FAIL, Outcome.NOT_MEASURED

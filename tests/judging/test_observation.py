@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from harness.base import schemas, strictjson
 from harness.base.device import Device
-from harness.judging.observation import Ending, EndingKind, Observation, ObservationError, Phase, Residency
+from harness.base.vocabulary import Phase
+from harness.judging.observation import Ending, EndingKind, Observation, ObservationError, Residency
 from tests.strategies import json_values
 
 CPU = Device("cpu", "x86_64")

@@ -6,11 +6,11 @@ from itertools import product
 
 import pytest
 
-from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.base.vocabulary import Fate, Outcome, Phase, Verdict
 from harness.contract import Mutant
 from harness.contract.clauses import ClauseResult
 from harness.judging.judge import Judgment, judge
-from harness.judging.observation import Ending, EndingKind, Phase
+from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, fate_of, interrupted
 from tests.contracts import contract_of, document, healthy, observe
 

@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from harness.base.vocabulary import Fate, Verdict
+from harness.base.vocabulary import Fate, Phase, Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
 from harness.evidence.result import ClaimResult
-from harness.execution.executor import Imports, StepListener, TrialRequest, TrialResult
+from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.lease import CPU, LeaseUnavailable, lease
 from harness.execution.logs import Log
+from harness.execution.messages import Imports
 from harness.execution.steps import Steps
-from harness.judging.observation import Ending, EndingKind, Observation, Phase
+from harness.judging.observation import Ending, EndingKind, Observation
 from harness.judging.record import Record
 from harness.machine.host import Gpu, probe
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry

@@ -14,6 +14,7 @@ from falsifiers.apr.byte_table import Layout, build, reseal
 from falsifiers.apr.external import Recorded
 from falsifiers.apr.tensor_sets import KNOWN, file_of
 from harness import NotShown, Setting, Trial
+from harness.authoring.reports import Measured, TrialReport
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
@@ -37,9 +38,9 @@ def failed(claim: str, folder: Path, *files: bytes) -> set[str]:
     parameters = {"trainer": str(PROJECT.root / "trainers" / "apr-distill.toml"), "dir": str(run), "cases": 40}
     measured: dict[str, Any] = {}
 
-    def report(message: dict[str, Any]) -> None:
-        if message["kind"] == "measure":
-            measured.update(message["values"])
+    def report(said: TrialReport) -> None:
+        if isinstance(said, Measured):
+            measured.update(said.values)
 
     setting = Setting(parameters, "cpu", 0, folder, folder)
     trial: Trial[Any] = Trial(setting, folder, frozenset(contract.document["observation"]["properties"]), report)

@@ -65,7 +65,7 @@ def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> d
     )
     setting = Setting({"allocation_bytes": size}, "cpu", 0, tmp_path, tmp_path)
     trial: Trial[Any] = Trial(
-        setting, tmp_path, frozenset(names.split()), lambda message: found.update(message.get("values", {}))
+        setting, tmp_path, frozenset(names.split()), lambda message: found.update(getattr(message, "values", {}))
     )
     trial.build(kind)
     falsify(trial)

@@ -156,7 +156,7 @@ def trial(
     setting = Setting({**_CONTRACT.profiles["reduced"].parameters, **parameters}, "cpu", 1, tmp_path, tmp_path)
     measured: dict[str, Any] = {}
     made: Trial[Any] = Trial(
-        setting, tmp_path, frozenset(_GOOD), lambda message: measured.update(message.get("values", {}))
+        setting, tmp_path, frozenset(_GOOD), lambda message: measured.update(getattr(message, "values", {}))
     )
     made.build(subject)
     return made, measured

@@ -18,13 +18,14 @@ from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.watching.compilations import watching
 from harness import NotMeasured, Setting, Trial
+from harness.authoring.reports import Measured, Resolved, TrialReport
 from harness.authoring.trial import SubjectFault
 from harness.base.device import Device
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
 from harness.judging.judge import judge
-from harness.judging.observation import Ending, EndingKind, Observation, Phase
+from harness.judging.observation import Ending, EndingKind, Observation
 
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
@@ -83,11 +84,11 @@ def outcomes(
 ) -> dict[str, Outcome]:
     """Every clause of the reduced profile with its outcome."""
     parameters = {**contract.profiles["reduced"].parameters, **SMALLER[claim], **more}
-    seen: dict[str, dict[str, Any]] = {"measure": {}, "resolve": {}}
+    seen: dict[type, dict[str, Any]] = {Measured: {}, Resolved: {}}
     declared = frozenset(contract.document["observation"]["properties"])
 
-    def report(message: dict[str, Any]) -> None:
-        seen.setdefault(message["kind"], {}).update(message.get("values", {}))
+    def report(said: TrialReport) -> None:
+        seen.setdefault(type(said), {}).update(getattr(said, "values", {}))
 
     trial = KnownCases(Setting(parameters, "cpu", 1, folder, cache), folder, declared, report)
     trial.build(subject)
@@ -103,8 +104,8 @@ def outcomes(
         profile="reduced",
         parameters=parameters,
         device=Device("cpu", "a CPU"),
-        measurements=seen["measure"],
-        resolved=seen["resolve"],
+        measurements=seen[Measured],
+        resolved=seen[Resolved],
         ending=ending,
     )
     return {clause.id: clause.outcome for clause in judge(contract, observation).clauses}

@@ -22,6 +22,7 @@ from falsifiers.blackwell.root_cause import falsify
 from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Setting, Trial
+from harness.authoring.reports import Measured, Resolved, TrialReport
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
@@ -204,9 +205,9 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
     measured: dict[str, Any] = {}
     resolved: dict[str, Any] = {}
 
-    def hear(message: dict[str, Any]) -> None:
-        if message["kind"] in ("measure", "resolve"):
-            (measured if message["kind"] == "measure" else resolved).update(message["values"])
+    def hear(message: TrialReport) -> None:
+        if isinstance(message, Measured | Resolved):
+            (measured if isinstance(message, Measured) else resolved).update(message.values)
 
     given_setting = setting(tmp_path)
     falsify(trial_of(given_setting, kind, hear))

@@ -21,6 +21,7 @@ from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
 from harness import Setting, Trial
+from harness.authoring.reports import Measured, Resolved, TrialReport
 from tests.falsifiers.blackwell.adapters import any_backend
 
 wgpu = pytest.importorskip("wgpu", reason="the package wgpu is not installed (extra wgpu)")
@@ -160,9 +161,9 @@ def measured(subject: Any, folder: Path) -> dict[str, Any]:
     setting = Setting({**contract["profiles"]["reduced"]["parameters"], **small}, "cpu", 0, folder, folder)
     seen: dict[str, Any] = {}
 
-    def record(message: dict[str, Any]) -> None:
-        if message["kind"] in ("measure", "resolve"):
-            seen.update(message["values"])
+    def record(said: TrialReport) -> None:
+        if isinstance(said, Measured | Resolved):
+            seen.update(said.values)
 
     trial: Trial[Any] = Trial(setting, folder, frozenset(contract["observation"]["properties"]), record)
     trial.build(subject)

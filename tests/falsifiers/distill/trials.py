@@ -12,6 +12,7 @@ from torch import Tensor
 
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting, Trial
+from harness.authoring.reports import Measured, Resolved, Stepped, TrialReport
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "distill"
 
@@ -47,14 +48,15 @@ class Recorded:
     resolved: dict[str, Any] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
 
-    def __call__(self, message: dict[str, Any]) -> None:
-        """Take one message of the trial's."""
-        if message["kind"] == "measure":
-            self.measurements.update(message["values"])
-        elif message["kind"] == "resolve":
-            self.resolved.update(message["values"])
-        elif message["kind"] == "step":
-            self.steps.append(message["step"])
+    def __call__(self, said: TrialReport) -> None:
+        """Take one report of the trial."""
+        match said:
+            case Measured(values):
+                self.measurements.update(values)
+            case Resolved(values):
+                self.resolved.update(values)
+            case Stepped(step):
+                self.steps.append(step)
 
 
 def a_setting(folder: Path, seed: int = 0, **parameters: Any) -> Setting:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from harness.base.vocabulary import Phase
 from harness.evidence.verify import verify
-from harness.judging.observation import Ending, EndingKind, Phase
+from harness.judging.observation import Ending, EndingKind
 from harness.report.html import bundle_page
 from harness.report.html.contents import Contents, ContentsError, Series
 from harness.report.views import VIEWS

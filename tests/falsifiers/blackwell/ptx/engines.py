@@ -11,12 +11,13 @@ from falsifiers.blackwell.ptx import falsifier
 from falsifiers.blackwell.ptx.external import Command
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate, silu_gate_backward
 from harness import NotMeasured, Setting, Trial
+from harness.authoring.reports import Measured, Resolved, TrialReport, Unseen
 from harness.authoring.trial import SubjectFault
 from harness.base.device import Device
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
 from harness.judging.judge import judge
-from harness.judging.observation import Ending, EndingKind, Observation, Phase
+from harness.judging.observation import Ending, EndingKind, Observation
 
 PTX = "F-BLACKWELL-PTX-001"
 PROJECT = Project.find(Path(__file__).parent)
@@ -60,10 +61,10 @@ class Seen:
             "trainer": ENGINE,
             **parameters,
         }
-        heard: dict[str, dict[str, Any]] = {"measure": {}, "resolve": {}, "unseen": {}}
+        heard: dict[type, dict[str, Any]] = {Measured: {}, Resolved: {}, Unseen: {}}
 
-        def report(message: dict[str, Any]) -> None:
-            heard.setdefault(message["kind"], {}).update(message.get("values", {}))
+        def report(said: TrialReport) -> None:
+            heard.setdefault(type(said), {}).update(getattr(said, "values", {}))
 
         workspace = folder / "workspace"
         workspace.mkdir()
@@ -80,7 +81,7 @@ class Seen:
         except NotMeasured as why:
             ending = Ending(EndingKind.NOT_MEASURED, Phase.FALSIFIER, str(why))
         self.reason = ending.reason
-        self.measured, self.resolved, self.unseen = heard["measure"], heard["resolve"], heard["unseen"]
+        self.measured, self.resolved, self.unseen = heard[Measured], heard[Resolved], heard[Unseen]
         observation = Observation(
             subject=contract.subject, profile="full", parameters=asked,
             device=Device(device.partition(":")[0], "a device"),

@@ -1,0 +1,56 @@
+"""What a trial reports while its falsifier runs. Values are JSON; a number that is not finite is tagged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from harness.base.vocabulary import Phase
+
+__all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen"]
+
+
+@final
+@dataclass(frozen=True)
+class Measured:
+    """Measurements by name; a later value replaces an earlier one."""
+
+    values: Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Stepped:
+    """One row of the step series."""
+
+    step: int
+    values: Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Resolved:
+    """What really ran, by name: device, dtype, backend, steps."""
+
+    values: Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True)
+class Unseen:
+    """Why measurements could not be made of this subject, by name."""
+
+    values: Mapping[str, str]
+
+
+@final
+@dataclass(frozen=True)
+class Entered:
+    """From now on the code of this phase runs."""
+
+    phase: Phase
+
+
+TrialReport = Measured | Stepped | Resolved | Unseen | Entered
+Report = Callable[[TrialReport], None]

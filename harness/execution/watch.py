@@ -1,0 +1,215 @@
+"""The watch over one trial: what it has said so far, and the loop that listens until all of it is gone."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
+from harness.base import strictjson
+from harness.base.vocabulary import Phase
+from harness.execution.executor import StepListener
+from harness.execution.logs import BoundedLog
+from harness.execution.messages import (
+    LARGEST_MESSAGE,
+    Ended,
+    Exited,
+    Lost,
+    Read,
+    Received,
+    Started,
+    decode,
+)
+from harness.execution.steps import StepSeries
+from harness.execution.supervisor import FINISH, STOP
+from harness.judging.observation import Ending, EndingKind, Residency
+from harness.machine.host import Gpu
+from harness.machine.telemetry import Sampler, Telemetry
+
+__all__ = ["TEARDOWN_SECONDS", "Watch"]
+
+TEARDOWN_SECONDS = 10.0
+"""How long a trial that was told to end, or has said its last word, may take before it counts as lost."""
+_ECHO_SECONDS = 1.0
+"""How long after a trial's death by one of _REQUESTS the same request may take to reach us."""
+_REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
+"""What schedulers and terminals send to every process of a job, ours and the trial's alike."""
+_PIPE_BYTES = 1 << 20
+_TICK = 0.1
+_COLUMNS = frozenset({"step", "seconds"})
+"""Of the step series, the harness's own."""
+
+
+@dataclass
+class Watch:
+    """What one trial has said so far, and the loop that listens."""
+
+    started: float
+    limit: float
+    sampler: Sampler
+    on_step: StepListener
+    interrupted: threading.Event
+    mask: Callable[[str], str]
+    """Applied to the names of what a step tells, which a subject may choose; the rest is masked once it is whole."""
+    measurements: dict[str, Any] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)
+    resolved: dict[str, Any] = field(default_factory=dict)
+    steps: StepSeries = field(default_factory=StepSeries)
+    sources: dict[str, str] = field(default_factory=dict)
+    phase: Phase = Phase.START
+    ending: Ending | None = None
+    allocator_peak_bytes: int | None = None
+    seconds: float = 0.0
+    stdout: BoundedLog = field(default_factory=BoundedLog)
+    stderr: BoundedLog = field(default_factory=BoundedLog)
+    _ended: bool = False
+    _exited: bool = False
+    _garbled: str = ""
+    _unread: bytes = b""
+    _give_up: float | None = None
+
+    def follow(self, stdout: int, stderr: int, messages: int, leash: int) -> None:
+        """Listen until the trial and everything it started are gone."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (stdout, stderr, messages):
+                selector.register(descriptor, selectors.EVENT_READ)
+            while selector.get_map() and not self._exited:
+                for key, _ in selector.select(_TICK):
+                    chunk = os.read(key.fd, _PIPE_BYTES)
+                    if not chunk:
+                        selector.unregister(key.fd)
+                        self._exited = self._exited or key.fd == messages  # the supervisor itself is gone
+                    elif key.fd == messages:
+                        self._hear(chunk, leash)
+                    else:
+                        (self.stdout if key.fd == stdout else self.stderr).feed(chunk)
+                if not self._keep_waiting(leash):
+                    break
+        self.seconds = self.seconds or time.monotonic() - self.started
+        for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
+            # What is still in the pipe; not more, for something that could not be ended may write for ever.
+            os.set_blocking(descriptor, False)
+            with suppress(BlockingIOError):
+                log.feed(os.read(descriptor, _PIPE_BYTES))
+        if self._garbled and self.ending is not None and self.ending.kind is EndingKind.COMPLETED:
+            self.ending = Ending(
+                EndingKind.LOST, self.phase, f"something that the trial reported was lost: {self._garbled}"
+            )
+
+    def _keep_waiting(self, leash: int) -> bool:
+        now = time.monotonic()
+        if self._give_up is not None:
+            return now < self._give_up
+        if self.ending is not None:
+            self._give_up = now + TEARDOWN_SECONDS
+        elif self.interrupted.is_set():
+            self._stop(Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted"), leash)
+        elif now - self.started > self.limit:
+            reason = f"no end after {self.limit:g} s, which is all that it may take; stderr ends with the stack"
+            self._stop(Ending(EndingKind.TIMED_OUT, self.phase, reason), leash)
+        return True
+
+    def _stop(self, ending: Ending, leash: int) -> None:
+        self.ending = ending
+        self.seconds = time.monotonic() - self.started
+        self._give_up = time.monotonic() + TEARDOWN_SECONDS
+        with suppress(BrokenPipeError):
+            os.write(leash, STOP)
+
+    def _hear(self, chunk: bytes, leash: int) -> None:
+        *lines, self._unread = (self._unread + chunk).split(b"\n")
+        if len(self._unread) > LARGEST_MESSAGE:
+            lines, self._unread = [*lines, self._unread[:100]], b""
+        for line in filter(None, lines):
+            try:
+                self._understand(decode(line), leash)
+            except (ValueError, LookupError, TypeError, RecursionError):
+                # Usually its writer died. If the trial goes on to its end, it has lost a measurement.
+                self._garbled = self._garbled or line[:100].decode(errors="replace")
+
+    def _understand(self, message: Received, leash: int) -> None:
+        if self._ended and not isinstance(message, Exited):
+            return  # a thread that the subject left behind goes on; what it says comes too late
+        match message:
+            case Stepped(step, values):
+                self._step(step, values)
+            case Measured(values):
+                self.measurements.update(values)
+            case Unseen(values):
+                self.unseen.update(values)
+            case Resolved(values):
+                self.resolved.update(values)
+            case Read(sources):
+                self.sources.update(sources)
+            case Entered(phase):
+                self.phase = phase
+            case Started(pid):
+                self.sampler.watch(pid)
+            case Lost(reason):
+                self.ending = Ending(EndingKind.LOST, self.phase, reason)
+            case Ended():
+                self._end(message, leash)
+            case Exited():
+                self._exit(message)
+
+    def _step(self, step: int, values: Mapping[str, Any]) -> None:
+        named = {self._column(name): value for name, value in values.items()}
+        self.steps.add({"step": step, "seconds": round(time.monotonic() - self.started, 6), **named})
+        self.on_step(step, strictjson.untag_nonfinite(named), self._memory())
+
+    def _column(self, name: str) -> str:
+        """The name of a step's value, as a column beside those of the harness."""
+        masked = self.mask(name)
+        return f"own_{masked}" if masked in _COLUMNS else masked
+
+    def _memory(self) -> int | None:
+        latest = self.sampler.latest
+        memory = latest.get("gpu_process_memory_bytes") or latest.get("rss_bytes")
+        return None if memory is None else int(memory)
+
+    def _end(self, message: Ended, leash: int) -> None:
+        self._ended = True
+        if self.ending is None:
+            self.seconds = time.monotonic() - self.started
+            self.ending = Ending(message.kind, self.phase, message.reason, traceback=message.traceback)
+            self.allocator_peak_bytes = message.allocator_peak_bytes
+            self.sampler.sample()
+        with suppress(BrokenPipeError):
+            os.write(leash, FINISH)
+
+    def vanished(self) -> Ending:
+        """The ending of a trial whose supervisor is gone without a word."""
+        if self.interrupted.wait(_ECHO_SECONDS):
+            return Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
+        return Ending(EndingKind.LOST, self.phase, "the trial vanished without a word")
+
+    def _exit(self, message: Exited) -> None:
+        self._exited = True
+        if self.ending is not None:
+            return
+        if message.signal in _REQUESTS and self.interrupted.wait(_ECHO_SECONDS):
+            # A job's every process was asked to end; that the trial heeded it first is no defect of the subject.
+            self.ending = Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
+            return
+        if message.signal is not None:
+            # Nobody but the kernel or an administrator sends SIGKILL: that is no verdict on the subject.
+            kind = EndingKind.KILLED if message.signal == "SIGKILL" else EndingKind.DIED
+            hint = " (the kernel does that when memory runs out)" if kind is EndingKind.KILLED else ""
+            self.ending = Ending(kind, self.phase, f"ended by {message.signal}{hint}", signal=message.signal)
+        else:
+            self.ending = Ending(
+                EndingKind.DIED, self.phase, f"exited with status {message.code} before its end", message.code
+            )
+
+    def residency(self, telemetry: Telemetry, gpu: Gpu | None) -> Residency:
+        """Whether the trial was on the GPU, by its allocator and by the driver."""
+        if gpu is None:
+            return Residency(reason="the trial had no GPU")
+        driver = telemetry.residency
+        return Residency(self.allocator_peak_bytes, driver.seen, driver.peak_bytes, driver.reason)

@@ -1,0 +1,115 @@
+"""What the processes of a run say to each other arrives as it was sent, or is recognised as damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
+from harness.base.vocabulary import Phase
+from harness.execution.messages import (
+    Ended,
+    Exited,
+    Import,
+    Imports,
+    Lost,
+    MessageError,
+    Read,
+    Received,
+    Start,
+    Started,
+    decode,
+    encode,
+    line,
+)
+from harness.judging.observation import EndingKind
+
+HERE = Path("/here")
+START = Start(
+    HERE, "toy:falsify", "toy:Toy", {"steps": 3}, "cpu", 0, 1, HERE, HERE, HERE, 0.5, ("loss",), HERE, {"A": "b"}
+)
+EVERY: list[Received] = [
+    Measured({"loss": [1.5, {"nonfinite": "NaN"}], "text": "a\nb"}),
+    Stepped(3, {"loss": 0.5}),
+    Resolved({"device": "cpu"}),
+    Unseen({"loss": "no log"}),
+    Entered(Phase.SUBJECT),
+    Import(("toy", "toy.more"), HERE),
+    Imports({"toy": "ImportError"}, {"toy.py": "0" * 64}),
+    START,
+    Started(7),
+    Read({"toy.py": "0" * 64}),
+    Ended(EndingKind.COMPLETED, "", None, None),
+    Ended(EndingKind.SUBJECT_FAULT, "it raised", "a stack", 1 << 30),
+    Lost("no process"),
+    Exited(code=1),
+    Exited(signal="SIGSEGV"),
+]
+
+
+def test_no_message_is_forgotten_here() -> None:
+    """Each has an example."""
+    assert {type(one) for one in EVERY} == set(get_args(Received))
+
+
+@pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
+def test_a_message_arrives_as_it_was_sent(message: Received) -> None:
+    """On one line, which nothing in it can end."""
+    assert decode(encode(message)) == message
+    assert line(message).split(b"\n") == [b"", encode(message), b""]
+
+
+@pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
+def test_a_message_cut_short_is_refused(message: Received) -> None:
+    """Wherever it was cut."""
+    text = encode(message)
+    for end in range(len(text)):
+        with pytest.raises(MessageError):
+            decode(text[:end])
+
+
+DAMAGED: list[Any] = [
+    ["Surprise", {}],
+    ["Started", {}],
+    ["Started", {"pid": "7"}],
+    ["Started", {"pid": 7, "more": 1}],
+    ["Measured", {"values": [1]}],
+    ["Entered", {"phase": "lunch"}],
+    ["Ended", {"kind": "well", "reason": "", "traceback": None, "allocator_peak_bytes": None}],
+    ["Lost", {"reason": None}],
+    ["Started", 7],
+    {"Started": {"pid": 7}},
+    7,
+    None,
+]
+
+
+@pytest.mark.parametrize("document", DAMAGED, ids=str)
+def test_what_is_no_message_is_refused(document: Any) -> None:
+    """An unknown name, and a field that is missing, superfluous or of another type."""
+    with pytest.raises(MessageError):
+        decode(json.dumps(document).encode())
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_refused(text: bytes) -> None:
+    """Nothing but MessageError comes out."""
+    with pytest.raises(MessageError):
+        decode(text)
+
+
+def test_deep_nesting_is_refused() -> None:
+    """Which the parser's stack cannot hold."""
+    with pytest.raises(MessageError):
+        decode(b'["Measured", {"values": ' + b"[" * 100_000)
+
+
+def test_what_is_no_json_cannot_be_sent() -> None:
+    """A measurement is JSON before it is reported."""
+    with pytest.raises(TypeError):
+        encode(Measured({"loss": object()}))
