@@ -46,7 +46,7 @@ def allowed(contract: Contract, name: str) -> str:
     itself: list[str] = []
     items: list[str] = []
     for clause in contract.parameters.bounds(name):
-        words = bound_text.bound_of(clause.keyword, clause.argument, clause.unit)
+        words = bound_text.of(clause.bound, clause.unit)
         (itself if clause.path == (name,) else items).append(words)
     said = ", ".join(itself) + (f"; each item: {', '.join(items)}" if items else "")
     return said + (", or null" if name in contract.parameters.optional else "")

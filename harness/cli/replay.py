@@ -99,7 +99,7 @@ _CONCLUSIONS = {
 def _line(clause: ClauseResult) -> str:
     from harness.report import bound_text, figures
 
-    bound = bound_text.bound(clause.bound, clause.unit)
+    bound = bound_text.of(clause.bound, clause.unit)
     parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), bound]
     return "  ".join(parts) + (f"  ({clause.reason})" if clause.reason else "")
 
@@ -121,7 +121,7 @@ def _print_json(sealed: Sealed, found: Replay) -> None:
                 "id": clause.id,
                 "outcome": str(clause.outcome),
                 "value": clause.value,
-                "bound": clause.bound,
+                "bound": clause.bound and clause.bound.to_json(),
                 "reason": clause.reason,
             }
             for clause in found.clauses

@@ -138,7 +138,7 @@ def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Ite
 def _rules(contract: Contract) -> Iterator[str]:
     for rule in contract.rules:
         yield from _paragraph(f"{rule.id}: {rule.message}", indent=2)
-        yield from _paragraph(f"unless {rule.bound}", indent=6)
+        yield from _paragraph(f"unless {rule.text}", indent=6)
         if rule.source:
             yield from _paragraph(f"[{rule.source}]", indent=6)
     builtin = ", ".join(contract.builtin_clauses)
@@ -160,7 +160,7 @@ def _bounds(contract: Contract) -> Iterator[str]:
             shown.setdefault(place, []).append(clause)
     width = max(map(len, shown), default=0)
     for place, clauses in shown.items():
-        yield f"  {place:<{width}}  {', '.join(bound_text.bound(clause.bound, clause.unit) for clause in clauses)}"
+        yield f"  {place:<{width}}  {', '.join(bound_text.of(clause.bound, clause.unit) for clause in clauses)}"
         if (meaning := contract.observation["properties"].get(place, {}).get("description")) is not None:
             yield from _paragraph(meaning, indent=6)
         for source in dict.fromkeys(clause.source for clause in clauses if clause.source):

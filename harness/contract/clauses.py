@@ -19,6 +19,7 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.strictjson import DEEPEST, LARGEST, is_tagged
 from harness.base.vocabulary import Outcome
+from harness.contract.bound import CLOSED, Bound
 from harness.contract.keywords import PatternError, check_of
 
 __all__ = [
@@ -58,7 +59,9 @@ class ClauseResult:
     id: str
     outcome: Outcome
     value: Any = None
-    bound: str = ""
+    """What decided it; for a rule, everything that it reads, by path. See `brief` for what is too long to be shown."""
+    bound: Bound | None = None
+    """None if the contract at hand has no such clause, as when a counterexample of another contract is replayed."""
     unit: str = ""
     reason: str = ""
 
@@ -68,7 +71,7 @@ class Clause:
     """A named thing that an observation can violate."""
 
     id: str
-    bound: str
+    bound: Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +80,26 @@ class SchemaClause(Clause):
 
     path: tuple[str, ...]
     """Property names; `ITEM` stands for every item of a list and `VALUE` for every value of a map."""
-    keyword: str
-    argument: Any
     unit: str
     source: str
     """Where the bound comes from."""
     check: Callable[[Any], bool]
 
+    @property
+    def keyword(self) -> str:
+        """The bound's keyword."""
+        return self.bound.keyword
+
+    @property
+    def argument(self) -> Any:
+        """The bound's limit."""
+        return self.bound.limit
+
     def judge(self, values: list[Any], complete: bool, measurements: Mapping[str, Any]) -> ClauseResult:
         """Hold the clause against the finite values found at its path; one that fails outranks one that is missing."""
         if not all(map(self.check, values)):
             index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
-            wrong = "has undeclared properties" if self.keyword == "closed" else f"violates {self.bound}"
+            wrong = "has undeclared properties" if self.keyword == CLOSED else f"violates {self.bound}"
             reason = f"{_place(measurements, self.path, index)} {wrong}"
             return ClauseResult(self.id, Outcome.FAIL, brief(value), self.bound, self.unit, reason)
         if not complete:
@@ -111,18 +122,21 @@ class SchemaClause(Clause):
 
 
 def brief(value: Any) -> Any:
-    """A value as a judgment shows it: whole where it is short, else its size; the observation has all of it."""
+    """A value as a judgment shows it: whole if it is short, else its size. The observation has all of it.
+
+    A long text is {"beginning": its first letters, "length": n}, a long list {"items": n}, a map {"entries": n}.
+    """
     if isinstance(value, str):
-        return value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + "…"
+        return value if len(value) <= _LONGEST_TEXT else {"beginning": value[:_LONGEST_TEXT], "length": len(value)}
     if isinstance(value, Mapping):
         number = strictjson.untag_nonfinite(value)
-        return number if isinstance(number, float) else f"{len(value)} entries"
+        return number if isinstance(number, float) else {"entries": len(value)}
     if isinstance(value, (list, tuple)):
         if len(value) <= _MOST_ITEMS:
             items = strictjson.untag_nonfinite(list(value))
             if not any(isinstance(item, (list, tuple, Mapping)) for item in items):
                 return [brief(item) for item in items]
-        return f"{len(value)} items"
+        return {"items": len(value)}
     return value
 
 
@@ -166,7 +180,7 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
         if keyword not in _ANNOTATIONS and keyword not in _STRUCTURE and (path or keyword != "type")
     }
     if path and "properties" in schema:
-        keywords["closed"] = sorted(schema["properties"])
+        keywords[CLOSED] = sorted(schema["properties"])
     for keyword, argument in keywords.items():
         try:
             check = check_of(keyword, argument)
@@ -175,10 +189,8 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
             raise
         yield SchemaClause(
             id=_written((*path, keyword)),
-            bound="no undeclared properties" if keyword == "closed" else f"{keyword} {strictjson.dumps(argument)}",
+            bound=Bound(keyword, argument),
             path=path,
-            keyword=keyword,
-            argument=argument,
             unit=str(schema.get("x-unit", "")),
             source=str(schema.get("x-source", "")),
             check=check,

@@ -30,7 +30,7 @@ def has_ratio(clause: Clause) -> bool:
     """Whether measurements can be compared with the clause's threshold by a ratio."""
     if isinstance(clause, SchemaClause):
         return clause.keyword in _UPPER | _LOWER and clause.argument > 0
-    return isinstance(clause, Rule) and bool(_sides(clause.bound))
+    return isinstance(clause, Rule) and bool(_sides(clause.text))
 
 
 def ratio(
@@ -94,7 +94,7 @@ def _evaluated(
         missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
         return None if missing else [(math.inf, 1.0)]
     pairs = []
-    for sides in _sides(rule.bound):
+    for sides in _sides(rule.text):
         try:
             small, large = (engine().compile(side).execute(scope.context) for side in sides)
         except Exception:  # the engine raises whatever it likes; a rule that cannot be evaluated has no ratio

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
+from harness.contract.bound import RULE, Bound
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
 
@@ -76,6 +77,11 @@ class Rule(Clause):
     looks_into: frozenset[str]
     """The names of entries that it reads of the items of a list or map; empty where it goes through none."""
     program: Program
+
+    @property
+    def text(self) -> str:
+        """The rule as the contract has it, in CEL."""
+        return str(self.bound.limit)
 
     def judge(self, scope: Scope) -> ClauseResult:
         """Evaluate the rule; anything but a plain `true` is not a PASS."""
@@ -169,7 +175,7 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
     reads = tuple(dict.fromkeys((variable, path[0]) for variable, paths in names.items() for path in paths))
     measurements = frozenset(path[0] for path in names["self"])
     looks_into = frozenset(_ENTRY.findall(form)) if _MACRO.search(form) else frozenset()
-    return Rule(identifier, text, message, source, names, reads, measurements, looks_into, program)
+    return Rule(identifier, Bound(RULE, text), message, source, names, reads, measurements, looks_into, program)
 
 
 def without_strings(text: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from harness.base import strictjson
+from harness.contract.clauses import ClauseResult
 from harness.evidence import index, reader
 from harness.evidence.history import TRIAL_SECONDS
 from harness.evidence.index import Measurement
@@ -201,11 +202,12 @@ def _clauses(before: Record, after: Record) -> Iterator[Change]:
     for name in dict.fromkeys([*then, *now]):
         a, b = then.get(name), now.get(name)
         if a is None or b is None or a.outcome is not b.outcome:
-            told = [
-                None if one is None else {"outcome": str(one.outcome), "value": one.value, "bound": one.bound}
-                for one in (a, b)
-            ]
-            yield Change(name, *told)
+            yield Change(name, a and _told(a), b and _told(b))
+
+
+def _told(clause: ClauseResult) -> dict[str, Any]:
+    bound = None if clause.bound is None else clause.bound.to_json()
+    return {"outcome": str(clause.outcome), "value": clause.value, "bound": bound}
 
 
 def _mutants(before: Record, after: Record) -> Iterator[Change]:

@@ -26,6 +26,7 @@ from typing import Any, final
 from harness.base import strictjson
 from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Verdict
+from harness.contract.bound import RULE
 from harness.evidence import reader
 from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
@@ -258,8 +259,9 @@ def _parsed(text: str) -> dict[str, Any]:
 def _measured(record: Record) -> Iterator[tuple[str, tuple[float, str]]]:
     units: dict[str, str] = {}
     for clause in record.clauses:
-        if isinstance(clause.value, Mapping):  # a rule, with everything that it reads
-            for name, value in clause.value.items():
+        if isinstance(clause.value, Mapping):
+            read = clause.value if clause.bound is not None and clause.bound.keyword == RULE else {}
+            for name, value in read.items():
                 if _is_number(value) and name not in units:
                     yield name, (value, "")
         elif _is_number(clause.value) and not clause.id.startswith("resolved."):

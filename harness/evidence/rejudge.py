@@ -15,6 +15,7 @@ from harness.base.device import Device
 from harness.base.schemas import pointer
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
+from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import OBSERVATION, RECORD, mutant_file
@@ -70,7 +71,7 @@ def rejudge(
 
 def _identity(record: Record, contract: Contract) -> Iterator[Finding]:
     """The record names the contract that lies beside it."""
-    for name in ("id", "issue", "spec", "title", "falsifier", "target"):
+    for name in ("id", "issue", "spec", "title", "claim", "falsifier", "target"):
         yield from _compare(pointer(name), getattr(record, name), getattr(contract, name), "the contract has")
     yield from _compare("/contract_digest", record.contract_digest, contract.digest, "the contract's sha256 is")
 
@@ -233,7 +234,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.to_json() if isinstance(value, Device) else dict(value)
+    return value.to_json() if isinstance(value, (Bound, Device)) else dict(value)
 
 
 def _short(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
+from harness.contract.bound import CLOSED, Bound
 from harness.contract.builtin import COMPLETES, RESOLVED
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract.rules import Scope
@@ -66,7 +67,7 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
                 "observation.closed",
                 Outcome.NOT_MEASURED,
                 undeclared,
-                "no undeclared measurements",
+                Bound(CLOSED, sorted(contract.observation["properties"])),
                 f"{undeclared[0]} is not declared in the contract",
             )
         )
@@ -117,7 +118,7 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
     yield _completes(observation)
     asked = requested(contract, observation.profile, observation.parameters, observation.device.type)
     for name, wanted in asked.items():
-        bound = f"requested {wanted!r}"
+        bound = Bound("const", wanted)
         if name not in observation.resolved:
             yield _result(
                 f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, f"nobody read back the {name} that ran"
@@ -137,7 +138,9 @@ def _completes(observation: Observation) -> ClauseResult:
         ending.kind in (EndingKind.TIMED_OUT, EndingKind.DIED) and ending.phase is Phase.SUBJECT
     )
     outcome = Outcome.PASS if ending.kind is EndingKind.COMPLETED else Outcome.FAIL if blamed else Outcome.NOT_MEASURED
-    return _result(COMPLETES, outcome, str(ending.kind), "completed", _how_it_ended(ending))
+    return _result(
+        COMPLETES, outcome, str(ending.kind), Bound("const", str(EndingKind.COMPLETED)), _how_it_ended(ending)
+    )
 
 
 def _how_it_ended(ending: Ending) -> str:
@@ -165,26 +168,28 @@ def _provisional(result: ClauseResult) -> ClauseResult:
 def _residency(observation: Observation) -> Iterator[ClauseResult]:
     residency = observation.residency
     peak = residency.allocator_peak_bytes
+    allocated, listed = Bound("exclusiveMinimum", 0), Bound("const", True)
     if peak is None:
         yield _result(
             "residency.allocator",
             Outcome.NOT_MEASURED,
             None,
-            "> 0 bytes",
+            allocated,
             residency.reason or "the allocator was not read",
+            "B",
         )
     else:
         reason = "" if peak > 0 else "the process never allocated memory on the GPU"
-        yield _result("residency.allocator", Outcome.PASS if peak > 0 else Outcome.FAIL, peak, "> 0 bytes", reason, "B")
+        yield _result("residency.allocator", Outcome.PASS if peak > 0 else Outcome.FAIL, peak, allocated, reason, "B")
     seen = residency.driver_seen
     if seen is None:
         yield _result(
-            "residency.driver", Outcome.NOT_MEASURED, None, "seen", residency.reason or "the driver was not asked"
+            "residency.driver", Outcome.NOT_MEASURED, None, listed, residency.reason or "the driver was not asked"
         )
     else:
         reason = "" if seen else "the driver never listed the process on the GPU"
-        yield _result("residency.driver", Outcome.PASS if seen else Outcome.FAIL, seen, "seen", reason)
+        yield _result("residency.driver", Outcome.PASS if seen else Outcome.FAIL, seen, listed, reason)
 
 
-def _result(name: str, outcome: Outcome, value: Any, bound: str, reason: str, unit: str = "") -> ClauseResult:
+def _result(name: str, outcome: Outcome, value: Any, bound: Bound, reason: str, unit: str = "") -> ClauseResult:
     return ClauseResult(name, outcome, value, bound, unit, reason)

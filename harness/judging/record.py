@@ -9,12 +9,13 @@ from typing import Any
 from harness.base import schemas, strictjson
 from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.judging.verdict import MutantOutcome
 
 __all__ = ["FORMAT", "MutantRecord", "Record", "RecordError", "clause_result", "judged"]
 
-FORMAT = 1
+FORMAT = 2
 
 
 class RecordError(ValueError):
@@ -48,6 +49,8 @@ class Record:
     issue: str
     spec: str
     title: str
+    claim: str
+    """What is claimed, in the contract's words."""
     run: str
     """Names the bundle's folder: when, on what, and six random digits."""
     verdict: Verdict
@@ -141,7 +144,8 @@ def judged(subject: str, subject_parameters: Mapping[str, Any]) -> str:
 
 def clause_result(document: dict[str, Any]) -> ClauseResult:
     """A line of a judgment, from the form that record.json holds."""
-    return ClauseResult(**{**document, "outcome": Outcome(document["outcome"])})
+    bound = None if document["bound"] is None else Bound.from_json(document["bound"])
+    return ClauseResult(**{**document, "outcome": Outcome(document["outcome"]), "bound": bound})
 
 
 def _mutant(document: dict[str, Any]) -> MutantRecord:

@@ -94,7 +94,7 @@ def _about_sources(contract: Contract) -> Iterator[Finding]:
             message = f"nothing says where the bound of {clause.id} comes from"
             yield from _about_source(clause.source, _place(contract, clause), message, "x-source")
     for index, rule in enumerate(contract.rules):
-        named = [number for number in literals(rule.bound) if number not in (0, 1)]
+        named = [number for number in literals(rule.text) if number not in (0, 1)]
         if named:
             message = f"nothing says where {named[0]:g} comes from"
             yield from _about_source(rule.source, pointer("rules", index, "rule"), message, "source")
@@ -127,7 +127,7 @@ def _about_emptiness(contract: Contract) -> Iterator[Finding]:
 
 def _about_division(contract: Contract) -> Iterator[Finding]:
     for index, rule in enumerate(contract.rules):
-        for match in _DENOMINATOR.finditer(without_strings(rule.bound)):
+        for match in _DENOMINATOR.finditer(without_strings(rule.text)):
             if not _is_nonzero(contract, match[1], match[2]):
                 yield _error(
                     "division-by-measurement-that-may-be-zero",
@@ -232,7 +232,7 @@ def _broken_rules(search: Search, base: Mapping[str, Any]) -> list[tuple[Rule, s
 
 def _about_broken(contract: Contract, rule: Rule, reason: str, example: Mapping[str, Any]) -> Finding:
     place = _place(contract, rule)
-    form = without_strings(rule.bound)
+    form = without_strings(rule.text)
     if reason.startswith(NOT_BOOLEAN):
         return _error("rule-not-boolean", place, reason, "compare: self.a < self.b", example)
     integer = _INTEGER.search(form)

@@ -65,7 +65,7 @@ class Search:
     """How many observations have been judged."""
 
     def __post_init__(self) -> None:
-        literals = [number for rule in self.contract.rules for number in rules.literals(rule.bound)]
+        literals = [number for rule in self.contract.rules for number in rules.literals(rule.text)]
         self._pool = pool_of(self.contract.observation, (*literals, *self.profile.parameters.values()))
         measured = {
             name: one for name, one in self.contract.observation["properties"].items() if name not in self.profile.omits

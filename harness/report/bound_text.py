@@ -1,4 +1,4 @@
-"""Bounds in words: "at least 0.001 nats" for the clause whose bound is "minimum 0.001"."""
+"""Bounds in words: "at least 0.001 nats" for the keyword `minimum` with the limit 0.001."""
 
 from __future__ import annotations
 
@@ -6,26 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.base import strictjson
+from harness.contract.bound import CLOSED, RULE, Bound
 from harness.report import figures
 
-__all__ = ["bound", "bound_of"]
+__all__ = ["of"]
 
 
-def bound(text: str, unit: str = "") -> str:
-    """A clause's bound, "<keyword> <JSON>", in words; what is no keyword's bound, such as a rule, stays as it is."""
-    keyword, _, argument = text.partition(" ")
-    if keyword not in _WORDS:
-        return text
-    try:
-        return bound_of(keyword, strictjson.loads(argument), unit)
-    except strictjson.JsonError:
-        return text
-
-
-def bound_of(keyword: str, argument: Any, unit: str = "") -> str:
-    """What a keyword of the observation schema asks for, in words."""
-    write = _WORDS.get(keyword)
-    return write(argument, unit) if write is not None else f"{keyword} {strictjson.dumps(argument)}"
+def of(bound: Bound | None, unit: str = "") -> str:
+    """A bound in words; a rule stays as the contract has it, and no bound is no text."""
+    if bound is None:
+        return ""
+    write = _WORDS.get(bound.keyword)
+    return str(bound) if write is None else write(bound.limit, unit)
 
 
 def _number(words: str) -> Callable[[Any, str], str]:
@@ -82,4 +74,6 @@ _WORDS: dict[str, Callable[[Any, str], str]] = {
     "uniqueItems": lambda *_: "no item twice",
     "minProperties": _LEAST_ENTRIES,
     "maxProperties": _MOST_ENTRIES,
+    CLOSED: lambda *_: "no undeclared properties",
+    RULE: lambda argument, _: str(argument),
 }

@@ -25,6 +25,9 @@ def value(measured: Any, unit: str = "") -> str:
         text = f"{int(measured):,}" if counted and abs(measured) < 1e15 else f"{measured:.6g}"
         return f"{text} {unit}" if unit else text
     if isinstance(measured, Mapping):
+        size = _size(measured)
+        if size:
+            return size
         return ", ".join(f"{name} {value(item)}" for name, item in measured.items()) or "nothing"
     if isinstance(measured, (list, tuple)):
         shown = ", ".join(value(item) for item in measured[:3])
@@ -33,6 +36,18 @@ def value(measured: Any, unit: str = "") -> str:
     if _reads_as_another(text):
         return f'"{text}"'
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _size(measured: Mapping[str, Any]) -> str:
+    """What stands for a value that is too long to be shown (`harness.contract.clauses.brief`); empty for any other."""
+    match measured:
+        case {"beginning": str(beginning), "length": int(), **others} if not others:
+            return f"{beginning[:57]}…"
+        case {"items": int(number), **others} if not others:
+            return f"{number:,} item{'' if number == 1 else 's'}"
+        case {"entries": int(number), **others} if not others:
+            return f"{number:,} {'entry' if number == 1 else 'entries'}"
+    return ""
 
 
 def _reads_as_another(text: str) -> bool:

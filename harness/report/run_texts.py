@@ -117,7 +117,7 @@ def _place(clause: ClauseResult) -> str:
 def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
     """Clause, outcome, measured value and bound, as text."""
     reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
-    bound = bound_text.bound(clause.bound, clause.unit)
+    bound = bound_text.of(clause.bound, clause.unit)
     return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), bound + reason
 
 

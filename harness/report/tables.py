@@ -51,7 +51,7 @@ def clause_table(clauses: Sequence[ClauseResult]) -> str:
             code_span(clause.id),
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
             markdown(figures.value(clause.value, clause.unit)),
-            markdown(shortened(bound_text.bound(clause.bound, clause.unit))),
+            markdown(shortened(bound_text.of(clause.bound, clause.unit))),
             markdown(shortened(clause.reason)),
         )
         for clause in clauses

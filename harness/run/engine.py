@@ -113,7 +113,7 @@ class Engine:
         return Record(
             **{
                 name: getattr(contract, name)
-                for name in ("id", "issue", "spec", "title", "falsifier", "subject", "target")
+                for name in ("id", "issue", "spec", "title", "claim", "falsifier", "subject", "target")
             },
             run=f"{began:%Y-%m-%dT%H%M%SZ}-{_slug(course.device)}-{secrets.token_hex(3)}",
             verdict=decided.verdict,

@@ -219,4 +219,4 @@ def _of_the_case(contract: Contract, case: Counterexample, measurements: Mapping
 
 def _unmeasured(case: Counterexample, reason: str, names: list[str] | None = None) -> tuple[ClauseResult, ...]:
     wanted = case.clauses if names is None else names
-    return tuple(ClauseResult(name, Outcome.NOT_MEASURED, None, "", "", reason) for name in wanted)
+    return tuple(ClauseResult(name, Outcome.NOT_MEASURED, reason=reason) for name in wanted)

@@ -10,6 +10,7 @@ import pytest
 
 from harness.base.strictjson import DEEPEST, LARGEST
 from harness.base.vocabulary import Outcome
+from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult, clauses_of, empty_place, is_finite, judge_schema, values_at
 from harness.contract.keywords import PatternError
 
@@ -145,7 +146,9 @@ def test_objects_are_closed() -> None:
     """A property that the contract does not declare fails the object."""
     found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0], "more": 1}})["x.closed"]
     reason = "x has undeclared properties"
-    assert found == ClauseResult("x.closed", Outcome.FAIL, "3 entries", "no undeclared properties", "", reason)
+    assert found == ClauseResult(
+        "x.closed", Outcome.FAIL, {"entries": 3}, Bound("closed", ["count", "losses"]), "", reason
+    )
 
 
 @pytest.mark.parametrize(("keyword", "nearest"), [("minimum", 1.0), ("maximum", 3.0), ("type", 2.0)])
@@ -196,17 +199,17 @@ def shown(value: Any) -> Any:
     ("value", "expected"),
     [
         ("é" * 200, "é" * 200),
-        ("é" * 201, "é" * 200 + "…"),
+        ("é" * 201, {"beginning": "é" * 200, "length": 201}),
         ([1.0] * 8, [1.0] * 8),
         ((1.0, 2.0), [1.0, 2.0]),
-        ([1.0] * 9, "9 items"),
-        (["é" * 201, True, None], ["é" * 200 + "…", True, None]),
-        ([1.0, [2.0]], "2 items"),
-        ([1.0, (2.0,)], "2 items"),
-        ([1.0, {"a": 2.0}], "2 items"),
+        ([1.0] * 9, {"items": 9}),
+        (["é" * 201, True, None], [{"beginning": "é" * 200, "length": 201}, True, None]),
+        ([1.0, [2.0]], {"items": 2}),
+        ([1.0, (2.0,)], {"items": 2}),
+        ([1.0, {"a": 2.0}], {"items": 2}),
         ([1.0, {"nonfinite": "Infinity"}], [1.0, math.inf]),
         ([], []),
-        ({"a": 1, "b": 2}, "2 entries"),
+        ({"a": 1, "b": 2}, {"entries": 2}),
         ({"nonfinite": "-Infinity"}, -math.inf),
         (None, None),
         (2, 2),
@@ -220,7 +223,7 @@ def test_what_is_long_is_shown_by_its_size(value: Any, expected: Any) -> None:
 def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
     """Whether it passed, failed, was not measured or is not finite; the first value that violates is shown."""
     schema = {"type": "array", "items": {"type": "number", "maximum": 2, "x-unit": "nat", "x-source": "a paper"}}
-    bound = {"id": "x[].maximum", "bound": "maximum 2", "unit": "nat"}
+    bound = {"id": "x[].maximum", "bound": Bound("maximum", 2), "unit": "nat"}
     expected = {
         (1.0,): (Outcome.PASS, 1.0, ""),
         (1.0, 3.0, 4.0): (Outcome.FAIL, 3.0, "x[1] violates maximum 2"),
@@ -280,9 +283,9 @@ def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
     clauses = tuple(clauses_of(schema))
     assert [clause.id for clause in clauses][:2] == ["minProperties", "x.type"]
     expected = {
-        (math.nan, 1.0): ClauseResult("minProperties", Outcome.PASS, "2 entries", "minProperties 2"),
+        (math.nan, 1.0): ClauseResult("minProperties", Outcome.PASS, {"entries": 2}, Bound("minProperties", 2)),
         (1.0,): ClauseResult(
-            *("minProperties", Outcome.FAIL, "1 entries", "minProperties 2"),
+            *("minProperties", Outcome.FAIL, {"entries": 1}, Bound("minProperties", 2)),
             reason="the observation violates minProperties 2",
         ),
     }

@@ -69,7 +69,7 @@ MUTANTS: list[dict[str, Any]] = [
 ]
 DEFECTIVE: dict[str, dict[str, Any]] = {"forgets-one": {"returned": 2}, "stops-early": {"given": 2, "returned": 2}}
 """What a mutant's trial measures otherwise than the subject's."""
-_FROM_CONTRACT = ("id", "issue", "spec", "title", "falsifier", "subject", "target")
+_FROM_CONTRACT = ("id", "issue", "spec", "title", "claim", "falsifier", "subject", "target")
 ENVIRONMENT = {
     "host": {"hostname": "box", "machine": "x86_64", "kernel": "Linux 6.1", "cpu_count": 2, "gpus": [], "driver": None},
     "software": {"python": {"version": "3.11.7"}, "distributions": {"click": "8.1.7"}},

@@ -23,7 +23,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "proven": ("record.json", set_at("proven", False), "/proven"),
     "outcome": ("record.json", set_at("clauses", 0, "outcome", "FAIL"), "/clauses/0/outcome"),
     "value": ("record.json", set_at("clauses", 4, "value", 4), "/clauses/4/value"),
-    "recorded bound": ("record.json", set_at("clauses", 4, "bound", "const 4"), "/clauses/4/bound"),
+    "recorded bound": ("record.json", set_at("clauses", 4, "bound", "limit", 4), "/clauses/4/bound"),
     "clause left out": ("record.json", lambda document: document["clauses"].pop(3) and None, "/clauses"),
     "clause made up": ("record.json", set_at("clauses", 3, "id", "made.up"), "/clauses/3"),
     "clause twice": ("record.json", lambda whole: whole["clauses"].insert(0, whole["clauses"][0]), "/clauses/0"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
+from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Residency
@@ -47,7 +48,7 @@ def clause(judgment: Judgment, name: str) -> ClauseResult:
 
 def test_every_name_that_is_asked_for_is_compared() -> None:
     """Device, dtype, backend and steps: each is a clause, and each says what it compared."""
-    bounds = {f"resolved.{name}": f"requested {value!r}" for name, value in _RAN_ON.items()}
+    bounds = {f"resolved.{name}": Bound("const", value) for name, value in _RAN_ON.items()}
     assert CONTRACT.builtin_clauses == (
         "subject.completes",
         *bounds,
@@ -57,7 +58,7 @@ def test_every_name_that_is_asked_for_is_compared() -> None:
     judgment = held(healthy())
     assert judgment.outcome is PASS
     expected = [
-        ClauseResult("subject.completes", PASS, "completed", "completed"),
+        ClauseResult("subject.completes", PASS, "completed", Bound("const", "completed")),
         *(ClauseResult(f"resolved.{name}", PASS, value, bounds[f"resolved.{name}"]) for name, value in _RAN_ON.items()),
     ]
     assert expected == list(judgment.clauses[: len(expected)])
@@ -69,12 +70,12 @@ def test_a_difference_of_any_of_them_fails(name: str) -> None:
     other = held(healthy(), resolved={**_RAN_ON, name: "another"})
     reason = f"requested {_RAN_ON[name]!r}, but 'another' ran"
     assert other.with_outcome(FAIL) == (
-        ClauseResult(f"resolved.{name}", FAIL, "another", f"requested {_RAN_ON[name]!r}", "", reason),
+        ClauseResult(f"resolved.{name}", FAIL, "another", Bound("const", _RAN_ON[name]), "", reason),
     )
     left_out = held(healthy(), resolved={key: value for key, value in _RAN_ON.items() if key != name})
     reason = f"nobody read back the {name} that ran"
     assert left_out.with_outcome(NOT_MEASURED) == (
-        ClauseResult(f"resolved.{name}", NOT_MEASURED, None, f"requested {_RAN_ON[name]!r}", "", reason),
+        ClauseResult(f"resolved.{name}", NOT_MEASURED, None, Bound("const", _RAN_ON[name]), "", reason),
     )
     assert [one.id for one in left_out.clauses] == [one.id for one in other.clauses]
 
@@ -133,10 +134,10 @@ def test_a_profile_that_the_contract_lacks_is_judged_all_the_same() -> None:
         ),
         (
             Residency(),
-            (NOT_MEASURED, None, "", "the allocator was not read"),
+            (NOT_MEASURED, None, "B", "the allocator was not read"),
             (NOT_MEASURED, None, "the driver was not asked"),
         ),
-        (Residency(reason="no NVML"), (NOT_MEASURED, None, "", "no NVML"), (NOT_MEASURED, None, "no NVML")),
+        (Residency(reason="no NVML"), (NOT_MEASURED, None, "B", "no NVML"), (NOT_MEASURED, None, "no NVML")),
     ],
 )
 def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tuple[Any, ...]) -> None:
@@ -145,10 +146,12 @@ def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tup
     judgment = held(healthy(), **cuda)
     outcome, peak, unit, reason = allocator
     assert clause(judgment, "residency.allocator") == ClauseResult(
-        "residency.allocator", outcome, peak, "> 0 bytes", unit, reason
+        "residency.allocator", outcome, peak, Bound("exclusiveMinimum", 0), unit, reason
     )
     outcome, seen, reason = driver
-    assert clause(judgment, "residency.driver") == ClauseResult("residency.driver", outcome, seen, "seen", "", reason)
+    assert clause(judgment, "residency.driver") == ClauseResult(
+        "residency.driver", outcome, seen, Bound("const", True), "", reason
+    )
 
 
 def test_on_the_cpu_nobody_asks_for_residency() -> None:
@@ -161,7 +164,7 @@ def test_undeclared_measurements_are_named_in_order() -> None:
     found = clause(held({**healthy(), "zeal": 1, "ardour": 2}), "observation.closed")
     reason = "ardour is not declared in the contract"
     assert found == ClauseResult(
-        "observation.closed", NOT_MEASURED, ["ardour", "zeal"], "no undeclared measurements", "", reason
+        "observation.closed", NOT_MEASURED, ["ardour", "zeal"], Bound("closed", sorted(healthy())), "", reason
     )
 
 
@@ -185,7 +188,7 @@ def test_what_was_not_shown_is_told_where_it_is_looked_at(name: str, why: str) -
     rule = {"id": "as-many", "rule": "self.returned == parameters.steps", "message": "items were lost"}
     contract = contract_of(document(rules=[*document()["rules"], rule]))
     looking = {one.id for one in contract.clauses if one.path[0] == name}
-    looking |= {one.id for one in contract.rules if f"self.{name}" in one.bound}
+    looking |= {one.id for one in contract.rules if f"self.{name}" in one.text}
     measured = healthy(**{name: ...})
     told = judge(contract, observe(measured, unseen={name: why, "steps": "a parameter is always shown"})).clauses
     plain = judge(contract, observe(measured)).clauses
@@ -229,7 +232,7 @@ def test_what_failed_keeps_its_own_reason() -> None:
 def test_how_a_trial_ended_is_told(ending: Ending, reason: str) -> None:
     """The clause has the kind of ending as its value, and the rest as its reason."""
     outcome = FAIL if ending.kind is EndingKind.DIED else NOT_MEASURED
-    expected = ClauseResult("subject.completes", outcome, str(ending.kind), "completed", "", reason)
+    expected = ClauseResult("subject.completes", outcome, str(ending.kind), Bound("const", "completed"), "", reason)
     assert clause(held(healthy(), ending=ending), "subject.completes") == expected
 
 

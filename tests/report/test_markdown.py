@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.contract.bound import Bound
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verify import Against, verify_all
@@ -120,7 +121,9 @@ def test_kill_tables_are_folded(tmp_path: Path) -> None:
 def test_what_was_measured_is_folded_below_with_its_bound_in_words(tmp_path: Path) -> None:
     """Of a PASS too, last, so that it is left out first; and the command stands once for each bundle."""
     record = claim_result(tmp_path).record
-    (loss,) = (replace(one, id="loss.maximum", bound="maximum 2", unit="nats", value=1.5) for one in record.clauses[:1])
+    (loss,) = (
+        replace(one, id="loss.maximum", bound=Bound("maximum", 2), unit="nats", value=1.5) for one in record.clauses[:1]
+    )
     one = examined(replace(record, clauses=(loss, *record.clauses)))
     text = markdown.render([one])
     counted = f"{len(record.clauses) + 1} judged: {len(record.clauses) + 1} PASS, 0 FAIL, 0 NOT_MEASURED"

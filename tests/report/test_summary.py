@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from harness.base.vocabulary import Outcome, Verdict
+from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.evidence.staleness import coverage
 from harness.report import summary
@@ -101,10 +102,10 @@ def test_clauses_show_value_against_bound_the_failed_first(tmp_path: Path) -> No
 def test_values_are_short_and_have_units(tmp_path: Path) -> None:
     """Four to six significant digits, bytes in binary units, NaN by name."""
     clauses = (
-        ClauseResult("loss.maximum", Outcome.PASS, 1.123456789, "maximum 2", "nats"),
-        ClauseResult("size.minimum", Outcome.PASS, 491_520_000, "minimum 1", "B"),
-        ClauseResult("drift.maximum", Outcome.FAIL, float("nan"), "maximum 0.0001", "", "drift is not finite"),
-        ClauseResult("losses.minItems", Outcome.PASS, [0.1] * 50, "minItems 50"),
+        ClauseResult("loss.maximum", Outcome.PASS, 1.123456789, Bound("maximum", 2), "nats"),
+        ClauseResult("size.minimum", Outcome.PASS, 491_520_000, Bound("minimum", 1), "B"),
+        ClauseResult("drift.maximum", Outcome.FAIL, float("nan"), Bound("maximum", 0.0001), "", "drift is not finite"),
+        ClauseResult("losses.minItems", Outcome.PASS, [0.1] * 50, Bound("minItems", 50)),
     )
     text = rendered(tmp_path, clauses=clauses)
     assert row(text, "`loss.maximum`")[2] == "1.12346 nats"

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from harness.base.device import Device
+from harness.contract.bound import Bound
 from harness.judging.record import Record
 from tests.evidence.factory import claim_result
 
@@ -22,7 +23,7 @@ def with_texts(folder: Path, text: str) -> Record:
     """A record with this text wherever somebody else than the harness wrote one."""
     record = claim_result(folder, mutants={"forgets-one": {}, "stops-early": {"returned": ...}}).record
     clauses = [
-        replace(clause, reason=text, bound=text, unit=text, value={text: [text, 1.5, float("nan")]})
+        replace(clause, reason=text, bound=Bound("const", text), unit=text, value={text: [text, 1.5, float("nan")]})
         for clause in record.clauses
     ]
     mutants = [replace(mutant, defect=text, reason=text) for mutant in record.mutants]

@@ -257,7 +257,7 @@ def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
         key=lambda row: (
             row.id.endswith(_HOW_MUCH),
             -sum(row.id in mutant.violates for mutant in record.mutants),
-            row.bound.startswith("="),
+            row.operator == "=",
             row.kind is Kind.BOUND,
             len(row.comparisons),
         ),

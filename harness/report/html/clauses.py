@@ -11,10 +11,11 @@ from markupsafe import Markup
 
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
+from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult, SchemaClause
 from harness.contract.rules import Rule
 from harness.judging.observation import Observation
-from harness.report import figures
+from harness.report import bound_text, figures
 from harness.report.html import scale
 from harness.report.html.comparisons import Comparison, of_bound, of_rule
 
@@ -61,6 +62,8 @@ class Row:
     outcome: Outcome
     quantities: tuple[Quantity, ...]
     bound: str
+    operator: str
+    """The sign of a comparison with a number; empty where the bound is none."""
     reason: str
     source: str
     about: str
@@ -112,7 +115,8 @@ class Clauses:
             id=result.id,
             outcome=result.outcome,
             quantities=self._quantities(result),
-            bound=_bound(clause, result),
+            bound=_bound(result),
+            operator=_SIGNS.get(result.bound.keyword, "") if result.bound else "",
             reason=_reason(clause, result, observation),
             source=_cut(clause.source if clause else rule.source if rule else ""),
             about=_cut(about),
@@ -131,13 +135,13 @@ class Clauses:
 
     def _without_outcome(self, name: str) -> ClauseResult:
         clause = self.schema.get(name) or self.rules.get(name)
-        return ClauseResult(name, Outcome.NOT_MEASURED, bound=clause.bound if clause else "")
+        return ClauseResult(name, Outcome.NOT_MEASURED, bound=clause.bound if clause else None)
 
     def _quantities(self, result: ClauseResult) -> tuple[Quantity, ...]:
         value = result.value
         if result.id.endswith((".minItems", ".maxItems")) and isinstance(value, list):
             return (Quantity(_counted(len(value), "item")),)
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or result.bound is None or result.bound.keyword != RULE:
             return (quantity(value, result.unit),)
         properties = self.contract.observation["properties"] if self.contract else {}
         named = [
@@ -192,13 +196,16 @@ def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Obse
     return ""
 
 
-def _bound(clause: SchemaClause | None, result: ClauseResult) -> str:
-    if clause is not None and clause.keyword in _SIGNS:
-        return f"{_SIGNS[clause.keyword]} {figures.value(clause.argument, clause.unit)}"
-    if clause is not None and clause.keyword in _SIZES:
-        sign, thing = _SIZES[clause.keyword]
-        return f"{sign} {_counted(clause.argument, thing)}"
-    return _cut(result.bound)
+def _bound(result: ClauseResult) -> str:
+    bound = result.bound
+    if bound is None:
+        return ""
+    if bound.keyword in _SIGNS:
+        return f"{_SIGNS[bound.keyword]} {figures.value(bound.limit, result.unit)}"
+    if bound.keyword in _SIZES:
+        sign, thing = _SIZES[bound.keyword]
+        return f"{sign} {_counted(bound.limit, thing)}"
+    return _cut(bound_text.of(bound, result.unit))
 
 
 def _counted(number: int, thing: str) -> str:

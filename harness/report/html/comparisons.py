@@ -38,7 +38,6 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 _OPERATOR = re.compile(r"<=|>=|==|<|>")
 _AND = re.compile("&&")
 _OTHER = re.compile(r"\|\||!|\?|\bin\b")
-_SIZE = re.compile(r"(\d+) (?:items|entries)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
 
 def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:
     """What a rule compared, where it is one comparison of numbers or several that must all hold; else nothing."""
-    terms = tuple(_terms(rule.bound))
+    terms = tuple(_terms(rule.text))
     if not terms:
         return ()
     measurements = observation.measurements
@@ -126,12 +125,13 @@ def _evaluated(text: str, scope: Scope) -> float | None:
 
 def _measure(keyword: str, value: Any) -> float | None:
     if keyword in ("minItems", "maxItems"):
-        size = _SIZE.fullmatch(value) if isinstance(value, str) else None
-        if size:
-            return float(size[1])
+        if isinstance(value, Mapping):
+            return _plain(value.get("items"))
         return float(len(value)) if isinstance(value, (list, tuple)) else None
     if keyword in ("minLength", "maxLength"):
-        return float(len(value)) if isinstance(value, str) and not value.endswith("…") else None
+        if isinstance(value, Mapping):
+            return _plain(value.get("length"))
+        return float(len(value)) if isinstance(value, str) else None
     return _plain(value)
 
 

@@ -46,5 +46,5 @@ def _kill(mutant: MutantRecord, clauses: Clauses, observation: Observation | Non
         named = tuple(clauses.row(results[name], observation) for name in mutant.violates if name in results)
     else:
         outcome = Outcome.FAIL if mutant.fate is Fate.KILLED else Outcome.NOT_MEASURED
-        named = tuple(Row(name, outcome, (), "", "", "", "", Kind.DECISIVE, Kind.BOUND) for name in mutant.violates)
+        named = tuple(Row(name, outcome, (), "", "", "", "", "", Kind.DECISIVE, Kind.BOUND) for name in mutant.violates)
     return Kill(mutant, named, tuple(name for name in mutant.failed if name not in mutant.violates), case)

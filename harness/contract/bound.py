@@ -1,0 +1,38 @@
+"""What a clause asks of a value, as data: a keyword and its limit. `harness.report.bound_text` writes it for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from harness.base import strictjson
+
+__all__ = ["CLOSED", "RULE", "Bound"]
+
+RULE: Final = "rule"
+"""The keyword of a CEL rule; its limit is the rule's text."""
+CLOSED: Final = "closed"
+"""The keyword of an object without undeclared properties; its limit is the list of those that are declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A keyword of the observation schema with its argument, such as `maximum` and 4.0; or `RULE`, or `CLOSED`."""
+
+    keyword: str
+    limit: Any
+
+    def __str__(self) -> str:
+        if self.keyword == RULE:
+            return str(self.limit)
+        return f"{self.keyword} {strictjson.dumps(self.limit)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that a record holds."""
+        return {"keyword": self.keyword, "limit": self.limit}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Bound:
+        """The inverse of `to_json`."""
+        return cls(document["keyword"], document["limit"])
