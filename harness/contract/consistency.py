@@ -17,6 +17,7 @@ def contradictions(contract: Contract) -> Iterator[Problem]:
     """Everything in a contract that is well formed by itself, and does not fit the rest of it."""
     yield from _repeated_ids(contract)
     yield from _target_problems(contract)
+    yield from _example_problems(contract)
     yield from _omission_problems(contract)
     yield from _parameter_problems(contract)
     yield from _rule_problems(contract)
@@ -60,6 +61,17 @@ def _target_problems(contract: Contract) -> Iterator[Problem]:
         yield Problem("/target", "a CPU has no compute capability", "say 'type': 'cuda', or leave one of them out")
     if "full" in contract.profiles and contract.profiles["full"].requires["device"] == "cuda":
         yield Problem("/target/type", "the full profile requires CUDA, so it never runs on the target", "say 'cuda'")
+
+
+def _example_problems(contract: Contract) -> Iterator[Problem]:
+    known = contract.measurements
+    for index, example in enumerate(contract.document["observation"].get("examples", ())):
+        for name in example:
+            if name not in known:
+                where = pointer("observation", "examples", index, name)
+                yield Problem(
+                    where, f"{name!r} is not in the observation", f"declared there: {', '.join(sorted(known))}"
+                )
 
 
 def _omission_problems(contract: Contract) -> Iterator[Problem]:

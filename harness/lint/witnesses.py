@@ -66,11 +66,11 @@ class Search:
 
     def __post_init__(self) -> None:
         literals = [number for rule in self.contract.rules for number in rules.literals(rule.text)]
-        self._pool = pool_of(self.contract.observation, (*literals, *self.profile.parameters.values()))
-        measured = {
-            name: one for name, one in self.contract.observation["properties"].items() if name not in self.profile.omits
+        described = _exemplified(self.contract.observation)
+        self._pool = pool_of({"properties": described}, (*literals, *self.profile.parameters.values()))
+        self._values: dict[str, Strategy] = {
+            name: values(one, self._pool) for name, one in described.items() if name not in self.profile.omits
         }
-        self._values: dict[str, Strategy] = {name: values(one, self._pool) for name, one in measured.items()}
         self._device = _device(self.contract, self.profile)
         self._rules = {rule.id: rule for rule in self.contract.rules}
         self._heads = {clause.id: frozenset(clause.path[:1]) for clause in self.contract.clauses}
@@ -259,3 +259,13 @@ def _device(contract: Contract, profile: Profile) -> Device:
         unified=False,
         uuid="GPU-0",
     )
+
+
+def _exemplified(observation: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The schema of each measurement, with its values in the examples of whole observations among its own examples."""
+    wholes = observation.get("examples", [])
+    described: dict[str, Mapping[str, Any]] = {}
+    for name, schema in observation["properties"].items():
+        examples = [*schema.get("examples", []), *(whole[name] for whole in wholes if name in whole)]
+        described[name] = {**schema, "examples": examples} if examples else schema
+    return described

@@ -158,3 +158,9 @@ def test_mutants_are_told_from_the_subject_and_violate_what_there_is() -> None:
         ("/mutants/0/parameters/size", "no profile has a parameter 'size'", "remove it"),
     ]
     contract_of(document(mutants=mutant(subject=itself, parameters={"steps": 9})))
+
+
+def test_examples_are_of_measurements() -> None:
+    """A misspelt name in the example of an observation is refused."""
+    observation = {**document()["observation"], "examples": [{"smallest": 1.0}, {"smalest": 1.0}]}
+    assert [place for place, *_ in problems(observation=observation)] == ["/observation/examples/1/smalest"]

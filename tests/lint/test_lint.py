@@ -346,3 +346,14 @@ def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
         [sys.executable, "-c", script], cwd=tmp_path, check=True, env={**os.environ, "PYTHONPATH": str(root)}
     )
     assert [contract] == list(tmp_path.iterdir())
+
+
+def test_the_search_begins_with_an_example_of_the_observation() -> None:
+    """It may leave measurements out; without it, two numbers that belong together are not found."""
+    content = contract_with(
+        "self.a > 1.09 * self.b", "self.a < 1.0901 * self.b", a=_NUMBER, b={**_NUMBER, "minimum": 9}
+    )
+    content["observation"]["properties"]["b"]["x-source"] = "a test"
+    assert "contract-unsatisfiable" in [finding.rule for finding in findings(content)]
+    content["observation"]["examples"] = [{"a": 10.9005, "b": 10.0}]
+    assert [finding.rule for finding in findings(content)] == []
