@@ -11,6 +11,21 @@ This is the authoring surface, all that a falsifier or a subject imports:
         trial.resolve(device="cpu")
 """
 
-from harness.authoring.trial import NotMeasured, NotShown, Setting, Trial
+from harness.authoring.elsewhere import elsewhere, not_shown
+from harness.authoring.faults import NotMeasured, NotShown
+from harness.authoring.hidden import Hidden, first_shown, look, provided
+from harness.authoring.setting import Setting
+from harness.authoring.trial import Trial
 
-__all__ = ["NotMeasured", "NotShown", "Setting", "Trial"]
+__all__ = [
+    "Hidden",
+    "NotMeasured",
+    "NotShown",
+    "Setting",
+    "Trial",
+    "elsewhere",
+    "first_shown",
+    "look",
+    "not_shown",
+    "provided",
+]

@@ -7,18 +7,20 @@ outside can see, and there is no reader that could be asked to open a damaged fi
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from falsifiers.apr.byte_table import Layout, Malformed, departures
 from falsifiers.apr.subject import AprFile, TensorRecord
 from falsifiers.apr.tensor_sets import nbytes
-from harness import NotShown, Trial
+from harness import Hidden, NotShown, Trial, look
 from harness.base import strictjson
 
 __all__ = ["WrittenElsewhere", "look_at_checksums", "look_at_layout"]
+
+T = TypeVar("T")
 
 _LARGEST: Final = 8 * 2**30
 """Bytes of a file that is read into memory."""
@@ -37,33 +39,49 @@ class WrittenElsewhere(Protocol):
 
 def look_at_layout(trial: Trial[WrittenElsewhere]) -> None:
     """Hold every file against the table."""
-    sections = [f"{section}_wrong" for section in _FROM_ITSELF]
-    with trial.where_shown(*sections, "metadata_wrong"):
-        found = [_named(path, _departures(_read(path))) for path in trial.subject.apr_files()]
-        trial.measure(**{f"{name}_wrong": [wrong[name] for wrong in found] for name in _FROM_ITSELF})
-        if any(wrong["metadata"] for wrong in found):
-            trial.measure(metadata_wrong=[wrong["metadata"] for wrong in found])
-        else:
-            raise NotShown("the metadata are JSON; whether they are those that were to be written is not seen")
-    _leave(trial, "cases", "payload_wrong", "own_misread", "foreign_misread", "column_major_accepted")
+    wrong = _read_with(trial, lambda path, data: _named(path, _departures(data)))
+    trial.measure(
+        **{f"{section}_wrong": _of(section, wrong) for section in _FROM_ITSELF},
+        metadata_wrong=_faulty_metadata(_of("metadata", wrong)),
+    )
+    _hide(trial, "cases", "payload_wrong", "own_misread", "foreign_misread", "column_major_accepted")
 
 
 def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
     """Look at both checksums of every file.
 
-    Where the writer left a wrong one, the claim is refuted whatever its reader does: that refuses a file which is as it
-    was written, or it opens files whose checksums are wrong.
+    A wrong checksum that the writer left refutes the claim whatever its reader does. Either the reader refuses a file
+    that is as it was written, or it opens files whose checksums are wrong.
     """
-    with trial.where_shown("healthy_rejected"):
-        found = [[f"{path.name}: {why}" for why in _wrong_checksums(_read(path))] for path in trial.subject.apr_files()]
-        trial.measure(healthy_rejected=found)
+    trial.measure(
+        healthy_rejected=_read_with(trial, lambda path, data: [f"{path.name}: {why}" for why in _wrong_checksums(data)])
+    )
     regions = ("header", "metadata", "index", "payload", "padding", "footer", "truncated", "appended", "unbounded")
-    _leave(trial, "cases", "damages", *(f"{region}_accepted" for region in regions))
+    _hide(trial, "cases", "damages", *(f"{region}_accepted" for region in regions))
 
 
-def _leave(trial: Trial[WrittenElsewhere], *names: str) -> None:
-    with trial.where_shown(*names):
-        raise NotShown(_NO_ONE_ASKED)
+@look
+def _read_with(trial: Trial[WrittenElsewhere], examine: Callable[[Path, bytes], T]) -> list[T]:
+    """What `examine` finds in each file."""
+    return [examine(path, _read(path)) for path in trial.subject.apr_files()]
+
+
+@look
+def _of(section: str, wrong: list[dict[str, list[str]]]) -> list[list[str]]:
+    """The faults of one section, by file."""
+    return [found[section] for found in wrong]
+
+
+@look
+def _faulty_metadata(wrong: list[list[str]]) -> list[list[str]]:
+    """The faults of the metadata. That there is none cannot be seen."""
+    if not any(wrong):
+        raise NotShown("the metadata are JSON; whether they are those that were to be written is not seen")
+    return wrong
+
+
+def _hide(trial: Trial[WrittenElsewhere], *names: str) -> None:
+    trial.measure(**dict.fromkeys(names, Hidden(_NO_ONE_ASKED)))
 
 
 def _read(path: Path) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from falsifiers.distill.subject import Checkpointing
-from harness import NotShown, Setting, Trial
+from harness import Setting, Trial
 
 __all__ = ["another", "directory_of", "setting_of"]
 
@@ -21,10 +22,13 @@ def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), *
 
 
 def another(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:
-    """Build a subject of the trial's kind for that setting; to be called inside `subject_fault`."""
-    if getattr(trial.subject, "is_over", False):
-        raise NotShown("a run that is over cannot be made again with other parameters")
-    return type(trial.subject)(setting_of(trial, name, without=without, **changed))  # type: ignore[call-arg]
+    """Build a subject of the trial's kind for that setting; to be called inside `subject_fault`.
+
+    Raises:
+        NotShown: the subject is a run that has ended.
+    """
+    build: Callable[[Setting], S] = getattr(trial.subject, "again", type(trial.subject))
+    return build(setting_of(trial, name, without=without, **changed))
 
 
 def directory_of(trial: Trial[Checkpointing], name: str) -> Path:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from falsifiers.distill.corpus import load_corpus, sample
 from falsifiers.distill.held_out import divergence, surprise
-from falsifiers.distill.subject import Distillation, Gradients
-from falsifiers.distill.watch import StepWatch, read_back
+from falsifiers.distill.subject import Gradients
+from falsifiers.distill.watch import train
 from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]
@@ -29,7 +29,7 @@ def falsify(trial: Trial[Gradients]) -> None:
     inputs, labels = inputs.to(trial.device), labels.to(trial.device)
     _compare_rows(trial, inputs[:-1], labels[:-1], (inputs[-1], labels[-1]))
     _measure_slopes(trial, inputs[:-1], labels[:-1])
-    _train(trial)
+    train(trial)  # so that what ran is read back from a subject that trains
 
 
 def _compare_rows(trial: Trial[Gradients], inputs: Tensor, labels: Tensor, spare: tuple[Tensor, Tensor]) -> None:
@@ -130,15 +130,6 @@ def _loss(trial: Trial[Gradients], student: Tensor, teacher: Tensor, labels: Ten
         + (1 - alpha) * temperature**2 * float(divergence(one, mine, temperature))
         for one, mine, answers in zip(teacher, student, labels, strict=True)
     )
-
-
-def _train(trial: Trial[Gradients]) -> None:
-    """A few real steps, so that what ran is read back from a subject that trains."""
-    subject: Distillation = trial.subject
-    with trial.subject_fault():
-        watch = StepWatch(trial)  # type: ignore[arg-type]
-        subject.distill(on_step=watch)
-    read_back(trial, watch)  # type: ignore[arg-type]
 
 
 def _flat(gradients: Mapping[str, Tensor]) -> Tensor:

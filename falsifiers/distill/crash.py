@@ -15,7 +15,7 @@ from falsifiers.distill.child import Child, Report
 from falsifiers.distill.determinism import be_deterministic
 from falsifiers.distill.inspection import checkpoints_in, inspect_export, is_readable, snapshot
 from falsifiers.distill.subject import Checkpointing
-from falsifiers.distill.watch import StepWatch, read_back
+from falsifiers.distill.watch import train
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -43,16 +43,14 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     last = _run(trial, None, 0)
     trial.measure(lost_at_random=_lost(at_random, last))
 
+    in_peace = train(trial)
     with trial.subject_fault():
-        watch = StepWatch(trial)
-        in_peace = trial.subject.distill(on_step=watch)
         live = trial.subject.student_weights()
-    read_back(trial, watch)
-    expected = dict(enumerate(in_peace.losses, start=1))
+    expected = dict(enumerate(in_peace.run.losses, start=1))
     told = [told for run in (in_write, at_step, at_random, last) for told in run.steps]
     seen = inspect_export(Path(last.answer), live, snapshot(live))
     trial.measure(
-        steps_executed=watch.steps,
+        steps_executed=in_peace.steps,
         unequal=sorted({step for step, loss in told if loss != expected.get(step)}),
         unmade=sorted(set(range(1, steps + 1)) - {step for step, _ in told}),
         different=seen.different + seen.missing + seen.misshapen + seen.mistyped,

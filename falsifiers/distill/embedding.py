@@ -9,7 +9,7 @@ from torch import Tensor
 from falsifiers.distill.inspection import snapshot
 from falsifiers.distill.subject import Distillation
 from falsifiers.distill.watch import StepWatch, read_back
-from harness import NotMeasured, NotShown, Trial
+from harness import NotMeasured, Trial, elsewhere, not_shown
 
 __all__ = ["falsify"]
 
@@ -23,13 +23,12 @@ _LEAST_ELEMENTS = 16
 """Of a gradient that is marked: of fewer elements, one may well outweigh all others by itself."""
 
 
+@elsewhere(not_shown("the gradients that a step leaves on the weights are not seen from outside"))
 def falsify(trial: Trial[Distillation]) -> None:
     """After each step look at the embedding, and at the gradient that the step left behind on it and on the rest.
 
     What is left behind must not matter to the next step: we write a mark into it, and look for that one step later.
     """
-    if trial.is_elsewhere:
-        raise NotShown("the gradients that a step leaves on the weights are not seen from outside")
     with trial.subject_fault():
         weights = trial.subject.student_weights()
     if _name(trial) not in weights:
@@ -70,7 +69,7 @@ def falsify(trial: Trial[Distillation]) -> None:
 
     with trial.subject_fault():
         trial.subject.distill(on_step=on_step)
-    read_back(trial, watch)
+    read_back(trial, watch.steps)
     trial.measure(
         rows_moved=moved,
         rows_with_gradient=rows_with_gradient,

@@ -1,22 +1,23 @@
-"""Somebody else's trainer as a distillation: run as a command, or over already and read from its directory.
+"""Somebody else's trainer as a distillation: a command that is run, or the directory of a run that has ended.
 
 From outside one sees the steps and losses that it prints, the files that it writes, and how it ends. Its weights are
-those of its checkpoints, and of its initial file before the first step. Whatever else a falsifier wants is `NotShown`,
-never made up: a claim that needs it is NOT_MEASURED, and what can be measured all the same is.
+those of its checkpoints, and of its initial file before the first step. Everything else is hidden, and the clauses
+that need it are NOT_MEASURED.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from torch import Tensor
 
-from falsifiers.distill.inspection import Unreadable
+from falsifiers.distill.inspection import UNFINISHED
 from falsifiers.distill.subject import OnStep, Run
+from falsifiers.distill.weight_files import Unreadable
 from falsifiers.distill.weights import read_weights
-from harness import NotShown
+from harness import Hidden, NotShown, look
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.log import EventKind
@@ -24,78 +25,114 @@ from harness.external.run import Telling
 
 __all__ = ["Command", "Recorded"]
 
+T = TypeVar("T")
 
-class _Trainer(Outside):
-    """What running a trainer and reading what it left have in common."""
 
-    @property
-    def tells_of_checkpoints(self) -> bool:
-        """Whether its output names the checkpoints that it writes."""
-        return any(rule.kind is EventKind.CHECKPOINT for rule in self.trainer.lines)
+class _Files:
+    """The files of a trainer, called and read as its TOML file says; see `WeightFiles`."""
 
-    def checkpoints(self, suffix: str = "") -> dict[int, Path]:
-        """The files that the trainer's file calls checkpoints, by step; with a suffix, those called so but for it.
+    in_memory: bool = Hidden("the weights in memory after a step are in another process")  # type: ignore[assignment]
+    no_metadata: Mapping[str, str] = Hidden("the export says nothing about itself")  # type: ignore[assignment]
+
+    def __init__(self, subject: Outside) -> None:
+        self._trainer = subject.trainer
+        self._values = subject.values
+
+    def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """See `WeightFiles`."""
+        return read_weights(path, self._trainer.files.export_prefix)
+
+    def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """See `WeightFiles`."""
+        return read_weights(path, self._trainer.files.prefix)
+
+    def name(self, step: int) -> str:
+        """See `WeightFiles`: the TOML file says which name is that of which step."""
+        return f"step {step}"
+
+    def checkpoints(self, folder: Path) -> dict[Path, str]:
+        """See `WeightFiles`; the TOML file names the folder too.
 
         Raises:
-            NotShown: it calls none so.
+            NotShown: the TOML file names no checkpoints.
         """
-        if not self.trainer.files.checkpoints:
-            raise NotShown(f"{self.trainer.path.name} names no checkpoints; say in /files where they are")
-        return directory.checkpoints(self.trainer, self.values, suffix)
+        finished = {path: self.name(step) for step, path in self.by_step().items()}
+        return finished | {path: path.name for suffix in UNFINISHED for path in self.by_step(suffix).values()}
 
+    def by_step(self, suffix: str = "") -> dict[int, Path]:
+        """The checkpoints by step; with a suffix, the files that are called so but for it.
+
+        Raises:
+            NotShown: the TOML file names no checkpoints.
+        """
+        if not self._trainer.files.checkpoints:
+            raise NotShown(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")
+        return directory.checkpoints(self._trainer, self._values, suffix)
+
+
+class _Trainer(Outside):
+    """What a command and a run that has ended have in common."""
+
+    @property
+    def weight_files(self) -> _Files:
+        """How its checkpoints and its export are called and read."""
+        return _Files(self)
+
+    @look
     def teacher_logits(self, tokens: Tensor) -> Tensor:
-        """Nobody sees them from outside."""
+        """Hidden."""
         raise NotShown(f"{self.trainer.name} shows no logits of its teacher from outside")
 
+    @look
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Nobody sees them from outside."""
+        """Hidden."""
         raise NotShown(f"{self.trainer.name} shows no logits of its student from outside")
 
+    @look
     def student_weights(self) -> Mapping[str, Tensor]:
-        """Before the first step those of the initial file, after step k those of the checkpoint of step k."""
+        """Before the first step the weights of the initial file, after step k those of the checkpoint of step k."""
         files = self.trainer.files
         if self.step == 0:
             if not files.initial or not self.trainer.has_values(files.initial, self.values):
                 raise NotShown(f"{self.trainer.path.name} names no file with the student before its first step")
             return self._weights(Path(self.filled(files.initial)), files.initial_prefix)
-        path = self.checkpoints().get(self.step)
+        path = self.weight_files.by_step().get(self.step)
         if path is None:
             last = f"step {self.step}" if self.step > 0 else "the last step, which its output does not tell"
             raise NotShown(f"{self.trainer.name} left no checkpoint of {last}")
         return self._weights(path, files.prefix)
 
-    def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """The student's tensors in a checkpoint, and its metadata; Unreadable where it does not parse."""
-        return read_weights(path, self.trainer.files.prefix)
+    def _run(self, telling: Telling, no_log: str = "") -> Run:
+        """What the run says about itself.
 
-    def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """The student's tensors in the export, and its metadata; Unreadable where it does not parse."""
-        return read_weights(path, self.trainer.files.export_prefix)
-
-    def _run(self, telling: Telling) -> Run:
-        """What the run says about itself."""
+        Args:
+            no_log: why nothing is known of what it printed; empty if something is.
+        """
         losses = telling.losses
-        unseen = telling.unseen
-        if not unseen and len(losses) != telling.steps:
-            unseen = f"the output tells of {telling.steps} steps and of {len(losses)} losses"
-        if not losses:
-            losses = [loss for loss in (telling.initial_loss, telling.final_loss) if loss is not None]
-        made = telling.made or 0
-        self.step = made or -1
+        untold = no_log or telling.unseen
+        if not untold and len(losses) != telling.steps:
+            untold = f"the output tells of {telling.steps} steps and of {len(losses)} losses"
+        losses = losses or [loss for loss in (telling.initial_loss, telling.final_loss) if loss is not None]
+        self.step = telling.made or -1
         return Run(
-            steps=made,
-            losses=tuple(losses),
-            checkpoints=tuple(self._named(told) for told in telling.checkpoints),
+            steps=_told(telling.made or 0, untold),
+            losses=_told(tuple(losses), untold),
+            checkpoints=self._told_checkpoints(telling),
             export=Path(self.filled(self.trainer.files.export)),
             failed_saves=telling.failed_saves,
-            unseen=unseen,
+            untold=untold,
+            is_heard=True,
         )
 
-    def _named(self, told: str) -> Path:
-        """A checkpoint that the output told of, by its path or by its step."""
-        if told.isdecimal():
-            return directory.checkpoints(self.trainer, self.values).get(int(told[:18]), Path(told))
-        return Path(told)
+    @look
+    def _told_checkpoints(self, telling: Telling) -> tuple[Path, ...]:
+        """The checkpoints that its output names, by path or by step."""
+        if not any(rule.kind is EventKind.CHECKPOINT for rule in self.trainer.lines):
+            raise NotShown("the output does not tell of checkpoints")
+        by_step = directory.checkpoints(self.trainer, self.values)
+        return tuple(
+            by_step.get(int(told[:18]), Path(told)) if told.isdecimal() else Path(told) for told in telling.checkpoints
+        )
 
     def _weights(self, path: Path, prefix: str) -> Mapping[str, Tensor]:
         try:
@@ -108,6 +145,14 @@ class _Trainer(Outside):
         return weights
 
 
+@look
+def _told(value: T, untold: str) -> T:
+    """A number or losses as told; hidden if there are none because not every step was told."""
+    if untold and not value:
+        raise NotShown(untold)
+    return value
+
+
 class Command(_Trainer, CommandRun):
     """A trainer that is run."""
 
@@ -117,9 +162,8 @@ class Command(_Trainer, CommandRun):
 
 
 class Recorded(_Trainer, RecordedRun):
-    """A run that is over, in the directory that the parameter `dir` names."""
+    """A run that has ended, in the directory that the parameter `dir` names."""
 
     def distill(self, on_step: OnStep) -> Run:
         """Read the logs to their end; see `RecordedRun.listen`."""
-        run = self._run(self.listen(on_step))
-        return replace(run, unseen=self.no_logs()) if self.no_logs() else run
+        return self._run(self.listen(on_step), self.no_logs())

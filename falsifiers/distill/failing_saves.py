@@ -15,8 +15,8 @@ from falsifiers.distill.child import Child, Report
 from falsifiers.distill.determinism import be_deterministic
 from falsifiers.distill.inspection import UNFINISHED, checkpoints_in, inspect_export, is_readable
 from falsifiers.distill.subject import Checkpointing
-from falsifiers.distill.watch import StepWatch, read_back
-from harness import NotShown, Trial
+from falsifiers.distill.watch import train
+from harness import Trial, elsewhere, not_shown
 
 __all__ = ["falsify"]
 
@@ -75,20 +75,18 @@ class _Findings:
     exit_codes_without_export: list[int] = field(default_factory=list)
 
 
+# A process inherits limits at its start only, and prints of a step when it likes.
+@elsewhere(not_shown("no fault of the file system can be inflicted between two steps of a run in another process"))
 def falsify(trial: Trial[Checkpointing]) -> None:
     """Inflict each fault on a run twice: once it passes half way, once it stays until after the export."""
-    if trial.is_elsewhere:  # limits are inherited at its start only, and it prints of a step when it likes
-        raise NotShown("no fault of the file system can be inflicted between two steps of a run in another process")
     seen = _Findings()
     be_deterministic()
     for fault in _FAULTS:
         _passing(trial, fault, seen)
         _staying(trial, fault, seen)
+    train(trial)
     with trial.subject_fault():
-        watch = StepWatch(trial)
-        trial.subject.distill(on_step=watch)
         names, directory = set(trial.subject.student_weights()), Path(trial.subject.directory)
-    read_back(trial, watch)
     in_peace = checkpoints_in(directory)
     for fault in _FAULTS:
         _compare(f"{fault.name}-passing", trial, in_peace, names, seen)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from falsifiers.distill.corpus import Corpus, load_corpus, sample
 from falsifiers.distill.subject import Distillation
-from harness import Trial
+from harness import Trial, look
 
 __all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]
 
@@ -65,6 +65,8 @@ class Evaluation:
         misplaced_kl: KL against the teacher's answer to another sequence of the batch. A student that learnt from the
             teacher's answer to its own input is nearer to that; one that only knows how often tokens occur is not.
         cross_entropy, teacher_cross_entropy: on the next token, at temperature 1.
+        blind_cross_entropy, corpus_digest: of the text, as `HeldOut` has them.
+        teacher_logits: the teacher's logits [1, sequence, vocabulary] on one held-out sequence.
     """
 
     loss: float
@@ -73,16 +75,22 @@ class Evaluation:
     misplaced_kl: float
     cross_entropy: float
     teacher_cross_entropy: float
+    blind_cross_entropy: float
+    corpus_digest: str
+    teacher_logits: Tensor
 
 
+@look
 def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
     """Evaluate the trial's student against its teacher; what the subject's forward passes raise is its own fault."""
     alpha, temperature = trial.parameters["alpha"], trial.parameters["temperature"]
     scores, means = [], []
+    first: list[Tensor] = []
     for inputs, labels in held_out.batches:
         with trial.subject_fault():
             teacher = _checked(trial.subject.teacher_logits(inputs), inputs)
             student = _checked(trial.subject.student_logits(inputs), inputs, like=teacher)
+        first.append(teacher[:1]) if not first else None
         # Row by row: a float64 copy of a whole batch of logits would be gigabytes at a vocabulary of 151,936.
         misplaced = teacher.roll(1, dims=0)
         for of_teacher, of_another, of_student, row_labels in zip(teacher, misplaced, student, labels, strict=True):
@@ -102,9 +110,20 @@ def evaluate(trial: Trial[Distillation], held_out: HeldOut) -> Evaluation:
     kl, entropy, misplaced_kl, cross_entropy, teacher_cross_entropy = torch.stack(scores).mean(dim=0).tolist()
     blind_kl = torch.special.entr(torch.stack(means).mean(dim=0)).sum().item() - entropy
     loss = alpha * cross_entropy + (1.0 - alpha) * temperature**2 * kl
-    return Evaluation(loss, kl, blind_kl, misplaced_kl, cross_entropy, teacher_cross_entropy)
+    return Evaluation(
+        loss,
+        kl,
+        blind_kl,
+        misplaced_kl,
+        cross_entropy,
+        teacher_cross_entropy,
+        held_out.blind_cross_entropy,
+        held_out.digest,
+        first[0],
+    )
 
 
+@look
 def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
     """The most that logits on the first half of tokens [batch, sequence] change with the second half: 0 if causal."""
     half = tokens.shape[1] // 2

@@ -11,11 +11,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from falsifiers.distill.weight_files import Unreadable, read_safetensors
+from harness import look
+
 __all__ = [
     "UNFINISHED",
     "Inspection",
-    "Read",
-    "Unreadable",
     "checkpoints_in",
     "inspect_export",
     "is_readable",
@@ -29,10 +30,6 @@ UNFINISHED = (".part", ".partial", ".tmp", ".incomplete")
 
 Read = Callable[[Path], tuple[dict[str, Tensor], dict[str, str]]]
 """Takes a file; returns its tensors on the CPU and its metadata. Raises OSError or Unreadable."""
-
-
-class Unreadable(ValueError):
-    """A file that does not parse to its end; the text says why."""
 
 
 @dataclass
@@ -71,11 +68,13 @@ class Inspection:
         return self.readable and not (self.missing or self.unexpected or self.misshapen)
 
 
+@look
 def snapshot(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies on the CPU that later training does not change."""
     return {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
 
 
+@look
 def weight_bytes(weights: Mapping[str, Tensor]) -> int:
     """The bytes that the tensors' elements take, without any file's overhead."""
     return sum(weight.numel() * weight.element_size() for weight in weights.values())
@@ -104,20 +103,20 @@ def is_readable(path: Path) -> bool:
 
 
 def inspect_export(
-    path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor], read: Read | None = None
+    path: Path, live: Mapping[str, Tensor], initial: Mapping[str, Tensor], read: Read = read_safetensors
 ) -> Inspection:
     """Read the file at `path` and compare it with the live weights and with those at the start, by name.
 
     Args:
-        read: how; as safetensors where nothing is given.
+        read: reads the file; safetensors by default.
     """
     seen = Inspection()
     with contextlib.suppress(OSError):
         seen.file_bytes = path.stat().st_size
     try:
-        seen.found, seen.metadata = (read or _read)(path)
+        seen.found, seen.metadata = read(path)
         seen.readable = True
-    except (OSError, SafetensorError, Unreadable) as error:
+    except (OSError, Unreadable) as error:
         print(f"{path} cannot be read: {error}")
     seen.not_finite = sorted(name for name, found in seen.found.items() if not torch.isfinite(found).all())
     seen.missing = sorted(live.keys() - seen.found.keys())
@@ -135,12 +134,6 @@ def inspect_export(
         if movement == 0.0:
             seen.unmoved.append(name)
     return seen
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors of a safetensors file, cloned out of the mapping, and its metadata."""
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
 def _pairs(

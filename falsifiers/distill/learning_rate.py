@@ -11,7 +11,7 @@ from torch import Tensor
 from falsifiers.distill.inspection import snapshot
 from falsifiers.distill.subject import Distillation
 from falsifiers.distill.watch import StepWatch, read_back
-from harness import NotShown, Trial
+from harness import NotShown, Trial, look
 
 __all__ = ["falsify"]
 
@@ -58,7 +58,7 @@ def falsify(trial: Trial[Distillation]) -> None:
 
     with trial.subject_fault():
         trial.subject.distill(on_step=on_step)
-    read_back(trial, watch)
+    read_back(trial, watch.steps)
     first = rate / warmup
     exact = max((moves[0][name] for name in zero), default=float("nan")) if moves else float("nan")
     trial.measure(
@@ -68,10 +68,11 @@ def falsify(trial: Trial[Distillation]) -> None:
         rates=[max(step.values()) / (rate * min(1.0, number / warmup)) for number, step in enumerate(moves, start=1)],
     )
     limit = trial.parameters["gradient_norm"]
-    with trial.where_shown("rate_errors", "gradient_norm_over_limit"):
-        if len(errors) < len(moves):
-            raise NotShown("this subject leaves no gradients on its weights, of which alone the rate of a step follows")
-        trial.measure(rate_errors=errors, gradient_norm_over_limit=_worst(norms) / limit if limit else 0.0)
+    steps = len(moves)
+    trial.measure(
+        rate_errors=_of_every_step(errors, steps),
+        gradient_norm_over_limit=_worst(_of_every_step(norms, steps)) / limit if limit else 0.0,
+    )
 
 
 class _Adam:
@@ -101,6 +102,16 @@ class _Adam:
         return float(torch.linalg.lstsq(directions, moved, driver="gelsd").solution[0])
 
 
+@look
+def _of_every_step(values: list[float], steps: int) -> list[float]:
+    if len(values) < steps:
+        raise NotShown(
+            "this subject leaves no gradients on its weights, and the rate of a step follows from them alone"
+        )
+    return values
+
+
+@look
 def _worst(numbers: list[float]) -> float:
     """The largest, and not a number where one is not: max() would lose it."""
     return float(torch.tensor(numbers, dtype=torch.float64).max())

@@ -14,7 +14,7 @@ import torch
 
 from falsifiers.distill.another import another
 from falsifiers.distill.subject import Stepping
-from falsifiers.distill.watch import read_back_steps
+from falsifiers.distill.watch import read_back
 from harness import NotMeasured, Trial
 from harness.authoring.timing import Interval, Timing, interleave
 
@@ -48,7 +48,7 @@ def falsify(trial: Trial[Stepping]) -> None:
             synchronize=torch.cuda.synchronize if trial.device != "cpu" else lambda: None,
         )
         log = Path(trial.subject.log)
-    read_back_steps(trial, len(set().union(*made.values())))
+    read_back(trial, len(set().union(*made.values())))
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
     logged = [step for step, _ in _logged(log)]
     expected = [step for step in made[_LOGGING] if step % asked["log_every"] == 0]

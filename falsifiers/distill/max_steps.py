@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from falsifiers.distill.another import another
 from falsifiers.distill.subject import Distillation
 from falsifiers.distill.watch import Overrun, StepWatch, read_back
-from harness import NotMeasured, NotShown, Trial
+from harness import NotMeasured, Trial, look
 from harness.external.command import RequestRefused
 
 __all__ = ["falsify"]
@@ -19,60 +19,64 @@ _PATIENCE = 64  # steps beyond the request after which a run is ended: two epoch
 def falsify(trial: Trial[Distillation]) -> None:
     """Ask for one number of steps after the other, each of a fresh subject; we, not the subject, count them."""
     requested = [trial.parameters["steps"], *trial.parameters["requests"]]
-    runs = [_run(trial, trial.subject, requested[0])]
-    read_back(trial, runs[0].watch)
-    with trial.where_shown():
-        for request in requested[1:]:
-            runs.append(_run(trial, _asked(trial, request), request))
-        executed = [run.executed for run in runs]
-        trial.measure(
-            requested=requested,
-            executed=executed,
-            surplus=[steps - asked for steps, asked in zip(executed, requested, strict=True)],
-            overstated=[run.reported - run.executed for run in runs],
-        )
-        trial.measure(idle=[run.executed - run.watch.changes for run in runs])
-    with trial.where_shown():
-        trial.measure(
-            accepted=[request for request in trial.parameters["refused"] if _accepts(trial, request)],
-        )
+    first = _run(trial, trial.subject, requested[0])
+    read_back(trial, first.watch.steps)
+    runs = [first, *(_run(trial, _asked(trial, request), request) for request in requested[1:])]
+    trial.measure(
+        requested=requested,
+        executed=[run.executed for run in runs],
+        surplus=[run.executed - asked for run, asked in zip(runs, requested, strict=True)],
+        overstated=[run.reported - run.executed for run in runs],
+        idle=[run.executed - run.changes for run in runs],
+        accepted=_accepted(trial),
+    )
 
 
 @dataclass(frozen=True)
 class _Watched:
-    """One run: the watch, the steps that the run says it made, and why not all of them were seen."""
+    """One run.
+
+    Attributes:
+        executed: the steps as counted; hidden if not every step was told.
+        reported: the steps that the run says it made.
+    """
 
     watch: StepWatch
+    executed: int
     reported: int
-    unseen: str = ""
 
     @property
-    def executed(self) -> int:
-        """The steps as counted; NotShown where some were not seen."""
-        if self.unseen:
-            raise NotShown(self.unseen)
-        return self.watch.steps
+    def changes(self) -> int:
+        """At how many looks the weights had changed."""
+        return self.watch.changes
 
 
+@look
 def _asked(trial: Trial[Distillation], steps: int) -> Distillation:
     """A fresh subject that was asked for so many steps."""
     with trial.subject_fault():
         return another(trial, f"steps-{steps}", steps=steps)
 
 
+@look
 def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Watched:
-    """Watch one run to its end, or for as long as anybody would."""
+    """Watch one run to its end, or until it has made far more steps than it was asked for."""
     with trial.subject_fault():
         watch = StepWatch(trial, subject, most=2 * request + _PATIENCE)
         with contextlib.suppress(Overrun):
             run = subject.distill(on_step=watch)
-            return _Watched(watch, run.steps, run.unseen)
-    return _Watched(watch, watch.steps)
+            return _Watched(watch, run.if_every_step_is_told(watch.steps), run.steps)
+    return _Watched(watch, watch.steps, watch.steps)
 
 
-def _accepts(trial: Trial[Distillation], request: int) -> bool:
-    """Whether a request that makes no sense is carried out in any manner, rather than refused before the first step."""
-    subject = _asked(trial, request)
+@look
+def _accepted(trial: Trial[Distillation]) -> list[int]:
+    """The requests that make no sense and are carried out all the same, rather than refused before the first step."""
+    return [request for request in trial.parameters["refused"] if _accepts(trial, _asked(trial, request))]
+
+
+@look
+def _accepts(trial: Trial[Distillation], subject: Distillation) -> bool:
     with trial.subject_fault():
         watch = StepWatch(trial, subject, most=1)
         try:

@@ -14,7 +14,7 @@ from torch import Tensor
 from falsifiers.distill.another import setting_of
 from falsifiers.distill.held_out import divergence, log_probabilities
 from falsifiers.distill.subject import Precomputing
-from falsifiers.distill.watch import read_back_steps
+from falsifiers.distill.watch import read_back
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -46,7 +46,7 @@ def falsify(trial: Trial[Precomputing]) -> None:
             tempered.append(_cosine(ours, theirs, asked["temperature"]))
             divergences.append(divergence(theirs, ours, 1.0).item())
             best.append(_divergence_of_even_rest(theirs, asked["top_k"]))
-    read_back_steps(trial, asked["steps"] if divergences else 0)
+    read_back(trial, asked["steps"] if divergences else 0)
     trial.measure(
         cosine_distance=1 - fmean(cosines),
         cosine_distance_at_temperature=1 - fmean(tempered),

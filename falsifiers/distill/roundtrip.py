@@ -13,7 +13,7 @@ from falsifiers.distill.another import setting_of
 from falsifiers.distill.held_out import HeldOut
 from falsifiers.distill.inspection import same_bits, snapshot
 from falsifiers.distill.subject import Checkpointing
-from falsifiers.distill.watch import StepWatch, read_back
+from falsifiers.distill.watch import StepWatch, train
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -47,14 +47,13 @@ def falsify(trial: Trial[Checkpointing]) -> None:
             if self.steps == last_due:
                 kept[last_due] = _Student.of(trial.subject, tokens)
 
+    training = train(trial, Keeping)
+    run = training.run
     with trial.subject_fault():
-        watch = Keeping(trial)
-        run = trial.subject.distill(on_step=watch)
         at_end = _Student.of(trial.subject, tokens)
         fresh = setting_of(trial, "reloaded")
         other = type(trial.subject)(replace(fresh, seed=fresh.seed + 1))
         before = _Student.of(other, tokens)
-    read_back(trial, watch)
     missing: list[str] = []
     unexpected: list[str] = []
     different: list[str] = []
@@ -72,7 +71,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         ]
         differences.append(_farthest(original.logits, reloaded.logits))
     trial.measure(
-        steps_executed=watch.steps,
+        steps_executed=training.steps,
         missing=missing,
         unexpected=unexpected,
         different=different,

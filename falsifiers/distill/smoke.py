@@ -6,12 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from torch import Tensor
-
 from falsifiers.distill.held_out import HeldOut, evaluate, foresight
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import StepWatch, read_back
-from harness import Trial
+from falsifiers.distill.watch import train
+from harness import Trial, look
 
 __all__ = ["falsify"]
 
@@ -21,50 +19,39 @@ _TAIL = 5  # reported losses that are averaged at the end, where single batches 
 def falsify(trial: Trial[Distillation]) -> None:
     """Train for the profile's steps; we, not the subject, count them and evaluate on held-out text before and after."""
     held_out = HeldOut.of(trial)
-    if not trial.is_elsewhere:  # who trains elsewhere reads another text
-        trial.measure(blind_cross_entropy=held_out.blind_cross_entropy, corpus_digest=held_out.digest)
-    with trial.where_shown():
-        before = evaluate(trial, held_out)
-        trial.measure(
-            initial_loss=before.loss,
-            initial_kl=before.kl,
-            initial_cross_entropy=before.cross_entropy,
-            blind_kl=before.blind_kl,
-            teacher_cross_entropy=before.teacher_cross_entropy,
-        )
-    teacher: list[Tensor] = []
-    with trial.where_shown(), trial.subject_fault():
-        teacher.append(trial.subject.teacher_logits(held_out.first_sequence))
-    with trial.subject_fault():
-        watch = StepWatch(trial)
-        run = trial.subject.distill(on_step=watch)
-    with trial.where_shown(), trial.subject_fault():
-        teacher.append(trial.subject.teacher_logits(held_out.first_sequence))
-    if len(teacher) == 2:
-        trial.measure(teacher_drift=(teacher[1] - teacher[0]).abs().max())
-    read_back(trial, watch)
-    with trial.where_shown():
-        trial.measure(
-            steps_reported=run.told().steps,
-        )
-        if not run.losses:
-            run.seen()
-        trial.measure(reported_initial_loss=_mean(run.losses[:1]), reported_final_loss=_mean(run.losses[-_TAIL:]))
-    with trial.where_shown():
-        trial.measure(steps_executed=watch.steps, reported_losses=run.seen().losses)
-    with trial.where_shown():
-        trial.measure(weight_changes=watch.changes, unmoved=watch.unmoved)
-    with trial.where_shown():
-        after = evaluate(trial, held_out)
-        trial.measure(
-            final_loss=after.loss,
-            final_kl=after.kl,
-            final_misplaced_kl=after.misplaced_kl,
-            final_foresight=foresight(trial, held_out.first_sequence),
-            final_cross_entropy=after.cross_entropy,
-        )
+    before = evaluate(trial, held_out)
+    trial.measure(
+        blind_cross_entropy=before.blind_cross_entropy,
+        corpus_digest=before.corpus_digest,
+        initial_loss=before.loss,
+        initial_kl=before.kl,
+        initial_cross_entropy=before.cross_entropy,
+        blind_kl=before.blind_kl,
+        teacher_cross_entropy=before.teacher_cross_entropy,
+    )
+    training = train(trial)
+    run = training.run
+    trial.measure(
+        steps_executed=training.steps,
+        steps_reported=run.steps,
+        reported_losses=run.every_loss,
+        reported_initial_loss=_mean(run.losses[:1]),
+        reported_final_loss=_mean(run.losses[-_TAIL:]),
+        weight_changes=training.changes,
+        unmoved=training.unmoved,
+    )
+    after = evaluate(trial, held_out)
+    trial.measure(
+        final_loss=after.loss,
+        final_kl=after.kl,
+        final_misplaced_kl=after.misplaced_kl,
+        final_foresight=foresight(trial, held_out.first_sequence),
+        final_cross_entropy=after.cross_entropy,
+        teacher_drift=(after.teacher_logits - before.teacher_logits).abs().max(),
+    )
 
 
+@look
 def _mean(losses: Sequence[float]) -> float:
-    """The mean, or NaN of nothing: a run that reports no loss fails, it does not go unmeasured."""
+    """The mean. NaN if there is none: a run that reports no loss fails."""
     return fmean(losses) if losses else math.nan

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from harness import NotShown
+from harness import Hidden, provided
 
 __all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Precomputing", "Run", "Stepping"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Run:
     """What a finished run says about itself; a falsifier compares it with what it saw.
+
+    A trainer in another process may leave something out. Then the value is `Hidden`.
 
     Attributes:
         steps: optimizer steps that the subject believes to have made, after a resume those since then.
@@ -28,8 +32,8 @@ class Run:
         checkpoints: the periodic checkpoints in the order in which they were written.
         export: the file that holds the trained student.
         failed_saves: how many periodic checkpoints could not be saved.
-        unseen: why steps were made of which nobody was told, as by a log that names every fiftieth; empty where each
-            was told. Where it is not, and `steps` is 0, not even their number was.
+        untold: why not every step was told, for example because a log names only every fiftieth; empty if each was.
+        is_heard: whether steps are known from an output, and not from calls out of the training loop.
     """
 
     steps: int
@@ -37,19 +41,17 @@ class Run:
     checkpoints: tuple[Path, ...]
     export: Path
     failed_saves: int = 0
-    unseen: str = ""
+    untold: str = ""
+    is_heard: bool = False
 
-    def told(self) -> Run:
-        """Itself, where it tells how many steps it made; else NotShown with the reason."""
-        if self.unseen and not self.steps:
-            raise NotShown(self.unseen)
-        return self
+    @property
+    def every_loss(self) -> tuple[float, ...]:
+        """The losses of all steps; hidden if not every step was told."""
+        return self.if_every_step_is_told(self.losses)
 
-    def seen(self) -> Run:
-        """Itself, where every step was told; else NotShown with the reason."""
-        if self.unseen:
-            raise NotShown(self.unseen)
-        return self
+    def if_every_step_is_told(self, value: T) -> T:
+        """The value; hidden if not every step was told."""
+        return provided(Hidden(self.untold), value) if self.untold else value
 
 
 class OnStep(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from falsifiers.distill.held_out import HeldOut, evaluate
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import StepWatch, read_back
+from falsifiers.distill.watch import train
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -17,9 +17,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     with trial.subject_fault():
         tokens = held_out.first_sequence
         apart = (trial.subject.teacher_logits(tokens) - trial.subject.student_logits(tokens)).abs().max()
-        watch = StepWatch(trial)
-        trial.subject.distill(on_step=watch)
-    read_back(trial, watch)
+    train(trial)
     after = evaluate(trial, held_out)
     trial.measure(
         initial_kl=before.kl,
@@ -27,6 +25,6 @@ def falsify(trial: Trial[Distillation]) -> None:
         logits_apart=apart,
         teacher_cross_entropy=before.teacher_cross_entropy,
         student_cross_entropy=before.cross_entropy,
-        blind_cross_entropy=held_out.blind_cross_entropy,
+        blind_cross_entropy=before.blind_cross_entropy,
         final_teacher_cross_entropy=after.teacher_cross_entropy,
     )

@@ -1,18 +1,19 @@
-"""Watching a run from outside: how many steps there were, and whether each of them moved the weights."""
+"""Watching a run: how many steps there were, whether each moved the weights, and what it ran on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from falsifiers.distill.subject import Distillation
-from harness import NotShown, Trial
+from falsifiers.distill.subject import Distillation, Run
+from harness import Hidden, Trial, look
 
-__all__ = ["Overrun", "StepWatch", "read_back", "read_back_steps"]
+__all__ = ["Overrun", "StepWatch", "Training", "read_back", "train"]
 
 _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a gradient, so few are enough
 
@@ -28,38 +29,27 @@ class StepWatch:
 
     Attributes:
         steps: how often the subject said that it made a step.
+        changes: at how many of the looks the weights differed from the look before; hidden if a look was denied.
+        looks: how often it looked at the weights since the first look.
     """
 
-    def __init__(self, trial: Trial[Distillation], subject: Distillation | None = None, most: float = math.inf) -> None:
-        """Take the first look at the trial's subject, or at another; its part in it may raise, so do this inside
-        `subject_fault`. Only of the trial's own subject are the steps reported to the series."""
+    def __init__(self, trial: Trial[Any], subject: Distillation | None = None, most: float = math.inf) -> None:
+        """Take the first look at the trial's subject, or at another. Its part in it may raise, so do this inside
+        `subject_fault`. Only the steps of the trial's own subject are reported to the series."""
         self._trial = trial
-        self._subject = trial.subject if subject is None else subject
+        self._subject: Distillation = trial.subject if subject is None else subject
         self._most = most
         self._every = trial.parameters["watch_every"]
-        self._first: Mapping[str, Tensor] = {}
-        self._hidden: NotShown | None = None
-        try:
-            self._first = _glimpse(self._subject.student_weights())
-        except NotShown as reason:
-            self._hidden = reason
+        self._first = _glimpse(self._subject.student_weights())
         self._seen = self._first
-        self._changes = 0
-        self._looks = 0
         self.steps = 0
-
-    @property
-    def changes(self) -> int:
-        """At how many of the looks the weights differed from the look before; NotShown where a look was denied."""
-        if self.steps:
-            self._see_that_we_looked()
-        return self._changes
+        self.changes = 0
+        self.looks = 0
 
     @property
     def unmoved(self) -> list[str]:
-        """Names of the tensors that at the last look were as at the first; NotShown where a look was denied."""
-        self._see_that_we_looked()
-        return [name for name, first in self._first.items() if name in self._seen and _same(first, self._seen[name])]
+        """Names of the tensors that at the last look were as at the first; hidden if a look was denied."""
+        return _unmoved(self._first, self._seen)
 
     def __call__(self, step: int, **values: float) -> None:
         """Count a step and hand its values on to the trial's series."""
@@ -67,59 +57,91 @@ class StepWatch:
             self.steps += 1
             if self._subject is self._trial.subject:
                 self._trial.step(step, **values)
-            due = self.steps % self._every == 0
-        if due and self._hidden is None:
-            self._look()
+            due = self.steps % self._every == 0 and not isinstance(self.changes, Hidden)
+        if due:
+            weights = self._subject.student_weights()
+            with self._trial.falsifier_fault():
+                now = _glimpse(weights)
+                self.changes += _differ(self._seen, now)
+                self._seen = now
+                self.looks += 1
         if self.steps >= self._most:
             raise Overrun
 
-    def _see_that_we_looked(self) -> None:
-        """NotShown where a look was denied, or a subject that works elsewhere told of no step at which to look."""
-        if self._hidden is not None:
-            raise self._hidden
-        if self._trial.is_elsewhere and not self._looks:
-            raise NotShown(f"its output tells of no step after which to look at its weights (of {self.steps} told)")
 
-    def _look(self) -> None:
-        try:
-            weights = self._subject.student_weights()
-        except NotShown as reason:
-            self._hidden = reason
-        else:
-            with self._trial.falsifier_fault():
-                now = _glimpse(weights)
-                self._looks += 1
-                self._changes += now.keys() != self._seen.keys() or not all(
-                    _same(now[name], self._seen[name]) for name in now
-                )
-                self._seen = now
+W = TypeVar("W", bound=StepWatch)
 
 
-def read_back(trial: Trial[Distillation], watch: StepWatch) -> None:
-    """Resolve what the trial's subject ran on, and the steps that the watch counted.
+@dataclass(frozen=True)
+class Training(Generic[W]):
+    """A run that was watched to its end."""
 
-    Of a subject that works elsewhere, no process can be asked: what ran is then what its output says of itself.
-    """
-    if trial.is_elsewhere:
-        trial.resolve(**trial.subject.ran())  # type: ignore[attr-defined]
-        return
-    read_back_steps(trial, watch.steps)
+    watch: W
+    run: Run
+
+    @property
+    def steps(self) -> int:
+        """The steps as counted; hidden if not every step was told."""
+        return self.run.if_every_step_is_told(self.watch.steps)
+
+    @property
+    def changes(self) -> int:
+        """At how many looks the weights had changed; hidden if a look was denied, or an output told of none."""
+        return self._looked_at(self.watch.changes)
+
+    @property
+    def unmoved(self) -> list[str]:
+        """Names of the tensors that never changed; hidden as `changes` is."""
+        return self._looked_at(self.watch.unmoved)
+
+    def _looked_at(self, value: Any) -> Any:
+        if self.run.is_heard and not self.watch.looks and not isinstance(value, Hidden):
+            return Hidden(
+                f"its output tells of no step after which to look at its weights (of {self.watch.steps} told)"
+            )
+        return value
 
 
-def read_back_steps(trial: Trial[Any], steps: int) -> None:
+def train(trial: Trial[Any], watching: Callable[[Trial[Any]], W] = StepWatch) -> Training[W]:  # type: ignore[assignment]
+    """Let the trial's subject train to its end while a watch counts; record what it ran on."""
+    with trial.subject_fault():
+        watch = watching(trial)
+        run = trial.subject.distill(on_step=watch)
+    read_back(trial, watch.steps)
+    return Training(watch, run)
+
+
+def read_back(trial: Trial[Any], steps: int) -> None:
     """Resolve steps as counted, and device and dtype as the live parameters have them, not as configuration says.
 
     Parameters that disagree are all named, as in `cpu+cuda`, which no request equals.
     """
     with trial.subject_fault():
-        weights = trial.subject.student_weights().values()
-    trial.resolve(
-        device="+".join(sorted({weight.device.type for weight in weights})),
-        dtype="+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})),
-        steps=steps,
-    )
+        weights = trial.subject.student_weights()
+    trial.resolve(device=_devices(weights), dtype=_dtypes(weights), steps=steps)
 
 
+@look
+def _devices(weights: Mapping[str, Tensor]) -> str:
+    return "+".join(sorted({weight.device.type for weight in weights.values()}))
+
+
+@look
+def _dtypes(weights: Mapping[str, Tensor]) -> str:
+    return "+".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights.values()}))
+
+
+@look
+def _unmoved(first: Mapping[str, Tensor], seen: Mapping[str, Tensor]) -> list[str]:
+    return [name for name, weight in first.items() if name in seen and _same(weight, seen[name])]
+
+
+@look
+def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() != other.keys() or not all(_same(other[name], one[name]) for name in other)
+
+
+@look
 def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly, by name."""
     glimpses = {}

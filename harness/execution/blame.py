@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from harness.authoring.trial import described
+from harness.authoring.faults import described
 from harness.execution import frameworks
 
 __all__ = ["machine_fault"]

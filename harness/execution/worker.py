@@ -29,7 +29,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.authoring.trial import Case, MeasurementTooLarge, NotMeasured, Setting, SubjectFault, Trial, described
+from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFault, described
+from harness.authoring.setting import Setting
+from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
@@ -50,6 +52,7 @@ from harness.execution.messages import (
 from harness.execution.process_control import adopt_orphans, end_descendants
 from harness.execution.sources import Sources
 from harness.execution.supervisor import supervise
+from harness.execution.trial_run import TrialRun
 from harness.judging.observation import EndingKind
 
 if TYPE_CHECKING:
@@ -185,7 +188,7 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
         workspace=start.workspace,
         cache=start.cache,
     )
-    trial: Trial[Any] = Trial(
+    trial = TrialRun(
         setting,
         start.artifacts,
         frozenset(start.declared),
@@ -208,22 +211,17 @@ def _search(
     return CaseSearch(strictjson.load(claim), setting, attempt, artifacts)
 
 
-def _allocator_peak(trial: Trial[Any]) -> int | None:
-    """The peak of this process's allocator; None where the subject works in processes of its own."""
-    return None if trial.is_elsewhere else frameworks.allocator_peak_bytes()
+def _allocator_peak(trial: TrialRun) -> int | None:
+    """The peak of this process's allocator, in bytes; None if the subject works in other processes."""
+    return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
-def _falsify(trial: Trial[Any], start: Start) -> None:
+def _falsify(trial: TrialRun, start: Start) -> None:
     falsify, subject = resolve(start.falsifier), _loaded(start.subject)
-    if trial.device != "cpu" and frameworks.cuda_is_spoilt():
+    if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(start.seed, start.threads)
-    trial.build(subject)
-    try:
-        falsify(trial)
-    finally:
-        trial.finish()
-    trial.tell_what_was_hidden()
+    trial.run(falsify, subject)
 
 
 def _loaded(subject: str) -> Any:

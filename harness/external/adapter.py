@@ -13,9 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
-from harness.authoring.trial import NotMeasured, NotShown, Setting
+from harness.authoring.elsewhere import Elsewhere
+from harness.authoring.faults import NotMeasured, NotShown
+from harness.authoring.setting import Setting
 from harness.external import command, directory
 from harness.external.run import Telling
 from harness.external.trainer import Trainer, load
@@ -32,11 +34,9 @@ _DTYPES = {
 }
 
 
-class Outside:
+class Outside(Elsewhere):
     """A trainer that is seen from outside only."""
 
-    is_elsewhere = True
-    is_over = False
     directory: Path
     """Where its files are."""
 
@@ -78,6 +78,10 @@ class Outside:
             found["steps"] = self.telling.made
         return found
 
+    def again(self, setting: Setting) -> Self:
+        """Another subject of this kind."""
+        return type(self)(setting)  # type: ignore[call-arg]
+
     def filled(self, text: str) -> str:
         """A text of the trainer's file with this run's values."""
         return self.trainer.filled(text, self.values)
@@ -118,8 +122,6 @@ class CommandRun(Outside):
 class RecordedRun(Outside):
     """A run that is over, in the directory that the parameter `dir` names. Nothing is run, and nothing is changed."""
 
-    is_over = True
-
     def __init__(self, setting: Setting) -> None:
         """Nothing is read yet but the trainer's file."""
         super().__init__(setting, Path(setting.parameters["dir"]))
@@ -143,6 +145,12 @@ class RecordedRun(Outside):
         if telling.out_of_memory:
             raise command.OutOfMemory(f"the log says, after step {telling.newest}: {telling.out_of_memory}")
         return telling
+
+    def again(self, setting: Setting) -> NoReturn:
+        """Raises:
+        NotShown: always.
+        """
+        raise NotShown("a run that has ended cannot be made again with other parameters")
 
     def logs(self) -> list[Path]:
         """Where its output was kept."""

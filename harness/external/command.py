@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from harness.authoring.trial import NotMeasured
+from harness.authoring.faults import NotMeasured
 from harness.external import directory
 from harness.external.log import LogReader
 from harness.external.memory import LargestProcess

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.authoring.trial import NotMeasured
+from harness.authoring.faults import NotMeasured
 from harness.external.log import LogReader
 from harness.external.run import Telling
 from harness.external.trainer import Trainer

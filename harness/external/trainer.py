@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.authoring.trial import NotMeasured
+from harness.authoring.faults import NotMeasured
 from harness.base import schemas
 from harness.base.redaction import Redactor, looks_secret
 from harness.external.log import EventKind, LineRule

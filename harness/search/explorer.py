@@ -20,7 +20,9 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.strategies import SearchStrategy
 
-from harness.authoring.trial import Case, Setting, SubjectFault
+from harness.authoring.faults import SubjectFault
+from harness.authoring.setting import Setting
+from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.redaction import Redactor

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.authoring.trial import NotMeasured
+from harness.authoring.faults import NotMeasured
 from harness.external import command
 from harness.external.run import Telling
 from harness.external.trainer import load

@@ -14,17 +14,19 @@ from pathlib import Path
 
 from falsifiers.blackwell.ptx.code_census import Look
 from falsifiers.blackwell.ptx.outside_engine import OnStep
-from falsifiers.blackwell.watching.compilations import CACHE_VARIABLES, NO_JIT
-from harness import NotMeasured, NotShown
+from falsifiers.blackwell.watching.compilations import CACHE_VARIABLES, NO_JIT, see_that_ptx_is_refused
+from harness import NotMeasured, NotShown, look
+from harness.authoring.device_watch import DeviceWatch
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.command import OutOfMemory
-from harness.external.run import Telling
 from harness.inspect.device_code import Inspection, inspect
 
 __all__ = ["Command", "Recorded"]
 
 _MOST_FILES = 10_000
+_MOST_TOLD = 1000
+"""Files of a compute cache that a bundle names; a violation needs one."""
 
 
 class _Engine(Outside):
@@ -62,12 +64,7 @@ class _Engine(Outside):
 class Command(_Engine, CommandRun):
     """An engine that is run."""
 
-    @property
-    def may_compile(self) -> bool:
-        """Whether its file or the command line lets the driver compile, against what the claim says."""
-        return self.trainer.variables(self.values).get(NO_JIT, "1") != "1"
-
-    def train(self, on_step: OnStep) -> Telling:
+    def train(self, on_step: OnStep) -> bool:
         """Run the command to its end.
 
         Raises:
@@ -82,7 +79,30 @@ class Command(_Engine, CommandRun):
         telling = self.listen(on_step)
         if telling.out_of_memory:
             raise OutOfMemory(f"{self.trainer.name} ended well, and had said: {telling.out_of_memory}")
-        return telling
+        return True
+
+    def device_watch(self) -> DeviceWatch | None:
+        """A watch of the GPU, if the trial has one."""
+        return DeviceWatch() if self.setting.device.startswith("cuda") else None
+
+    @look
+    def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
+        """Files in the compute cache: the driver compiled each, whatever the output says.
+
+        An empty cache shows that nothing was compiled only if compiling would have been refused or have left a file.
+        """
+        if found := _files(computed):
+            return found
+        if not completed:
+            raise NotShown("the run did not complete, so an empty compute cache shows nothing")
+        if watch is None:
+            raise NotShown("no GPU was there, whose driver could have compiled anything")
+        if not watch.was_used:
+            raise NotShown(watch.reason or "no process of it was seen on the GPU")
+        if self.trainer.variables(self.values).get(NO_JIT, "1") != "1":
+            raise NotShown("its driver was allowed to compile, and need not keep what it compiled")
+        see_that_ptx_is_refused()
+        return []
 
     def _code_files(self) -> Iterator[Path]:
         if self.trainer.device_code.files:
@@ -100,21 +120,31 @@ class Command(_Engine, CommandRun):
 class Recorded(_Engine, RecordedRun):
     """A run that is over, in the directory that the parameter `dir` names."""
 
-    may_compile = True
-    """Nobody saw its environment."""
+    def train(self, on_step: OnStep) -> bool:
+        """Read the logs to their end; see `RecordedRun.listen`. False if there is no log."""
+        if self.no_logs():
+            return False
+        self.listen(on_step)
+        return True
 
-    def train(self, on_step: OnStep) -> Telling:
-        """Read the logs to their end; see `RecordedRun.listen`."""
-        if why := self.no_logs():
-            raise NotShown(why)
-        return self.listen(on_step)
+    def device_watch(self) -> None:
+        """Nothing runs now."""
 
-    def compute_cache(self) -> Path | None:
-        """The driver's compute cache of the run, where it was kept."""
+    @look
+    def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
+        """Files in the compute cache of the run, if it was kept. An empty cache shows nothing."""
         text = self.trainer.files.compute_cache
         folder = Path(self.filled(text)) if text else None
-        return folder if folder is not None and folder.is_dir() else None
+        if folder is None or not folder.is_dir():
+            raise NotShown("the compute cache of the run was not kept (/files/compute_cache)")
+        if found := _files(folder):
+            return found
+        raise NotShown(f"{folder} is empty, and nobody saw that the run used it")
 
     def _program(self, name: str) -> Path | None:
         """A name on the PATH here and now is not the program that ran there and then."""
         raise NotShown(f"which program ran is not known: name its file, as in -P {name}=/path/to/{name}")
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())[:_MOST_TOLD]

@@ -7,13 +7,13 @@ import random
 import resource
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import torch
 
 from falsifiers.blackwell.measuring.true_gradients import TrueGradients, relative_error
 from falsifiers.blackwell.ptx.archive_check import check, not_reproduced
-from falsifiers.blackwell.ptx.outside_engine import OutsideEngine, look_from_outside
+from falsifiers.blackwell.ptx.outside_engine import look_from_outside
 from falsifiers.blackwell.reference.kernel_archive import Archive
 from falsifiers.blackwell.reference.kernels.catalogue import block_kernels
 from falsifiers.blackwell.reference.kernels.spec import KernelSpec
@@ -22,7 +22,7 @@ from falsifiers.blackwell.subjects.ptx import ArchivedEngine, TrainedModel
 from falsifiers.blackwell.watching.archive_use import UseWatch, watching_use
 from falsifiers.blackwell.watching.compilations import forbid_compiling, see_that_ptx_is_refused, watching
 from falsifiers.blackwell.watching.steps import watching_steps
-from harness import NotMeasured, Trial
+from harness import NotMeasured, Trial, elsewhere
 
 __all__ = ["falsify"]
 
@@ -33,12 +33,10 @@ _HOST_COMPILERS: Final = ("/g++", "/clang++")
 """What builds the kernels' text for a CPU, which runs no machine code of a GPU."""
 
 
+@elsewhere(look_from_outside)
 def falsify(trial: Trial[ArchivedEngine]) -> None:
     """Ask every image of the archive what it is; then train where the driver must not compile, and look for traces."""
     computed = forbid_compiling(trial.workspace)
-    if trial.is_elsewhere:
-        look_from_outside(cast("Trial[OutsideEngine]", trial), computed)
-        return
     specs = block_kernels(SHAPES[trial.parameters["model"]])
     with trial.subject_fault():
         folder = trial.subject.archive()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from falsifiers.blackwell.ptx.code_census import Census, Look, census, summary
-from falsifiers.blackwell.watching.compilations import see_that_ptx_is_refused
-from harness import NotMeasured, NotShown, Trial
+from falsifiers.blackwell.watching.compilations import forbid_compiling
+from harness import Hidden, NotMeasured, NotShown, Trial, look
 from harness.authoring.device_watch import DeviceWatch
 from harness.external.kernels import KernelTelling
 from harness.external.run import Telling
@@ -41,43 +41,37 @@ OnStep = Callable[..., None]
 class OutsideEngine(Protocol):
     """What `external.Command` and `external.Recorded` are."""
 
-    is_over: bool
-    may_compile: bool
-    """Whether the driver was allowed to compile PTX, or nobody knows that it was not."""
     telling: Telling | None
     memory_bytes: int | None
-    """Of a run that was made here: the most that one of its processes held on the CPU; None where nobody saw."""
+    """The most that one process of a run of this trial held on the CPU; None if that was not seen."""
 
     def device_code(self) -> Look:
         """The files with its kernels, looked into."""
         ...
 
-    def train(self, on_step: OnStep) -> Telling:
-        """Train to the end, telling every step."""
+    def device_watch(self) -> DeviceWatch | None:
+        """A watch of the GPU for the time of the training; None if it does not train on a GPU now."""
+        ...
+
+    def train(self, on_step: OnStep) -> bool:
+        """Train to the end and tell every step; False if nothing is known of what it printed."""
         ...
 
     def ran(self) -> dict[str, Any]:
         """What its output says of device, dtype and steps."""
         ...
 
-    def compute_cache(self) -> Path | None:
-        """Of a run that is over: the driver's compute cache, where it was kept."""
+    def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
+        """The files in the driver's compute cache, each of which the driver compiled."""
         ...
 
 
-def look_from_outside(trial: Trial[OutsideEngine], computed: Path) -> None:
-    """Look into its files, let it train where the driver must not compile, and look for traces.
-
-    Args:
-        computed: the driver's compute cache for what this trial starts; empty.
-    """
-    with trial.where_shown("kernels", "cells", *_LISTED):
-        _look_into_files(trial)
-    for names, why in _NEVER_SEEN.items():
-        with trial.where_shown(*names):
-            raise NotShown(why)
-    on_gpu = trial.device.startswith("cuda") and not trial.subject.is_over
-    watch = DeviceWatch() if on_gpu else None
+def look_from_outside(trial: Trial[OutsideEngine]) -> None:
+    """Look into its files, let it train where the driver must not compile, and look for traces."""
+    computed = forbid_compiling(trial.workspace)
+    _measure_files(trial)
+    trial.measure(**{name: Hidden(why) for names, why in _NEVER_SEEN.items() for name in names})
+    watch = trial.subject.device_watch()
 
     def on_step(step: int, **values: float) -> None:
         with trial.falsifier_fault():
@@ -85,17 +79,12 @@ def look_from_outside(trial: Trial[OutsideEngine], computed: Path) -> None:
 
     completed = False
     try:
-        with trial.where_shown(), trial.subject_fault(), watch or nullcontext():
+        with trial.subject_fault(), watch or nullcontext():
             _see_that_there_is_room(trial, watch)
-            trial.subject.train(on_step)
-            completed = True
+            completed = trial.subject.train(on_step)
     finally:
         _measure_told(trial, trial.subject.telling or Telling(on_step), watch, completed)
-        with trial.where_shown("cache_files"):
-            _measure_cache(trial, computed)
-    if completed and not trial.subject.is_over:
-        with trial.where_shown("cache_files"):
-            _believe_empty_cache(trial, computed, watch)
+        trial.measure(cache_files=trial.subject.cache_files(computed, watch, completed))
 
 
 def _see_that_there_is_room(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> None:
@@ -105,47 +94,84 @@ def _see_that_there_is_room(trial: Trial[OutsideEngine], watch: DeviceWatch | No
         raise NotMeasured(f"others left {watch.free_bytes / 2**30:.1f} of the {cap / 2**30:g} GiB that it may take")
 
 
-def _look_into_files(trial: Trial[OutsideEngine]) -> None:
-    look = trial.subject.device_code()
+def _measure_files(trial: Trial[OutsideEngine]) -> None:
+    seen = _census(trial)
+    faults = {name: _faults(seen, name) for name in _LISTED}
+    trial.measure(kernels=_count(seen, "kernels"), cells=_count(seen, "cells"), **faults)
+
+
+@look
+def _census(trial: Trial[OutsideEngine]) -> Census:
+    """What is in the files with its kernels."""
+    found = trial.subject.device_code()
     targets = trial.parameters["targets"]
-    content = [inspection.to_json() for inspection in look.inspections]
+    content = [inspection.to_json() for inspection in found.inspections]
     (trial.artifacts / "device-code.json").write_text(json.dumps(content, indent=1))
-    for line in summary(look, targets):
+    for line in summary(found, targets):
         print(line)
-    seen: Census = census(look, targets)
-    faults = {name: list(getattr(seen, name))[:_MOST_TOLD] for name in _LISTED}
-    trial.measure(**{name: found for name, found in faults.items() if found})
+    return census(found, targets)
+
+
+@look
+def _faults(seen: Census, name: str) -> list[str]:
+    """The faults of one kind. That there is none is only known if everything was seen."""
+    found = list(getattr(seen, name))[:_MOST_TOLD]
+    if not found:
+        _see_that_all_was_seen(seen)
+    return found
+
+
+@look
+def _count(seen: Census, name: str) -> int:
+    """How many kernels or cells there are."""
+    _see_that_all_was_seen(seen)
+    return int(getattr(seen, name))
+
+
+def _see_that_all_was_seen(seen: Census) -> None:
     if seen.unseen:
         raise NotShown("; ".join(seen.unseen[:3]))
-    trial.measure(kernels=seen.kernels, cells=seen.cells, **faults)
 
 
 def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWatch | None, completed: bool) -> None:
     """What its output comes to; of a run that failed only what went wrong."""
-    kernels, ran = telling.kernels, trial.subject.ran()
-    trial.resolve(**ran)
+    kernels = telling.kernels
+    trial.resolve()
     for when, names in (("before", kernels.before), ("after", kernels.after)):
         if names:
             print(f"compiled {when} the end of the warm-up: {len(names)}: {', '.join(names[:50])}")
     _measure_target(trial, telling.ran.get("target"), watch)
-    with trial.where_shown("reported_compilations"):
-        if kernels.compilations is None:
-            raise NotShown(_no_count(kernels))
-        trial.measure(reported_compilations=kernels.compilations)
-    with trial.where_shown("refused_loads"):
-        if not kernels.refused:
-            raise NotShown("its output tells of no refused load, and one that it keeps to itself is not seen")
-        trial.measure(refused_loads=len(kernels.refused))
-    with trial.where_shown("failed_uploads"):
-        if not kernels.failed_uploads and not (completed and telling.newest and ran.get("device") == "cuda"):
-            raise NotShown("its output does not show that its weights were put on a GPU")
-        trial.measure(failed_uploads=kernels.failed_uploads)
-    with trial.where_shown("memory_bytes"):
-        if watch is not None or completed:
-            trial.measure(memory_bytes=_memory(trial, watch))
-    with trial.where_shown("losses"):
-        if completed:
-            trial.measure(losses=_losses(telling))
+    uploaded = completed and bool(telling.newest) and trial.subject.ran().get("device") == "cuda"
+    trial.measure(
+        reported_compilations=_compilations(kernels),
+        refused_loads=_refused_loads(kernels),
+        failed_uploads=_failed_uploads(kernels, uploaded),
+    )
+    if watch is not None or completed:
+        trial.measure(memory_bytes=_memory(trial, watch))
+    if completed:
+        trial.measure(losses=_losses(telling))
+
+
+@look
+def _compilations(kernels: KernelTelling) -> int:
+    if kernels.compilations is None:
+        raise NotShown(_no_count(kernels))
+    return kernels.compilations
+
+
+@look
+def _refused_loads(kernels: KernelTelling) -> int:
+    if not kernels.refused:
+        raise NotShown("its output tells of no refused load, and one that it keeps to itself is not seen")
+    return len(kernels.refused)
+
+
+@look
+def _failed_uploads(kernels: KernelTelling, uploaded: bool) -> list[str]:
+    if not kernels.failed_uploads and not uploaded:
+        raise NotShown("its output does not show that its weights were put on a GPU")
+    return kernels.failed_uploads
 
 
 def _no_count(kernels: KernelTelling) -> str:
@@ -165,39 +191,9 @@ def _measure_target(trial: Trial[OutsideEngine], told: str | None, watch: Device
         trial.measure(other_target=[f"its kernels were loaded for {told}, and the device is {wanted}"])
 
 
-def _measure_cache(trial: Trial[OutsideEngine], computed: Path) -> None:
-    """Files in the compute cache: each of them the driver compiled, whatever the output says."""
-    folder: Path | None = trial.subject.compute_cache() if trial.subject.is_over else computed
-    if folder is None:
-        raise NotShown("the compute cache of the run was not kept (/files/compute_cache)")
-    if found := _files(folder):
-        trial.measure(cache_files=found[:_MOST_TOLD])
-    elif trial.subject.is_over:
-        raise NotShown(f"{folder} is empty, and nobody saw that the run used it")
-
-
-def _believe_empty_cache(trial: Trial[OutsideEngine], computed: Path, watch: DeviceWatch | None) -> None:
-    """An empty cache shows that nothing was compiled, where something would have been refused or have left a file."""
-    if _files(computed):
-        return
-    if watch is None:
-        raise NotShown("no GPU was there, whose driver could have compiled anything")
-    if not watch.was_used:
-        raise NotShown(watch.reason or "no process of it was seen on the GPU")
-    if trial.subject.may_compile:
-        raise NotShown("its driver was allowed to compile, and need not keep what it compiled")
-    see_that_ptx_is_refused()
-    trial.measure(cache_files=[])
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
+@look
 def _memory(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> int:
     """Bytes: the most that was in use on the device, or on the CPU that the largest of its processes took."""
-    if trial.subject.is_over:
-        raise NotShown("what memory a run took that is over is not seen")
     if watch is None:
         if trial.subject.memory_bytes is None:
             raise NotShown("it had ended before its memory was read")
@@ -207,6 +203,7 @@ def _memory(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> int:
     return watch.peak_bytes
 
 
+@look
 def _losses(telling: Telling) -> Iterable[float]:
     """The loss of every step; where not every one was told, the first and the last by the run's own account."""
     if not telling.unseen and len(telling.losses) == telling.steps:

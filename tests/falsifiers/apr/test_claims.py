@@ -15,7 +15,8 @@ from falsifiers.apr import crc, layout
 from falsifiers.apr.reference import Reference
 from falsifiers.apr.tensor_sets import KNOWN
 from harness import Setting, Trial
-from harness.authoring.trial import SubjectFault
+from harness.authoring.faults import SubjectFault
+from harness.authoring.recorder import Recorder
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
@@ -54,10 +55,11 @@ def violated(claim: str, subject: type, folder: Path) -> set[str]:
     setting = Setting(parameters, "cpu", 0, folder, folder)
     seen: dict[str, Any] = {}
     declared = frozenset(contract.document["observation"]["properties"])
-    trial = KnownCases(setting, folder, declared, lambda message: seen.update(message.get("values", {})))
-    trial.build(subject)
+    recorder = Recorder(declared, lambda said: seen.update(getattr(said, "values", {})))
     try:
-        FALSIFIERS[claim](trial)
+        with recorder.subject_fault():
+            built = subject(setting)
+        FALSIFIERS[claim](KnownCases(built, setting, folder, recorder))
     except SubjectFault:
         return {"subject.completes"}
     measured = {name: value for name, value in seen.items() if name in declared}

@@ -13,11 +13,12 @@ from falsifiers.apr import crc, layout
 from falsifiers.apr.byte_table import Layout, build, reseal
 from falsifiers.apr.external import Recorded
 from falsifiers.apr.tensor_sets import KNOWN, file_of
-from harness import NotShown, Setting, Trial
+from harness import NotShown, Setting
 from harness.authoring.reports import Measured, TrialReport
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
+from harness.execution.trial_run import TrialRun
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from tests.cli.harness_command import COMMAND, environment
@@ -43,11 +44,9 @@ def failed(claim: str, folder: Path, *files: bytes) -> set[str]:
             measured.update(said.values)
 
     setting = Setting(parameters, "cpu", 0, folder, folder)
-    trial: Trial[Any] = Trial(setting, folder, frozenset(contract.document["observation"]["properties"]), report)
-    trial.build(Recorded)
-    FALSIFIERS[claim](trial)
+    run = TrialRun(setting, folder, frozenset(contract.document["observation"]["properties"]), report)
     with pytest.raises(NotShown):
-        trial.tell_what_was_hidden()
+        run.run(FALSIFIERS[claim], Recorded)
     observation = Observation(contract.subject, "full", parameters, Device("cpu", "a CPU"), measured)
     return {clause.id for clause in judge(contract, observation).with_outcome(Outcome.FAIL)}
 

@@ -11,7 +11,8 @@ from falsifiers.blackwell.alloc_unified import falsify
 from falsifiers.blackwell.mutants.alloc_unified import AgainstTheRule, ByCapability, ReadsWords
 from falsifiers.blackwell.reference.allocator import IntegratedRule
 from falsifiers.blackwell.subjects.alloc_unified import Allocator, Device
-from harness import Setting, Trial
+from harness import Setting
+from harness.execution.trial_run import TrialRun
 
 _B200 = Device(True, False, (10, 0))
 _GB10 = Device(True, True, (12, 1))
@@ -64,11 +65,10 @@ def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> d
         " described_as_driver"
     )
     setting = Setting({"allocation_bytes": size}, "cpu", 0, tmp_path, tmp_path)
-    trial: Trial[Any] = Trial(
+    run = TrialRun(
         setting, tmp_path, frozenset(names.split()), lambda message: found.update(getattr(message, "values", {}))
     )
-    trial.build(kind)
-    falsify(trial)
+    run.run(falsify, kind)
     return found
 
 

@@ -18,8 +18,9 @@ from falsifiers.blackwell.reference.kernels.catalogue import add
 from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 from falsifiers.blackwell.watching.compilations import watching
 from harness import NotMeasured, Setting, Trial
+from harness.authoring.faults import SubjectFault
+from harness.authoring.recorder import Recorder
 from harness.authoring.reports import Measured, Resolved, TrialReport
-from harness.authoring.trial import SubjectFault
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract, Mutant
@@ -90,11 +91,12 @@ def outcomes(
     def report(said: TrialReport) -> None:
         seen.setdefault(type(said), {}).update(getattr(said, "values", {}))
 
-    trial = KnownCases(Setting(parameters, "cpu", 1, folder, cache), folder, declared, report)
-    trial.build(subject)
+    setting, recorder = Setting(parameters, "cpu", 1, folder, cache), Recorder(declared, report)
     ending = Ending(EndingKind.COMPLETED)
     try:
-        FALSIFIERS[claim](trial)
+        with recorder.subject_fault():
+            built = subject(setting)
+        FALSIFIERS[claim](KnownCases(built, setting, folder, recorder))
     except SubjectFault as fault:
         ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, str(fault))
     except NotMeasured as why:

@@ -20,8 +20,9 @@ from falsifiers.blackwell.reference.kernels.nvrtc import CompilationFailed
 from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
-from harness import Setting, Trial
+from harness import Setting
 from harness.authoring.reports import Measured, Resolved, TrialReport
+from harness.execution.trial_run import TrialRun
 from tests.falsifiers.blackwell.adapters import any_backend
 
 wgpu = pytest.importorskip("wgpu", reason="the package wgpu is not installed (extra wgpu)")
@@ -165,9 +166,7 @@ def measured(subject: Any, folder: Path) -> dict[str, Any]:
         if isinstance(said, Measured | Resolved):
             seen.update(said.values)
 
-    trial: Trial[Any] = Trial(setting, folder, frozenset(contract["observation"]["properties"]), record)
-    trial.build(subject)
-    falsifier.falsify(trial)
+    TrialRun(setting, folder, frozenset(contract["observation"]["properties"]), record).run(falsifier.falsify, subject)
     return seen
 
 

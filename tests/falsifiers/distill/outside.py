@@ -12,10 +12,11 @@ from typing import Any
 
 from falsifiers.distill.external import Command
 from harness import NotMeasured, Setting
-from harness.authoring.trial import SubjectFault
+from harness.authoring.faults import SubjectFault
+from harness.execution.trial_run import TrialRun
 from tests.cli.harness_command import COMMAND, environment
 from tests.external.trainers import BIGRAMS_FILE, ROOT
-from tests.falsifiers.distill.trials import CONTRACTS, a_trial
+from tests.falsifiers.distill.trials import CONTRACTS, Heard
 
 EXPORT = "F-DISTILL-CKPT-EXPORT-001"
 MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
@@ -39,8 +40,12 @@ class Seen:
     """What a trial in this process measured, and what ended it."""
 
     measurements: dict[str, Any]
+    unseen: dict[str, str]
+    """Why a measurement was not made, by name."""
     resolved: dict[str, Any]
     ending: str
+    """The type of the exception that ended the trial; of a subject's fault, that of its exception too."""
+    reason: str
 
 
 def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) -> Seen:
@@ -50,18 +55,17 @@ def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) ->
     trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
     parameters = {**contract["profiles"]["reduced"]["parameters"], **trainer, **options}
     setting = Setting(parameters, "cpu", 0, folder / "workspace", folder / "cache")
-    trial, recorded = a_trial(setting, subject, frozenset(contract["observation"]["properties"]))
+    setting.workspace.mkdir(parents=True, exist_ok=True)
+    recorded = Heard()
+    run = TrialRun(setting, setting.workspace, frozenset(contract["observation"]["properties"]), recorded)
     module, _, name = contract["falsifier"].partition(":")
-    ending = ""
+    ending = reason = ""
     try:
-        try:
-            getattr(importlib.import_module(module), name)(trial)
-        finally:
-            trial.finish()
-        trial.tell_what_was_hidden()
+        run.run(getattr(importlib.import_module(module), name), subject)
     except (SubjectFault, NotMeasured) as error:
-        ending = f"{type(error).__name__}: {error}"
-    return Seen(recorded.measurements, recorded.resolved, ending)
+        cause = f": {type(error.__cause__).__name__}" if isinstance(error, SubjectFault) else ""
+        ending, reason = f"{type(error).__name__}{cause}", str(error)
+    return Seen(recorded.measurements, recorded.unseen, recorded.resolved, ending, reason)
 
 
 def named(folder: Path) -> list[str]:

@@ -65,7 +65,7 @@ def test_a_run_without_a_log_is_judged_by_its_files(tmp_path: Path) -> None:
     seen = recorded(place, EXPORT, tmp_path)
     assert (seen.measurements["tensors_found"], seen.measurements["file_bytes"]) == (0, 200)
     assert (seen.resolved, "steps_executed" in seen.measurements) == ({}, False)
-    assert seen.ending.startswith("NotShown")
+    assert seen.ending == "NotShown"
 
 
 def test_a_recorded_run_of_whole_epochs_is_refuted_by_its_log(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_recorded_run_that_ran_out_of_memory(tmp_path: Path) -> None:
     (place / "gb10.log").write_bytes(
         b"[CUDA] Pre-warmed 27 forward kernels\nBlock 0 upload: CUDA_ERROR_OUT_OF_MEMORY\n"
     )
-    assert recorded(place, SMOKE, tmp_path).ending.startswith("SubjectFault: OutOfMemory")
+    assert recorded(place, SMOKE, tmp_path).ending == "SubjectFault: OutOfMemory"
 
 
 def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
     (place / "sub").mkdir(parents=True)
     (place / "README.md").write_text("nothing of a run")
     seen = recorded(place, EXPORT, tmp_path)
-    sought = "no checkpoint, and none of launch.log, *.log, *.txt, model.safetensors"
-    assert seen.ending == f"NotMeasured: {place} holds nothing of a run: {sought}"
+    assert seen.ending == "NotMeasured"
+    assert all(sought in seen.reason for sought in (str(place), "launch.log", "model.safetensors"))
     assert "readable" not in seen.measurements
     (place / "launch.log").write_bytes(b"62 steps, 122.7s\n")
     assert recorded(place, EXPORT, tmp_path).measurements["readable"] is False
@@ -107,7 +107,7 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     place = historical_run(tmp_path)
     seen = recorded(place, PERIOD, tmp_path, checkpoint_every=5000)
     assert seen.measurements["missing"][0] == "N=5000: step 5000"
-    assert seen.ending == "NotShown: a run that is over cannot be made again with other parameters"
+    assert seen.ending == "NotShown"
     assert (place / "model.safetensors").exists()
 
 
@@ -138,7 +138,7 @@ def test_steps_that_move_nothing_and_steps_too_many_are_seen(folder: Path) -> No
         16,
         False,
     )
-    assert epochs.ending == "NotShown: train_bigrams.py left no checkpoint of step 1"
+    assert (epochs.ending, set(epochs.unseen)) == ("NotShown", {"idle"})
 
 
 def test_an_export_of_another_format_is_read(folder: Path) -> None:
@@ -154,27 +154,27 @@ def test_an_export_of_another_format_is_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fail", "ending"),
+    ("fail", "ending", "named"),
     [
-        (
-            "crash",
-            "SubjectFault: CommandFailed: train_bigrams.py exited with status 1 after step 2, "
-            "saying 'RuntimeError: something broke'",
-        ),
-        ("out-of-memory", "SubjectFault: OutOfMemory: train_bigrams.py exited with status 1 after step 2, out of GPU"),
-        ("killed", "NotMeasured: train_bigrams.py was ended by SIGKILL after step 2"),
+        ("crash", "SubjectFault: CommandFailed", ("status 1", "step 2", "RuntimeError: something broke")),
+        ("out-of-memory", "SubjectFault: OutOfMemory", ("status 1", "step 2")),
+        ("killed", "NotMeasured", ("SIGKILL", "step 2")),
     ],
 )
-def test_how_a_trainer_ends_is_its_own_fault_or_not(folder: Path, fail: str, ending: str) -> None:
+def test_how_a_trainer_ends_is_its_own_fault_or_not(
+    folder: Path, fail: str, ending: str, named: tuple[str, ...]
+) -> None:
     """A crash and an exhausted GPU are; what the kernel does is not."""
-    assert outside(folder, EXPORT, fail=fail, steps=5).ending.startswith(ending)
+    seen = outside(folder, EXPORT, fail=fail, steps=5)
+    assert seen.ending == ending
+    assert all(one in seen.reason for one in named)
 
 
 def test_a_full_disk_is_not_its_fault(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a trainer says when it cannot write."""
     full = shutil.disk_usage(folder)._replace(free=4096)
     monkeypatch.setattr("harness.external.command.shutil.disk_usage", lambda place: full)
-    assert outside(folder, EXPORT, fail="crash", steps=5).ending.startswith("NotMeasured: the disk of ")
+    assert outside(folder, EXPORT, fail="crash", steps=5).ending == "NotMeasured"
 
 
 def test_an_export_that_is_not_there(folder: Path) -> None:
@@ -185,9 +185,8 @@ def test_an_export_that_is_not_there(folder: Path) -> None:
 def test_a_missing_binary_is_not_measured(folder: Path) -> None:
     """It is this machine that lacks it."""
     trainer = str(ROOT / "trainers" / "apr-distill.toml")
-    assert outside(folder, EXPORT, trainer=trainer, apr="no-such-apr").ending.startswith(
-        "NotMeasured: apr distill cannot be started: no-such-apr"
-    )
+    seen = outside(folder, EXPORT, trainer=trainer, apr="no-such-apr")
+    assert (seen.ending, "no-such-apr" in seen.reason) == ("NotMeasured", True)
 
 
 def test_a_flood_of_output_is_bounded(folder: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from falsifiers.distill.held_out import HeldOut, evaluate
 from falsifiers.distill.watch import StepWatch, read_back
-from harness.authoring.trial import SubjectFault
+from harness.authoring.faults import SubjectFault
 from tests.falsifiers.distill.trials import Tables, a_setting, a_trial
 
 

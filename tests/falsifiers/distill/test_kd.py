@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from falsifiers.distill.kd.cases import first_cases, question
 from falsifiers.distill.kd.formulas import truth
-from harness import Setting, Trial
+from harness import Setting
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract, Mutant
 from harness.contract.entry_point import resolve
 from harness.contract.project import Project
+from harness.execution.trial_run import TrialRun
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.verdict import fate_of
 from harness.search.explorer import CaseSearch
-from tests.falsifiers.distill.trials import CONTRACTS, Recorded
+from tests.falsifiers.distill.trials import CONTRACTS, Heard
 
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {name: PROJECT.contract(name) for name in ("F-DISTILL-KD-LOSS-001", "F-DISTILL-KD-GRAD-001")}
@@ -33,12 +33,11 @@ def observed(contract: Contract, subject: str, folder: Path) -> Observation:
     parameters = {**contract.profiles["reduced"].parameters, "cases": 9}
     setting = Setting(parameters, "cpu", 0, folder, folder)
     claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
-    recorded = Recorded()
-    trial: Trial[Any] = Trial(
+    recorded = Heard()
+    run = TrialRun(
         setting, folder, contract.measurements, recorded, lambda attempt: CaseSearch(claim, setting, attempt, folder)
     )
-    trial.build(resolve(subject))
-    resolve(contract.falsifier)(trial)
+    run.run(resolve(contract.falsifier), resolve(subject))
     measured = strictjson.untag_nonfinite(recorded.measurements)
     device = Device("cpu", "a CPU")
     return Observation(subject, "reduced", parameters, device, measured, recorded.resolved)

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting, Trial
-from harness.authoring.reports import Measured, Resolved, Stepped, TrialReport
+from harness.authoring.reports import Measured, Resolved, Stepped, TrialReport, Unseen
+from harness.execution.trial_run import TrialRun
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "distill"
 
@@ -41,22 +42,24 @@ QUICK = {
 
 
 @dataclass
-class Recorded:
+class Heard:
     """What a trial reported."""
 
     measurements: dict[str, Any] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
 
     def __call__(self, said: TrialReport) -> None:
-        """Take one report of the trial."""
-        match said:
-            case Measured(values):
-                self.measurements.update(values)
-            case Resolved(values):
-                self.resolved.update(values)
-            case Stepped(step):
-                self.steps.append(step)
+        """Take one message of the trial's."""
+        if isinstance(said, Measured):
+            self.measurements.update(said.values)
+        elif isinstance(said, Unseen):
+            self.unseen.update(said.values)
+        elif isinstance(said, Resolved):
+            self.resolved.update(said.values)
+        elif isinstance(said, Stepped):
+            self.steps.append(said.step)
 
 
 def a_setting(folder: Path, seed: int = 0, **parameters: Any) -> Setting:
@@ -64,13 +67,11 @@ def a_setting(folder: Path, seed: int = 0, **parameters: Any) -> Setting:
     return Setting({**QUICK, **parameters}, "cpu", seed, folder / "workspace", folder / "cache")
 
 
-def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset()) -> tuple[Trial[Any], Recorded]:
+def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset()) -> tuple[Trial[Any], Heard]:
     """A trial whose subject is built, and what it will report."""
-    recorded = Recorded()
+    recorded = Heard()
     setting.workspace.mkdir(parents=True, exist_ok=True)
-    trial: Trial[Any] = Trial(setting, setting.workspace, declared, recorded)
-    trial.build(subject)
-    return trial, recorded
+    return TrialRun(setting, setting.workspace, declared, recorded).build(subject), recorded
 
 
 class Tables:

@@ -10,12 +10,13 @@ from typing import Any
 from falsifiers.blackwell.ptx import falsifier
 from falsifiers.blackwell.ptx.external import Command
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate, silu_gate_backward
-from harness import NotMeasured, Setting, Trial
+from harness import NotMeasured, Setting
+from harness.authoring.faults import SubjectFault
 from harness.authoring.reports import Measured, Resolved, TrialReport, Unseen
-from harness.authoring.trial import SubjectFault
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
+from harness.execution.trial_run import TrialRun
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 
@@ -69,13 +70,10 @@ class Seen:
         workspace = folder / "workspace"
         workspace.mkdir()
         declared = frozenset(contract.document["observation"]["properties"])
-        trial: Trial[Any] = Trial(Setting(asked, device, 1, workspace, folder / "cache"), workspace, declared, report)
-        trial.build(subject)
+        run = TrialRun(Setting(asked, device, 1, workspace, folder / "cache"), workspace, declared, report)
         ending = Ending(EndingKind.COMPLETED)
         try:
-            falsifier.falsify(trial)
-            trial.finish()
-            trial.tell_what_was_hidden()
+            run.run(falsifier.falsify, subject)
         except SubjectFault as fault:
             ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, str(fault))
         except NotMeasured as why:

@@ -1,0 +1,86 @@
+"""How a subject's weight files are called and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+__all__ = ["OwnFiles", "Unreadable", "WeightFiles", "read_safetensors", "weight_files"]
+
+
+class Unreadable(ValueError):
+    """A file that does not parse to its end; the text says why."""
+
+
+class WeightFiles(Protocol):
+    """How a subject's weight files are called and read.
+
+    Attributes:
+        in_memory: True; hidden if the weights in memory are not shown, and those that are shown come from such files.
+        no_metadata: stands for the metadata of a file that has none.
+    """
+
+    in_memory: bool
+    no_metadata: Mapping[str, str]
+
+    def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The tensors of an export, on the CPU, and its metadata. Raises OSError or Unreadable."""
+        ...
+
+    def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """The tensors of a checkpoint, on the CPU, and its metadata. Raises OSError or Unreadable."""
+        ...
+
+    def name(self, step: int) -> str:
+        """What the checkpoint of a step is called."""
+        ...
+
+    def checkpoints(self, directory: Path) -> dict[Path, str]:
+        """The files that are called a checkpoint, finished or not, with what each is called."""
+        ...
+
+
+class OwnFiles:
+    """Safetensors under the names that the claims demand of a trainer in this process."""
+
+    in_memory = True
+    no_metadata: Mapping[str, str] = {}
+
+    def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """See `WeightFiles`."""
+        return read_safetensors(path)
+
+    def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """See `WeightFiles`."""
+        return read_safetensors(path)
+
+    def name(self, step: int) -> str:
+        """See `WeightFiles`."""
+        return f"ckpt-step-{step:06}"
+
+    def checkpoints(self, directory: Path) -> dict[Path, str]:
+        """See `WeightFiles`."""
+        return {path: path.stem for path in directory.iterdir() if "ckpt" in path.name} if directory.is_dir() else {}
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors of a safetensors file, cloned out of the mapping, and its metadata.
+
+    Raises:
+        OSError, Unreadable: it cannot be read, or does not parse to its end.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise Unreadable(str(error)) from error
+
+
+def weight_files(subject: Any) -> WeightFiles:
+    """How the files of a subject are called and read: as it says itself if it is a trainer in another process."""
+    files: WeightFiles = getattr(subject, "weight_files", None) or OwnFiles()
+    return files

@@ -1,0 +1,101 @@
+"""What a trial has said so far: its messages, whose code runs, and the first fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from harness.authoring.faults import (
+    NOT_THE_SUBJECTS,
+    FalsifierFault,
+    NotShown,
+    SubjectFault,
+    UndeclaredMeasurement,
+    described,
+)
+from harness.authoring.reports import Entered, Report, Unseen
+from harness.base.vocabulary import Phase
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Sends the messages of one trial, and remembers how it has to end."""
+
+    def __init__(self, declared: frozenset[str], report: Report) -> None:
+        """Args:
+        declared: the measurements that the contract declares.
+        report: sends one message.
+        """
+        self._declared = declared
+        self._phase = Phase.FALSIFIER
+        self.report = report
+        self.fault: Exception | None = None
+        """The first fault, also if the falsifier or the subject catches it."""
+        self.not_shown: NotShown | None = None
+        """The first look that was denied."""
+
+    def require_declared(self, names: Iterable[str]) -> None:
+        """Check that the contract declares these measurements.
+
+        Raises:
+            UndeclaredMeasurement: it does not declare one of them.
+        """
+        for name in names:
+            if name not in self._declared:
+                known = ", ".join(sorted(self._declared))
+                raise UndeclaredMeasurement(f"{name!r} is not declared in the contract; its observation has {known}")
+
+    def hide(self, names: Iterable[str], reason: NotShown) -> None:
+        """Record why these measurements are not made."""
+        self.not_shown = self.not_shown or reason
+        if unseen := dict.fromkeys(names, str(reason)):
+            self.report(Unseen(unseen))
+
+    def enter(self, phase: Phase) -> Phase:
+        """Record whose code runs from now on; return whose code ran until now."""
+        before, self._phase = self._phase, phase
+        self.report(Entered(phase))
+        return before
+
+    @contextmanager
+    def subject_fault(self) -> Iterator[None]:
+        """See `Trial.subject_fault`."""
+        before = self.enter(Phase.SUBJECT)
+        try:
+            yield
+        except NotShown:  # a falsifier may go on without what is not shown
+            self.enter(before)
+            raise
+        except (*NOT_THE_SUBJECTS, SubjectFault, GeneratorExit):
+            raise
+        except BaseException as error:  # asyncio.CancelledError, SystemExit and whatever else a subject may raise
+            self.fault = self.fault or SubjectFault(described(error))
+            raise self.fault from error
+        self.enter(before)
+
+    @contextmanager
+    def falsifier_fault(self) -> Iterator[None]:
+        """See `Trial.falsifier_fault`."""
+        before = self.enter(Phase.FALSIFIER)
+        try:
+            yield
+        except SubjectFault:
+            raise
+        except NOT_THE_SUBJECTS as error:
+            self.fault = self.fault or error
+            raise
+        except Exception as error:
+            self.fault = self.fault or FalsifierFault(described(error))
+            raise self.fault from error
+        self.enter(before)
+
+    def raise_fault(self) -> None:
+        """Raise the first fault, if there is one: it counts also if the falsifier caught it."""
+        if self.fault is not None:
+            raise self.fault
+
+    def raise_not_shown(self) -> None:
+        """Raise the first `NotShown`, if a look was denied: such a trial is NOT_MEASURED, however it ended."""
+        if self.not_shown is not None:
+            raise self.not_shown

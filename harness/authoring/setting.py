@@ -1,0 +1,25 @@
+"""What a subject is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a subject is built from."""
+
+    parameters: Mapping[str, Any]
+    """Those of the profile, with the overrides of the command line and of the mutant."""
+    device: str
+    """"cpu" or "cuda:0"; the process sees no GPU but the leased one."""
+    seed: int
+    workspace: Path
+    """A folder of this trial alone, removed afterwards."""
+    cache: Path
+    """A folder kept between runs and shared between trials; it may be wiped at any time. Writers take a lock."""

@@ -1,0 +1,63 @@
+"""One trial from its subject to its end, in the process that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.authoring.elsewhere import Elsewhere
+from harness.authoring.recorder import Recorder
+from harness.authoring.reports import Report
+from harness.authoring.setting import Setting
+from harness.authoring.trial import NewSearch, Trial
+
+__all__ = ["TrialRun"]
+
+
+class TrialRun:
+    """Builds the subject, runs the falsifier, and ends as the first fault or the first denied look demands.
+
+    Falsifiers get the `Trial`; what only the worker may do is here.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        artifacts: Path,
+        declared: frozenset[str],
+        report: Report,
+        new_search: NewSearch | None = None,
+    ) -> None:
+        """Args:
+        artifacts: the folder for small files that go into the bundle.
+        declared: the measurements that the contract declares.
+        report: sends one message of the trial.
+        new_search: starts a search over cases; without it the trial cannot search.
+        """
+        self._setting = setting
+        self._artifacts = artifacts
+        self._recorder = Recorder(declared, report)
+        self._new_search = new_search
+        self.is_in_process = True
+        """Whether the subject works in this process, whose allocator then tells of its memory."""
+
+    def build(self, subject: Callable[[Setting], Any]) -> Trial[Any]:
+        """Build the subject; what it raises is its own fault."""
+        with self._recorder.subject_fault():
+            built = subject(self._setting)
+        self.is_in_process = not isinstance(built, Elsewhere)
+        return Trial(built, self._setting, self._artifacts, self._recorder, self._new_search)
+
+    def run(self, falsify: Callable[[Trial[Any]], None], subject: Callable[[Setting], Any]) -> None:
+        """Let a falsifier examine a subject.
+
+        Raises:
+            SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault, also if the falsifier caught it.
+            NotShown: the falsifier ended well, and a measurement was not shown.
+        """
+        try:
+            falsify(self.build(subject))
+        finally:
+            self._recorder.raise_fault()
+        self._recorder.raise_not_shown()
