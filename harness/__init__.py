@@ -11,7 +11,7 @@ This is the authoring surface, all that a falsifier or a subject imports:
         trial.resolve(device="cpu")
 """
 
-from harness.authoring.elsewhere import elsewhere, not_shown
+from harness.authoring.examine import elsewhere, not_shown
 from harness.authoring.faults import NotMeasured, NotShown
 from harness.authoring.hidden import Hidden, first_shown, look, provided
 from harness.authoring.setting import Setting

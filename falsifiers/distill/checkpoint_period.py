@@ -107,9 +107,8 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
             seen.missing.append(f"{label}: {wanted}")
             continue
         expected.append(path)
-        _compare(
-            f"{label}: {path.name}", path, subject, watch.initial, provided(files.in_memory, watch.kept)[step], seen
-        )
+        weights = provided(files.in_memory, watch.kept)[step]
+        _compare(f"{label}: {path.name}", path, files, watch.initial, weights, seen)
     seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     seen.misreported = seen.misreported + _misreported(label, run, expected)
     trial.measure(**seen.measurements())
