@@ -73,7 +73,7 @@ def test_a_step_that_moves_nothing_is_counted_and_seen(tmp_path: Path) -> None:
     trial, recorded = a_trial(a_setting(tmp_path), Tables)
     watch = StepWatch(trial)
     trial.subject.distill(watch)
-    read_back(trial, watch)
+    read_back(trial, watch.steps)
     assert (watch.steps, watch.changes) == (3, 2)
     assert recorded.steps == [1, 2, 3]
     assert recorded.resolved == {"device": "cpu", "dtype": "float32", "steps": 3}
@@ -84,5 +84,5 @@ def test_mixed_dtypes_are_all_named(tmp_path: Path) -> None:
     trial, recorded = a_trial(a_setting(tmp_path), Tables)
     watch = StepWatch(trial)
     trial.subject.weights["second"] = torch.ones(1, dtype=torch.bfloat16)
-    read_back(trial, watch)
+    read_back(trial, watch.steps)
     assert recorded.resolved["dtype"] == "bfloat16+float32"

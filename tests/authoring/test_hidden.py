@@ -1,0 +1,141 @@
+"""Values that a subject does not show, in measurements and in what is computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Hidden, NotShown, Setting, Trial, elsewhere, first_shown, look, not_shown, provided
+from harness.authoring.elsewhere import Elsewhere
+from harness.authoring.faults import SubjectFault
+from harness.authoring.reports import Entered, Measured, Resolved, TrialReport, Unseen
+from harness.base.vocabulary import Phase
+from harness.execution.trial_run import TrialRun
+
+HIDDEN: Any = Hidden("it is in another process")
+
+
+class InProcess:
+    """A subject in this process."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing."""
+
+
+class Outside(InProcess, Elsewhere):
+    """A subject in another process."""
+
+    def ran(self) -> dict[str, Any]:
+        """As its output says."""
+        return {"device": "cuda", "steps": 7}
+
+    @look
+    def weights(self) -> list[float]:
+        """Hidden."""
+        raise NotShown("it is in another process")
+
+
+def run(folder: Path, falsify: Callable[[Trial[Any]], None], subject: type = InProcess) -> list[TrialReport]:
+    """What the trial reports."""
+    said: list[TrialReport] = []
+    trial = TrialRun(Setting({}, "cpu", 0, folder, folder), folder, frozenset({"one", "two"}), said.append)
+    trial.run(falsify, subject)
+    return said
+
+
+@pytest.mark.parametrize("value", [HIDDEN, [1, HIDDEN], {"a": HIDDEN}, HIDDEN.loss, HIDDEN[0] - 1, 1 - HIDDEN.f(2)])
+def test_a_hidden_measurement_is_unseen_and_the_others_are_made(value: Any, tmp_path: Path) -> None:
+    """With its reason by name; and the trial ends as not shown."""
+    said: list[TrialReport] = []
+    trial = TrialRun(Setting({}, "cpu", 0, tmp_path, tmp_path), tmp_path, frozenset({"one", "two"}), said.append)
+    with pytest.raises(NotShown):
+        trial.run(lambda trial: trial.measure(one=value, two=2), InProcess)
+    assert Measured({"two": 2}) in said
+    assert Unseen({"one": "it is in another process"}) in said
+
+
+@pytest.mark.parametrize(
+    "use",
+    [bool, list, len, int, float, range, lambda hidden: hidden == 1 or 2, lambda hidden: 1 in [hidden]],
+    ids=["bool", "list", "len", "int", "float", "range", "==", "in"],
+)
+def test_nothing_is_decided_by_a_hidden_value(use: Callable[[Any], Any]) -> None:
+    """Neither a condition nor a loop takes it for false or empty."""
+    with pytest.raises(NotShown):
+        use(HIDDEN)
+
+
+def test_what_looks_at_a_hidden_value_is_hidden() -> None:
+    """Whether it is an argument, or raised on the way; other exceptions are what they are."""
+    assert isinstance(look(len)(HIDDEN), Hidden)
+    assert isinstance(look(lambda: [one for one in HIDDEN])(), Hidden)  # noqa: C416
+    assert look(len)([1]) == 1
+    with pytest.raises(ZeroDivisionError):
+        look(lambda: 1 / 0)()
+
+
+def test_a_value_that_depends_on_a_hidden_one() -> None:
+    """It is hidden too; of several values the first that is shown counts."""
+    assert isinstance(provided(HIDDEN, 3), Hidden)
+    assert provided([], 3) == 3
+    assert first_shown(HIDDEN, {}, {"a": 1}) == {}
+    assert first_shown(HIDDEN, HIDDEN) is HIDDEN
+
+
+def test_a_tensor_and_a_hidden_value() -> None:
+    """The difference is hidden, on both sides."""
+    torch = pytest.importorskip("torch")
+    assert isinstance(torch.ones(2) - HIDDEN, Hidden)
+    assert isinstance((HIDDEN - torch.ones(2)).abs().max(), Hidden)
+
+
+def test_what_ran_elsewhere_is_what_the_subject_says(tmp_path: Path) -> None:
+    """Not what the falsifier read back in this process."""
+    read_back = {"device": "cpu", "steps": 3}
+    assert Resolved(read_back) in run(tmp_path, lambda trial: trial.resolve(**read_back))
+    assert Resolved({"device": "cuda", "steps": 7}) in run(tmp_path, lambda trial: trial.resolve(**read_back), Outside)
+
+
+def test_a_falsifier_may_leave_a_subject_elsewhere_to_another(tmp_path: Path) -> None:
+    """The decorator chooses by the subject."""
+
+    @elsewhere(lambda trial: trial.measure(one=2))
+    def falsify(trial: Trial[Any]) -> None:
+        trial.measure(one=1)
+
+    assert Measured({"one": 1}) in run(tmp_path, falsify)
+    assert Measured({"one": 2}) in run(tmp_path, falsify, Outside)
+    with pytest.raises(NotShown):
+        run(tmp_path, elsewhere(not_shown("it is in another process"))(falsify), Outside)
+
+
+def test_a_denied_look_leaves_the_falsifiers_code_running(tmp_path: Path) -> None:
+    """A hang after it is not the subject's."""
+
+    @look
+    def weights(trial: Trial[Any]) -> Any:
+        with trial.subject_fault():
+            raise NotShown("it is in another process")
+
+    def falsify(trial: Trial[Any]) -> None:
+        weights(trial)
+
+    said = run(tmp_path, falsify)
+    assert said[-1] == Entered(Phase.FALSIFIER)
+
+
+def test_a_fault_of_the_subject_that_the_falsifier_catches_counts(tmp_path: Path) -> None:
+    """It ends the trial all the same."""
+
+    def falsify(trial: Trial[Any]) -> None:
+        try:
+            with trial.subject_fault():
+                raise ValueError
+        except SubjectFault:
+            pass
+
+    with pytest.raises(SubjectFault):
+        run(tmp_path, falsify)
