@@ -173,5 +173,10 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Iterato
 
 
 def _escaped(text: str) -> str:
-    """Text as Markdown that shows it as it stands, on one line."""
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    """Text as Markdown that shows it as it stands, on one line; what is between backticks is code."""
+    parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
+    return "".join(part if part.startswith("`") else _plain(part) for part in parts)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))

@@ -50,6 +50,13 @@ def test_every_command_has_a_section(site: Path) -> None:
     ]
 
 
+def test_the_overview_names_every_command() -> None:
+    overview = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").partition("## Exit status")[0]
+    cells = re.findall(r"^\| (`harness .*?) \|", overview, re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"(\w+)`", cell)]
+    assert sorted(named) == sorted(_COMMANDS)
+
+
 def test_every_schema_has_a_section_with_its_version(site: Path) -> None:
     page = site / "formats.html"
     assert len(sections(page)) == len(SCHEMAS)
