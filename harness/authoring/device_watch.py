@@ -1,7 +1,7 @@
-"""A GPU watched from outside while another process works on it, through NVML, which leaves no trace on the device.
+"""Watches a GPU through NVML while another process works on it. NVML creates no context on the device.
 
     with DeviceWatch() as watch:
-        run_somebody_elses_engine()
+        run_another_engine()
     watch.peak_bytes, watch.was_used, watch.capability
 
 The device is the one that CUDA_VISIBLE_DEVICES leaves to this process, as in a trial.
@@ -23,22 +23,22 @@ _PERIOD_SECONDS: Final = 0.2
 
 @final
 class DeviceWatch:
-    """Samples what is in use on the device, from `with` to its end."""
+    """Samples the memory and the processes of the device during a `with` block."""
 
     def __init__(self) -> None:
-        """Asks which GPU it is; where there is none, `reason` says why, and nothing is sampled."""
+        """Find the GPU. If there is none, `reason` states why, and nothing is sampled."""
         found = _leased()
         self.reason = found if isinstance(found, str) else ""
-        """Why nothing, or not the memory, can be told."""
+        """Why nothing is sampled, or why the memory is unknown; empty if neither is the case."""
         self.capability: int | None = None
-        """Such as 121 for 12.1; None where it is not known."""
+        """The compute capability, such as 121 for 12.1; None if unknown."""
         self.peak_bytes: int | None = None
-        """Most memory in use on the whole device; where NVML does not say, as where a device shares the system's
-        memory, that of all processes on it together; None where neither is told."""
+        """The largest memory in use on the whole device, in bytes. If NVML does not report it, as for unified memory,
+        that of all processes on the device together. None if NVML reports neither."""
         self.free_bytes: int | None = None
-        """What was left when the watch began; None where NVML does not say."""
+        """Free memory in bytes when the watch began; None if NVML does not report it."""
         self.was_used = False
-        """Whether a process came to the device that was not there before."""
+        """Whether a process appeared on the device that was not there before."""
         self._there_before: frozenset[int] = frozenset()
         self._device: tuple[nvml.Session, Any] | None = None
         self._end = threading.Event()
@@ -97,23 +97,23 @@ class DeviceWatch:
         elif listed.value and all(one.memory_bytes is not None for one in listed.value):
             self._note(sum(one.memory_bytes for one in listed.value))
         elif listed.value:
-            self.reason = "NVML tells neither the device's memory nor that of the processes on it"
+            self.reason = "NVML reports neither the memory of the device nor that of its processes"
 
     def _note(self, used: int) -> None:
         self.peak_bytes = max(self.peak_bytes or 0, used)
 
 
 def _leased() -> Gpu | str:
-    """The GPU that this process sees; in words why there is none, or not one."""
+    """Return the only GPU that this process sees, or why there is not exactly one."""
     host = probe()
     if not host.gpus:
         return host.gpu_reason or "this machine has no GPU"
     if len(host.gpus) > 1:
-        return f"{len(host.gpus)} GPUs are visible here, and which of them is used cannot be told"
+        return f"{len(host.gpus)} GPUs are visible here, so the one in use is unknown; set CUDA_VISIBLE_DEVICES to one"
     return host.gpus[0]
 
 
 def _number(capability: str | None) -> int | None:
-    """12.1 as 121."""
+    """Return 121 for "12.1"."""
     digits = (capability or "").replace(".", "")
     return int(digits) if digits.isdecimal() else None

@@ -1,15 +1,18 @@
-"""Paired, interleaved timing: how much slower one arm is than another, and how sure that is.
+"""Paired, interleaved timing: how much slower one arm is than another, with an interval.
 
     timing = interleave({"plain": plain, "logging": logging, "again": plain}, rounds=40, warmup=3, seed=0)
-    noise = timing.ratio("again", "plain")      # an A/A comparison: what this machine calls a difference of nothing
+    noise = timing.ratio("again", "plain")      # an A/A comparison: the ratio that noise alone gives
     slower = timing.ratio("logging", "plain")   # an Interval: estimate, low, high
 
-In every round each arm is timed once, in an order drawn anew, so that warming up, throttling and a neighbour's work hit
-all of them alike; comparisons are made within rounds. All samples are kept. An estimate is the mean of the paired
-differences without the largest and the smallest tenth, and its interval the percentile bootstrap of that (Efron and
-Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13): a claim is judged by where the interval lies, never
-by a sample. A cost that falls on less than one sample in ten is trimmed away with the noise: let a sample be long
-enough to contain what is to be measured.
+Every round times each arm once, in a new random order. Warming up, throttling and other work on the machine then affect
+all arms alike. Comparisons are made within rounds. All samples are kept.
+
+An estimate is the mean of the paired differences without the largest and the smallest tenth. Its interval is the
+percentile bootstrap of that mean (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13). Judge a
+claim by the interval, never by one sample.
+
+A cost that falls on less than one sample in ten is trimmed away with the noise. Make a sample long enough to contain
+the cost that you measure.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, and between which bounds it lies with the confidence that was asked for."""
+    """An estimate with the bounds of its confidence interval."""
 
     estimate: float
     low: float
@@ -37,11 +40,11 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """The larger distance of the estimate from a bound."""
+        """The larger distance from the estimate to a bound."""
         return max(self.high - self.estimate, self.estimate - self.low)
 
     def settles(self, limit: float) -> bool:
-        """Whether all of it is on one side of a limit, so that it says which side the truth is on."""
+        """Whether the whole interval lies on one side of a limit, and so decides it."""
         return self.high <= limit or self.low > limit
 
 
@@ -50,9 +53,9 @@ class Timing:
     """The samples of all arms.
 
     Attributes:
-        seconds: of each arm, one sample a round, in the order of the rounds.
+        seconds: for each arm one sample for each round, in the order of the rounds.
         orders: the order of the arms in each round.
-        seed: from which the orders and the resamples were drawn.
+        seed: the seed of the orders and of the resamples.
     """
 
     seconds: Mapping[str, tuple[float, ...]]
@@ -60,7 +63,7 @@ class Timing:
     seed: int
 
     def ratio(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
-        """How many times as long `arm` takes as `baseline`: the geometric mean of the ratios within rounds."""
+        """Return the time of `arm` divided by that of `baseline`: the geometric mean of the ratios within rounds."""
         logarithms = [
             math.log(ours / theirs) for ours, theirs in zip(self.seconds[arm], self.seconds[baseline], strict=True)
         ]
@@ -68,12 +71,12 @@ class Timing:
         return Interval(math.exp(interval.estimate), math.exp(interval.low), math.exp(interval.high))
 
     def difference(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
-        """How many seconds longer `arm` takes than `baseline`."""
+        """Return how many seconds longer `arm` takes than `baseline`."""
         pairs = zip(self.seconds[arm], self.seconds[baseline], strict=True)
         return _bootstrapped([ours - theirs for ours, theirs in pairs], confidence, self.seed)
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, to be kept beside a verdict."""
+        """Return all samples as JSON values, to keep them with a verdict."""
         return {"seconds": dict(self.seconds), "orders": self.orders, "seed": self.seed}
 
 
@@ -86,19 +89,19 @@ def interleave(
     synchronize: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
-    """Time every arm once a round, in random order.
+    """Time every arm once in each round, in random order.
 
     Args:
-        arms: what to time, by name; the work of one sample each.
-        rounds: samples an arm.
-        warmup: rounds before the first that is kept.
+        arms: functions by name. One call is the work of one sample.
+        rounds: how many samples of each arm are kept.
+        warmup: how many rounds run before the first one that is kept.
         seed: of the orders.
-        synchronize: waits for work that an arm has only launched, such as `torch.cuda.synchronize`; called before each
-            start, so that no arm pays for another's, and before each end.
-        clock: seconds, never running backwards.
+        synchronize: waits for work that an arm has launched, such as `torch.cuda.synchronize`. It is called before each
+            start, so that no arm is timed for the work of another, and before each end.
+        clock: a monotonic clock in seconds.
 
     Raises:
-        ValueError: fewer than two arms or rounds, which leave nothing to compare.
+        ValueError: there are fewer than two arms or rounds, so nothing to compare.
     """
     if len(arms) < 2 or rounds < 2:
         raise ValueError(f"{len(arms)} arms in {rounds} rounds leave nothing to compare; give two of each or more")
@@ -121,9 +124,9 @@ def interleave(
 
 
 def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Interval:
-    """The trimmed mean of samples and its percentile interval; equal seeds give equal intervals."""
+    """Return the trimmed mean of samples and its percentile interval. Equal seeds give equal intervals."""
     if not 0 < confidence < 1:
-        raise ValueError(f"a confidence of {confidence} was asked for; say one between 0 and 1, such as 0.99")
+        raise ValueError(f"the confidence is {confidence}; give a number between 0 and 1, such as 0.99")
     chance = random.Random(seed)  # noqa: S311 - resamples, and no secret
     means = sorted(_trimmed_mean(chance.choices(samples, k=len(samples))) for _ in range(_RESAMPLES))
     tail = round((1 - confidence) / 2 * (_RESAMPLES - 1))
@@ -131,7 +134,7 @@ def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Int
 
 
 def _trimmed_mean(samples: Sequence[float]) -> float:
-    """The mean without the largest and the smallest tenth."""
+    """Return the mean without the largest and the smallest tenth."""
     cut = int(len(samples) * _TRIMMED)
     kept = sorted(samples)[cut : len(samples) - cut]
     return math.fsum(kept) / len(kept)

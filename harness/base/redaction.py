@@ -1,8 +1,8 @@
-"""Keeping secrets out of bundles: an allowlist for environment variables, and masks for what reaches a log.
+"""Keeps secrets out of bundles: an allowlist for environment variables, and a mask for text.
 
-Two nets: the exact values of this process's own variables whose names look secret, and the published shapes of
-credentials. Their issuers document the shapes of tokens; RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986 (credentials in a
-URL) the rest.
+The mask covers two kinds of text: the values of this process's variables whose names look secret, and the published
+shapes of credentials. Issuers document the shapes of their tokens. RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986
+(credentials in a URL) define the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHAPES = re.compile(
       (?:AKIA|ASIA)[0-9A-Z]{16}
     | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,} | glpat-[A-Za-z0-9_-]{16,}
     | hf_[A-Za-z0-9]{20,} | nvapi-[A-Za-z0-9_-]{20,} | r8_[A-Za-z0-9]{30,}
-    | (?<![A-Za-z]{2})sk-[A-Za-z0-9_-]{16,}  # but not the end of "disk-" or "mask-"
+    | (?<![A-Za-z]{2})sk-[A-Za-z0-9_-]{16,}  # not the end of "disk-" or "mask-"
     | [sr]k_(?:live|test)_[A-Za-z0-9]{16,} | whsec_[A-Za-z0-9]{16,} | SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
     | xox[abeoprs]-[A-Za-z0-9-]{10,} | (?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{16,}
     | AIza[0-9A-Za-z_-]{30,} | ya29\.[A-Za-z0-9_-]{20,} | GOCSPX-[A-Za-z0-9_-]{20,}
@@ -38,7 +38,7 @@ _SHAPES = re.compile(
     | (?<![A-Za-z_-]{2})eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----(?:.|\n)*?
       (?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
-    | \A(?:[A-Za-z0-9+/=]+\s+)+-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----  # of which the beginning was left out
+    | \A(?:[A-Za-z0-9+/=]+\s+)+-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----  # a key without its beginning
     | (?<=://)(?:[^\s/:@]*:[^\s/]+|[^\s/:@]{16,})(?=@)
     | (?i:authorization\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic|token|digest)\s+)?) (?P<header>[^\s"'\\]+)
     | (?i:\bbearer\s+)(?P<bearer>[A-Za-z0-9._~+/=-]{16,})
@@ -52,13 +52,13 @@ MASK = "[masked]"
 
 
 def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that a trial gets and a bundle records: what decides how code runs, nothing that looks secret."""
+    """Return the variables that a trial gets and a bundle records: those that decide how code runs, without secrets."""
     source = os.environ if environment is None else environment
     return {name: source[name] for name in sorted(source) if _ALLOWED.fullmatch(name) and not _SECRET_NAME.search(name)}
 
 
 def looks_secret(name: str) -> bool:
-    """Whether the name of a variable says that its value is one."""
+    """Whether the name of a variable suggests that its value is a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -72,13 +72,13 @@ class Redactor:
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def mask(self, text: str) -> str:
-        """The text with every known secret replaced by `[masked]`."""
+        """Return the text with every recognised secret replaced by `[masked]`."""
         if self._values is not None:
             text = self._values.sub(MASK, text)
         return _SHAPES.sub(_masked, text)
 
     def mask_json(self, value: Any) -> Any:
-        """A JSON value with every text in it masked, keys included."""
+        """Return a JSON value with every text masked, including keys."""
         if isinstance(value, str):
             return self.mask(value)
         if isinstance(value, Mapping):
@@ -89,6 +89,6 @@ class Redactor:
 
 
 def _masked(match: re.Match[str]) -> str:
-    """The mask, after what only introduces a secret."""
+    """Return the mask, after the part of the match that only introduces the secret."""
     secret = next((value for value in match.groupdict().values() if value is not None), None)
     return MASK if secret is None else match[0][: -len(secret)] + MASK

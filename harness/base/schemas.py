@@ -1,6 +1,6 @@
-"""The JSON Schemas of our own formats, and validation that says what to do.
+"""The JSON Schemas of our formats, and validation whose messages state a remedy.
 
-They live in contracts/schema/ of the source tree; the wheel carries them as harness/schema/.
+The schemas are in contracts/schema/ of the source tree, and in harness/schema/ of the wheel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a JSON document: where (a JSON pointer), what, and what to do about it."""
+    """One defect of a JSON document: its place (a JSON pointer), what is wrong, and the remedy."""
 
     pointer: str
     message: str
@@ -42,18 +42,18 @@ class Problem:
 
 
 def schema_folder() -> Path:
-    """Where the schema files are, in a wheel or in the source tree."""
+    """Return the folder of the schema files, in a wheel or in the source tree."""
     packaged = Path(__file__).parents[1] / "schema"
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "contracts" / "schema"
 
 
 def pointer(*steps: str | int) -> str:
-    """A JSON pointer (RFC 6901) from its steps."""
+    """Return the JSON pointer (RFC 6901) with these steps."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def problems(name: str, document: Any) -> list[Problem]:
-    """What keeps a document from being a valid `name` (one of NAMES); empty where nothing does."""
+    """Return why a document is no valid `name` (one of NAMES); empty if it is valid."""
     if _is_valid(name, document):
         return []
     found = sorted(
@@ -93,7 +93,7 @@ def _validator(name: str) -> Draft202012Validator:
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
-    """`pattern` as ECMA 262 has it: `$` is the end of the text, where Python's also lets a newline follow."""
+    """Check `pattern` as ECMA 262 defines it: `$` is the end of the text. Python's `$` also allows a final newline."""
     from jsonschema.exceptions import ValidationError
 
     if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
@@ -101,7 +101,7 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Validatio
 
 
 def _explain(error: ValidationError) -> Iterator[Problem]:
-    """One problem an error; an unknown key is one problem each, at the key, with the nearest known key."""
+    """Yield the problems of one error. Each unknown key is a problem of its own, with the nearest known key."""
     where: list[str | int] = list(error.absolute_path)
     instance: Any = error.instance
     argument: Any = error.validator_value

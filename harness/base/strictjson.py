@@ -1,8 +1,8 @@
-"""Strict JSON: what RFC 8259 allows, no duplicate keys, numbers that a double can hold, and bounded nesting.
+"""Strict JSON: RFC 8259 without duplicate keys, numbers that fit a double, and bounded nesting.
 
-Python's `json` reads and writes `NaN` and silently keeps the last of two equal keys; either would let a broken
-measurement pass. A measurement that is not finite is kept as the tagged object `{"nonfinite": "NaN"}`, so that a
-file stays strict and the fact is not lost.
+Python's `json` reads and writes `NaN`, and keeps the last of two equal keys. Both could let a broken measurement pass.
+A measurement that is not finite is written as the tagged object `{"nonfinite": "NaN"}`, so that the file stays strict
+and keeps the fact.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LARGEST = int(1.7976931348623157e308)
 """The largest integer that fits a double."""
 
 DEEPEST = 100
-"""Levels of nesting that are read: far beyond any document of ours, far below Python's stack."""
+"""The most levels of nesting that are read: more than our documents have, and far fewer than Python's stack allows."""
 
 _TAG = "nonfinite"
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class JsonError(ValueError):
-    """A text is not strict JSON: the JSON pointer of the place where it is known, what is wrong, and the remedy."""
+    """A text is not strict JSON. The error has the JSON pointer of the place, if known, the defect and the remedy."""
 
     def __init__(self, message: str, remedy: str = "write strict JSON", pointer: str = "") -> None:
         super().__init__(f"{pointer}: {message} ({remedy})" if pointer else f"{message} ({remedy})")
@@ -81,22 +81,22 @@ def loads(text: str | bytes) -> Any:
 
 
 def load(path: Path) -> Any:
-    """Parse a file of strict JSON; OSError where it cannot be read."""
+    """Parse a file of strict JSON. Raises JsonError as `loads` does, and OSError if the file cannot be read."""
     return loads(path.read_bytes())
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """Write strict JSON; ValueError on a float that is not finite (see `tag_nonfinite`)."""
+    """Return strict JSON. Raises ValueError for a float that is not finite; see `tag_nonfinite`."""
     return json.dumps(value, allow_nan=False, ensure_ascii=False, indent=indent)
 
 
 def dump(value: Any, path: Path) -> None:
-    r"""Write a value as an indented file that ends in a newline; half a surrogate pair becomes its escape, `\udc80`."""
+    r"""Write a value as an indented file that ends in a newline. Half a surrogate pair becomes its escape, `\udc80`."""
     path.write_bytes((dumps(value, indent=2) + "\n").encode("utf-8", "backslashreplace"))
 
 
 def tag_nonfinite(value: Any) -> Any:
-    """Replace every NaN, infinity and integer beyond a double by its tagged object, recursively."""
+    """Return the value with every NaN, infinity and integer beyond a double replaced by its tagged object."""
     if isinstance(value, float) and not math.isfinite(value):
         name = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         return {_TAG: name}
@@ -110,7 +110,7 @@ def tag_nonfinite(value: Any) -> Any:
 
 
 def untag_nonfinite(value: Any) -> Any:
-    """Undo `tag_nonfinite`."""
+    """Reverse `tag_nonfinite`."""
     if isinstance(value, dict):
         if is_tagged(value):
             return _NAMES[value[_TAG]]
@@ -121,14 +121,14 @@ def untag_nonfinite(value: Any) -> Any:
 
 
 def is_tagged(value: Mapping[str, Any]) -> bool:
-    """Whether an object is the tag of a number that was not finite."""
+    """Whether an object is the tag of a number that is not finite."""
     name = value.get(_TAG) if len(value) == 1 else None
     return isinstance(name, str) and name in _NAMES
 
 
 @dataclass(eq=False)
 class _Refused:
-    """Stands, while parsing, for a value that is refused, so that its place can be named afterwards."""
+    """Replaces a refused value while parsing, so that its JSON pointer can be found afterwards."""
 
     message: str
     remedy: str
@@ -148,7 +148,7 @@ def _object(pairs: list[tuple[str, Any]], refuse: _Refuse) -> dict[str, Any]:
 
 
 def _number(digits: str, kind: type[int] | type[float], refuse: _Refuse) -> Any:
-    # Python refuses to convert more than 4,300 digits; no double has more than 309 before its point.
+    # Python refuses to convert more than 4,300 digits. A double has at most 309 digits before the point.
     number = math.inf if kind is int and len(digits) > 310 else kind(digits)
     if -LARGEST <= number <= LARGEST:
         return number
@@ -163,7 +163,7 @@ def _pointer_to(wanted: _Refused, value: Any) -> str:
 
 
 def _is_deep(value: Any) -> bool:
-    """Whether a value has more than `DEEPEST` levels; counted level by level, without recursion."""
+    """Whether a value has more than `DEEPEST` levels. Counts level by level, without recursion."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

@@ -1,4 +1,4 @@
-"""The words for what came out: of a clause, a mutant, a claim, and a command."""
+"""The results of a clause, a mutant, a claim and a command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ExitStatus", "Fate", "Outcome", "Phase", "Verdict", "exit_status"]
 
 
 class Outcome(StrEnum):
-    """What became of one clause, and of one observation as a whole."""
+    """The result of one clause, and of one observation as a whole."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -17,7 +17,7 @@ class Outcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of a claim: its subject's outcome, or VOID where a mutant shows that the outcome means nothing."""
+    """The result of a claim: its subject's outcome, or VOID if a mutant shows that a PASS means nothing."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -26,16 +26,16 @@ class Verdict(StrEnum):
 
 
 class Fate(StrEnum):
-    """What became of a mutant."""
+    """The result of a mutant."""
 
     KILLED = "killed"
     """It failed on every clause that the contract names."""
     SURVIVED = "survived"
-    """It passed: the falsifier cannot see this defect."""
+    """It passed: the falsifier cannot detect this defect."""
     MISATTRIBUTED = "misattributed"
-    """It failed, but not on the clause that the contract names."""
+    """It failed, but not on every clause that the contract names."""
     INCONCLUSIVE = "inconclusive"
-    """Its trial measured too little to say."""
+    """Its trial measured too little to decide."""
     NOT_RUN = "not run"
     """This machine lacks what the mutant requires, or mutants were skipped."""
     INTERRUPTED = "interrupted"
@@ -65,11 +65,14 @@ class ExitStatus(IntEnum):
     VOID = 4
     INTERRUPTED = 130
     UNREAD = 141
-    """Whoever read the output left; as if SIGPIPE had ended the command, which Python ignores."""
+    """The reader closed the output: the status of a command that SIGPIPE ended. Python ignores that signal."""
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> ExitStatus:
-    """FAIL outranks VOID outranks NOT_MEASURED; where nothing ran, that too is NOT_MEASURED."""
+    """Return the exit status of a command that reached these verdicts.
+
+    FAIL outranks VOID, and VOID outranks NOT_MEASURED. Without any verdict the status is NOT_MEASURED.
+    """
     seen = set(verdicts)
     if Verdict.FAIL in seen:
         return ExitStatus.FAIL

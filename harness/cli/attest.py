@@ -1,4 +1,4 @@
-"""`harness attest`: sign bundles that are sealed already."""
+"""`harness attest`: signs sealed bundles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ __all__ = ["command"]
     help="The private key (harness keygen); or name it in HARNESS_SIGNING_KEY.",
 )
 def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
-    """Sign the bundles at or below each PATH: you vouch that they say what was measured.
+    """Sign the bundles at or below each PATH. With your signature you vouch that they state what was measured.
 
-    Each is verified first; one that is unsound is not signed. A signature that a bundle has already is kept
-    beside yours. Code under test runs as its user and could read a key that `harness run` can read:
-    sign where it does not run, and the key is out of its reach.
+    Each bundle is verified first. An unsound bundle is not signed. Other signatures of a bundle are kept.
+
+    Code under test runs as your user and can read every key that `harness run` can read. To keep the key from it, sign
+    on a machine where that code does not run.
 
     Exit status: 0 every bundle is signed now; 2 one was refused; 3 there is none.
     """
@@ -47,7 +48,7 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
         try:
             sign(bundle, signer)
         except AlreadySigned:
-            click.echo(printable(f"signed already: {bundle}"))
+            click.echo(printable(f"already signed: {bundle}"))
         except (KeyRefused, OSError) as error:
             refused += 1
             why = (error.strerror if isinstance(error, OSError) else "") or error

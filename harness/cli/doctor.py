@@ -1,4 +1,4 @@
-"""`harness doctor`: what this machine offers, and which claims it can run."""
+"""`harness doctor`: shows what this machine offers and which claims it can run."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 Line = tuple[str, str]
-"""What is spoken of, and what there is to say."""
+"""A name and a text."""
 
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(as_json: bool) -> None:
-    """Show what this machine offers, and for every claim whether it can run here.
+    """Show what this machine offers, and whether each claim can run here.
 
-    Everything is read without loading torch or CUDA into this process, and nothing is waited for longer than 20 s.
-    The exit status is 0 whatever is missing.
+    Neither torch nor CUDA is loaded. Each check takes at most 20 s. The exit status is 0 even if something is missing.
     """
     from harness.machine import host, toolchain
 
@@ -62,7 +61,7 @@ def command(as_json: bool) -> None:
 
 
 def _claims(machine: Host) -> dict[str, Any]:
-    """Of every claim of the project around the current folder: the profile that can run here, and what is lacking."""
+    """Return for each claim of the project around the current folder which profile can run here, and what is missing."""
     from harness.machine import timebox
 
     def load() -> dict[str, Any]:
@@ -169,7 +168,7 @@ def _tool(tool: Tool) -> str:
 
 
 def _targets(targets: list[str]) -> str:
-    """The sm_ numbers, each with its architecture-specific variants: sm_90, sm_90a become 90+a."""
+    """Return the sm_ numbers with their architecture-specific variants: sm_90 and sm_90a become 90+a."""
     variants: dict[str, str] = {}
     for target in targets:
         number = target.removeprefix("sm_").rstrip("af")
@@ -186,7 +185,7 @@ def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
     count: Counter[str] = Counter()
     for claim in report["claims"]:
         count[claim["runs"]] += 1
-        # Said only where the full profile runs: elsewhere nobody expects the claim to be discharged.
+        # Only for the full profile. The reduced profile never discharges a claim.
         elsewhere = claim["runs"] == "full" and not claim["on_target"]
         proxy = [f"its target is {hardware(claim['target'])}, so a PASS here is PARTIAL"] if elsewhere else []
         if claim["option_for_target"]:

@@ -1,4 +1,4 @@
-"""`harness init`: make somebody's repository a project with claims of its own."""
+"""`harness init`: makes a repository a project with claims."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["command"]
 def command(folder: Path) -> ExitStatus:
     """Make a repository a project: [tool.harness] in its pyproject.toml, contracts/, falsifiers/ and evidence/.
 
-    The text of pyproject.toml is kept as it is and added to. Nothing is ever overwritten: where the table or one of
-    the new files exists, nothing at all is written.
+    The table is added at the end of pyproject.toml. Nothing is overwritten: if the table or one of the new files
+    exists, the command writes nothing.
     """
     root = folder.resolve()
     pyproject = root / "pyproject.toml"
@@ -39,7 +39,7 @@ def command(folder: Path) -> ExitStatus:
     try:
         write_all(contents, additions)
     except OSError as error:
-        raise click.ClickException(f"{error}; move what is in the way, or write [tool.harness] by hand") from error
+        raise click.ClickException(f"{error}; move that file, or write [tool.harness] by hand") from error
     for path in contents:
         click.echo(f"wrote {path.relative_to(root)}")
     for path in additions:
@@ -49,12 +49,12 @@ def command(folder: Path) -> ExitStatus:
 
 
 def _schemas() -> list[Path]:
-    """The schemas of our formats; a project has copies for its editors, while the harness reads its own."""
+    """Return the schemas of our formats. A project has copies for its editors; the harness reads its own."""
     return sorted(schema_folder().glob("*.schema.json"))
 
 
 def _addition(pyproject: Path, table: str) -> str:
-    """What to put at the end of a pyproject.toml, in its own line ends: the table, and no change of what it says."""
+    """Return the text to append to a pyproject.toml, with its line ends: the table, and no other change."""
     try:
         before = pyproject.read_bytes().decode("utf-8")
         document = tomllib.loads(before)
@@ -62,7 +62,7 @@ def _addition(pyproject: Path, table: str) -> str:
         raise click.ClickException(f"{pyproject} cannot be read: {error}") from error
     tool = document.get("tool", {})
     if isinstance(tool, dict) and "harness" in tool:
-        raise click.ClickException(f"{pyproject} has [tool.harness] already: this is a project")
+        raise click.ClickException(f"{pyproject} already has [tool.harness]: this is a project")
     newline = "\r\n" if "\r\n" in before else "\n"
     gap = "" if not before else newline if before.endswith("\n") else 2 * newline
     addition = gap + table.replace("\n", newline)
@@ -72,5 +72,7 @@ def _addition(pyproject: Path, table: str) -> str:
     except (ValueError, TypeError):
         grown = False
     if not grown:
-        raise click.ClickException(f"{pyproject} defines `tool` so that no table can be added; write it as [tool]")
+        raise click.ClickException(
+            f"{pyproject} defines `tool` in a way that allows no further table; write it as [tool]"
+        )
     return addition

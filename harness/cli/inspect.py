@@ -1,4 +1,4 @@
-"""`harness inspect FILE`: what a checkpoint holds and how it differs from another, or a program's device code."""
+"""`harness inspect FILE`: shows and compares the tensors of checkpoints, or shows the device code of a program."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _DIFFERENT = "different"
-# The values of toolkit.checkpoint.Kind, which numpy is needed to import; a test holds them equal.
+# The values of harness.inspect.checkpoint.Kind, which cannot be imported without numpy. A test keeps them equal.
 _KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "layout")
 _NAMES_SHOWN = 3
 _FILES_LOOKED_AT = 1000
 _PROGRAMS = (b"\x7fELF", b"!<arch>\n", b"MZ", b"\xcf\xfa\xed\xfe")
-"""How executables and libraries begin: ELF, static libraries, Windows' and macOS's."""
+"""The first bytes of executables and libraries: ELF, static libraries, Windows, macOS."""
 _LISTS = (".json", ".txt", ".md")
 
 
@@ -44,17 +44,17 @@ _LISTS = (".json", ".txt", ".md")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool) -> ExitStatus:
-    """Look at every tensor of a checkpoint: safetensors, APR v2, PyTorch's zip, or GGUF.
+    """Show every tensor of a checkpoint: safetensors, APR v2, PyTorch's zip, or GGUF.
 
-    Of any other file, such as an executable or a library: the code for NVIDIA GPUs in it, kernel by kernel, with the
-    targets, and whether it is machine code or PTX, which the driver must compile first.
+    For any other file, such as an executable or a library, show its code for NVIDIA GPUs: every kernel with its
+    targets, as machine code or as PTX, which the driver must compile first.
 
-    Nothing in the file is run or trusted. Printed are the tensors with their range and the first digits of their
-    SHA-256, the metadata, and findings: no weights, NaN or infinities, all zero, constant, duplicate or empty tensors,
-    departures from the format.
+    Nothing in the file is run or trusted. The command prints the tensors with their range and the first digits of
+    their SHA-256, the metadata, and findings: no weights, NaN or infinities, all zero, constant, duplicate or empty
+    tensors, departures from the format.
 
-    Findings are no verdict: the exit status is 0 where the file could be read to its end, 2 where it is refused or cut
-    short, and 1 only for a KIND that --fail-on names.
+    Findings are not a verdict. The exit status is 0 if the file can be read to its end, 2 if it is refused or cut
+    short, and 1 only if a KIND that --fail-on names is found.
     """
     if _DIFFERENT in fail_on and against is None:
         raise click.UsageError(f"--fail-on {_DIFFERENT} needs --against FILE")
@@ -64,7 +64,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
     try:
         from harness.inspect.checkpoint import Packed, Refused, Unrecognized, compare, inspect
     except ImportError as error:
-        # What is no checkpoint needs none of these packages.
+        # Device code can be shown without these packages.
         if against is None and not fail_on and (told := _told_device_code(file, as_json)) is not None:
             return told
         raise click.ClickException(str(error)) from error
@@ -83,7 +83,7 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
             elif (told := _told_device_code(file, as_json)) is not None:
                 return told
             else:
-                neither = "; it is no program or library either, and holds no code for NVIDIA GPUs"
+                neither = "; it is not a program or library either, and holds no code for NVIDIA GPUs"
         if as_json:
             _print_json(_refusal(refused))
         click.echo(f"harness: {printable(str(refused))}{neither}", err=True)
@@ -98,19 +98,17 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
 
 
 def _folder(folder: Path) -> str:
-    """Why a folder is refused, and which of its files one may have meant: the largest of the first few."""
+    """Return why a folder is refused, with a file that the user may have meant: the largest of the first ones."""
     files = [path for path in itertools.islice(folder.rglob("*"), _FILES_LOOKED_AT) if path.is_file()]
-    # A list of what is in the folder may be longer than each of the files that it names.
+    # An index of the folder may be larger than each file that it names.
     files = [path for path in files if path.suffix not in _LISTS] or files
     sizes = {path: path.stat().st_size for path in files}
     such_as = f", such as {printable(str(max(sizes, key=lambda path: sizes[path])))}" if sizes else "; it has none"
-    return (
-        f"{printable(str(folder))} is a folder, and one file at a time is looked into: name one of its files{such_as}"
-    )
+    return f"{printable(str(folder))} is a folder; name one of its files{such_as}"
 
 
 def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
-    """Print the device code of a file; None where it holds none, and is no executable or library to say that of."""
+    """Print the device code of a file. None if it holds none and is not an executable or library either."""
     from harness.inspect.device_code import inspect
     from harness.report.device_code import page
 
@@ -121,7 +119,7 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
         with file.open("rb") as opened:
             program = opened.read(8).startswith(_PROGRAMS)
     except OSError:
-        return None  # the refusal of the checkpoint's reader says more
+        return None  # the refusal of the checkpoint's reader is clearer
     if not (inspection.codes or inspection.notes or inspection.at_run_time or program):
         return None
     if as_json:
@@ -148,7 +146,7 @@ def _page(inspection: Inspection, comparison: Comparison | None, width: int | No
     count = f"{len(inspection.tensors):,} tensor{'' if len(inspection.tensors) == 1 else 's'}"
     of_each = ", ".join(f"{number:,} {name}" for name, number in dtypes.items())
     yield f"{count}, {inspection.elements:,} elements{': ' if of_each else ''}{of_each}"
-    # A file without weights is told before anything else about it.
+    # Findings come first, so that a missing weight is seen at once.
     for line in _findings(inspection):
         yield from _wrapped(line, width)
     if inspection.metadata:
@@ -166,14 +164,14 @@ def _page(inspection: Inspection, comparison: Comparison | None, width: int | No
 
 
 def _wrapped(line: str, width: int | None) -> list[str]:
-    """A line of words for a terminal; a name is never broken, so that it can be copied."""
+    """Wrap a line for a terminal. Names are never broken, so that they can be copied."""
     if width is None:
         return [line]
     return textwrap.wrap(line, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
-    """The gravest kind first; what is said of one tensor after the other is said once, of all of them."""
+    """Yield the findings, the gravest kind first. Equal findings of several tensors share one line."""
     for kind in _KINDS:
         alike: dict[str, list[str]] = defaultdict(list)
         for finding in inspection.findings:
@@ -188,7 +186,7 @@ def _findings(inspection: Inspection) -> Iterator[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Some names behind a text, and how many there are where they are not all shown."""
+    """Return the first names, and how many there are if not all are shown."""
     if not names:
         return ""
     shown = ", ".join(printable(name) for name in names[:_NAMES_SHOWN])
@@ -196,7 +194,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _table(tensors: Sequence[Tensor], width: int | None) -> Iterator[str]:
-    """The tensors, in as many columns as the terminal has room for."""
+    """Yield a table of the tensors, with as many columns as fit the terminal."""
     rows = [("tensor", "shape", "dtype", "min", "max", "sha256", "size"), *map(_row, tensors)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     shown = len(widths)
@@ -208,7 +206,7 @@ def _table(tensors: Sequence[Tensor], width: int | None) -> Iterator[str]:
         cells = [f"{cell:>{widths[at]}}" for at, cell in enumerate(row[1:shown], start=1)]
         name = row[0]
         if len(name) > first:
-            # Too long for its column: on a line of its own, so that it can be copied.
+            # A name that is too long for its column gets a line of its own, so that it can be copied.
             yield name
             name = ""
         yield "  ".join([f"{name:<{first}}", *cells])
@@ -268,5 +266,5 @@ def _print_json(document: dict[str, Any]) -> None:
 
     from harness.base import strictjson
 
-    # Names of files may be no UTF-8, and floats in metadata no numbers.
+    # File names may not be UTF-8, and floats in metadata may not be finite.
     click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))

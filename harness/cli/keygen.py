@@ -1,4 +1,4 @@
-"""`harness keygen`: make a key to sign evidence with."""
+"""`harness keygen`: makes a key to sign evidence."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["command"]
 @click.command("keygen")
 @click.argument("path", metavar="PATH", type=click.Path(path_type=Path))
 def command(path: Path) -> ExitStatus:
-    """Make an Ed25519 key: PATH is the private half, for you alone, PATH.pub the public one, for everybody.
+    """Make an Ed25519 key. PATH is the private key: keep it secret. PATH.pub is the public key: publish it.
 
-    Nothing is overwritten. Sign with `harness run --key PATH` or `harness attest --key PATH`; who verifies names
-    PATH.pub with `harness verify --trusted-key`.
+    Nothing is overwritten. Sign with `harness run --key PATH` or `harness attest --key PATH`. Verify with
+    `harness verify --trusted-key PATH.pub`.
     """
     from harness.evidence.keys import KeyRefused, generate
     from harness.machine.git import is_untracked
@@ -26,14 +26,14 @@ def command(path: Path) -> ExitStatus:
         key, public = generate(path)
     except KeyRefused as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"private key: {path} (keep it to yourself, out of every repository)")
+    click.echo(f"private key: {path} (keep it secret and out of every repository)")
     click.echo(f"public key:  {public}")
     click.echo(f"key id:      {key.keyid}")
     click.echo(public.read_text(encoding="ascii"), nl=False)
     if is_untracked(path):
         click.echo(
-            f"move both out of this git checkout: a commit could take {path.name} along, and what is sealed here says "
-            "DIRTY_TREE until then, and is signed without its commit",
+            f"move both files out of this git checkout: a commit could include {path.name}. Until then bundles that are "
+            "sealed here are marked DIRTY_TREE and signed without their commit",
             err=True,
         )
     return ExitStatus.PASS

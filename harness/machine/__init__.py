@@ -1,1 +1,1 @@
-"""What this machine offers, who holds it, and how it behaved: the only package that asks NVML, /proc or git."""
+"""What this machine offers and how it behaves. This is the lowest package that asks NVML, /proc or git."""

@@ -1,6 +1,6 @@
-"""What Python modules need besides being installed, before they work on a GPU.
+"""Checks that installed Python modules can work on a GPU.
 
-Where that is missing they raise in the middle of a subject, and a claim would be refuted by how they were installed.
+Without these checks a module raises inside the subject, and a faulty installation refutes the claim.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["shortfalls"]
 
 
 def shortfalls(modules: Iterable[str], host: Host) -> list[str]:
-    """Why modules that are installed would not work on the GPUs of this host; none of them is imported."""
+    """Return why installed modules cannot work on the GPUs of this host. No module is imported."""
     checks = {"torch": _torch, "triton": _triton}
     return [reason for name in modules if name in checks for reason in checks[name](host)]
 
@@ -28,7 +28,8 @@ def shortfalls(modules: Iterable[str], host: Host) -> list[str]:
 def _torch(host: Host) -> list[str]:
     """A torch that was built for the CPU, or for a newer driver, finds no GPU.
 
-    A driver runs what was built for any minor version of its CUDA (CUDA Compatibility, "Minor Version Compatibility").
+    A driver runs code that was built for any minor version of its CUDA ("Minor Version Compatibility" in NVIDIA's CUDA
+    Compatibility guide).
     """
     from harness.machine import toolchain
 
@@ -44,14 +45,14 @@ def _torch(host: Host) -> list[str]:
 
 
 def _major(version: str) -> int:
-    """13 of "13.0"; 0 of what is no version."""
+    """Return 13 for "13.0", and 0 for a text that is no version."""
     return int(found[0]) if (found := re.match(r"\d+", version)) else 0
 
 
 def _triton(host: Host) -> list[str]:
-    """Triton compiles its launcher with a C compiler and Python's headers, by the rule of its runtime/build.py.
+    """Triton compiles its launcher with a C compiler and Python's headers, as its runtime/build.py does.
 
-    It would also ask CC, which trials are not given.
+    Triton reads the variable CC too, but the environment of a trial does not contain it.
     """
     if not (shutil.which("gcc") or shutil.which("clang")):
         return ["needs a C compiler, with which Triton builds its launcher (Debian: apt install gcc)"]

@@ -1,9 +1,9 @@
-"""What this machine offers.
+"""The hardware of this machine: processors, memory, disk and GPUs.
 
     for gpu in probe().gpus:
         print(gpu.name, gpu.compute_capability, gpu.memory_bytes, gpu.memory_source)
 
-What cannot be read is None with its reason, never 0. Neither torch nor CUDA is loaded into this process.
+A value that cannot be read is None with a reason, never 0. Neither torch nor CUDA is loaded into this process.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ class Gpu:
     index: int
     """NVML's index. It can differ from CUDA's: narrow CUDA_VISIBLE_DEVICES by uuid."""
     uuid: str
-    """Empty where it could not be read; then only the index tells the device from others."""
+    """Empty if it could not be read. Then only the index identifies the device."""
     name: str
     compute_capability: str | None
     """Such as "12.1"."""
     memory_bytes: int | None
     memory_source: str
-    """Where `memory_bytes` was read, such as "NVML", or why it could not be."""
+    """Where `memory_bytes` was read, such as "NVML", or why it could not be read."""
     unified: bool | None
-    """Whether the GPU has no memory of its own and shares the system's; None where that cannot be told."""
+    """Whether the GPU has no memory of its own and shares the system's; None if unknown."""
     reasons: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Why a field is None, by its name."""
+    """Why fields are None, by field name."""
 
 
 @final
 @dataclass(frozen=True)
 class Host:
-    """This machine, as far as a profile can ask for it."""
+    """The properties of this machine that a profile can require."""
 
     hostname: str
     machine: str
     """The processor architecture, such as "x86_64" or "aarch64"."""
     kernel: str
     cpu_count: int
-    """Processors that this process may use, which is fewer than there are under taskset, Slurm or a cpuset."""
+    """Processors that this process may use. Under taskset, Slurm or a cpuset these are not all processors."""
     memory_bytes: int | None
     memory_source: str
     disk: Path
-    """The folder whose filesystem `disk_free_bytes` speaks of."""
+    """The folder on whose filesystem `disk_free_bytes` was read."""
     disk_free_bytes: int | None
     gpus: tuple[Gpu, ...]
     gpu_reason: str | None
-    """Why `gpus` is empty."""
+    """Why `gpus` is empty; else None."""
     driver: str | None
     cuda_driver_version: str | None
     """The newest CUDA that the driver can run, such as "13.0"."""
@@ -74,11 +74,11 @@ class Host:
 
 
 def probe(disk: Path | None = None, *, seconds: float = 20.0) -> Host:
-    """Look at this machine.
+    """Read the properties of this machine.
 
     Args:
-        disk: the folder where free space matters; the current folder by default.
-        seconds: how long the driver may take to answer before the machine counts as having no GPU.
+        disk: a folder on the filesystem whose free space is read; by default the current folder.
+        seconds: how long the driver may take to answer. After that the machine counts as one without a GPU.
     """
     folder = disk or Path.cwd()
     memory, source = _system_memory()
@@ -159,7 +159,7 @@ def _gpu(session: nvml.Session, handle: Any, index: int, system_bytes: int | Non
 
 
 def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Gpu:
-    """Add the memory. A unified device (GB10) answers NOT_SUPPORTED: what it can use is then the system's memory."""
+    """Return the GPU with its memory. A unified device (GB10) answers NOT_SUPPORTED and uses the system's memory."""
     answer = session.ask("nvmlDeviceGetMemoryInfo", handle)
     if answer.code == nvml.NOT_SUPPORTED:
         source = f"system memory, unified; {answer.reason}"
@@ -173,7 +173,7 @@ def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int
         return replace(gpu, memory_source=f"unreadable ({reason})", reasons={**gpu.reasons, **unread})
     if system_bytes is None or not 0.9 <= total / system_bytes <= 1.1:
         return replace(gpu, memory_bytes=total, memory_source="NVML", unified=False)
-    # As much memory as the system has may be chance, or the system's memory under another name: the addressing tells.
+    # The size equals the system's memory, by chance or because it is the same memory. The addressing mode tells which.
     mode = session.ask("nvmlDeviceGetAddressingMode", handle)
     if mode.reason is not None:
         reasons = {**gpu.reasons, "unified": f"as large as system memory, and its addressing mode: {mode.reason}"}
@@ -183,10 +183,10 @@ def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int
 
 
 def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | None]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order, and a sentence where that hides some.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order, and a sentence if it hides some.
 
-    Like CUDA, stop at the first entry that names no device. Numbers are taken as NVML's: CUDA counts the same where
-    all GPUs are of one model, and under CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    As in CUDA, the list ends at the first entry that names no device. Numbers are NVML's indices. CUDA uses the same
+    numbers if all GPUs are of one model, or under CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     if variable is None:
         return gpus, None
@@ -222,7 +222,7 @@ def _total_memory() -> int | None:
 
 
 def _cgroup_limit() -> int | None:
-    """The least memory limit, in bytes, of this process's control groups, of either version; None where none is set."""
+    """Return the lowest memory limit in bytes of this process's control groups (version 1 or 2); None without one."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -230,7 +230,7 @@ def _cgroup_limit() -> int | None:
     files: list[Path] = []
     for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         group = Path(path.lstrip("/"))
-        # A group is bound by the limits of those above it, too.
+        # The limits of all groups above apply too.
         if not controllers:
             files += [_CGROUPS / one / "memory.max" for one in (group, *group.parents)]
         elif "memory" in controllers.split(","):
@@ -239,6 +239,6 @@ def _cgroup_limit() -> int | None:
     for file in files:
         try:
             limits.append(int(file.read_text()))
-        except (OSError, ValueError):  # "max" is how version 2 says that there is no limit
+        except (OSError, ValueError):  # version 2 writes "max" for no limit
             continue
     return min(limits, default=None)

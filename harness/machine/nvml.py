@@ -1,12 +1,12 @@
-"""The one place that talks to NVML: every question answered with a value, or with the reason why there is none.
+"""Asks NVML, NVIDIA's management library. Every answer is a value, or None with a reason. All code asks it here.
 
     session = nvml.connect()
     if isinstance(session, str):
-        print(session)  # why NVML cannot be asked
+        print(session)  # why NVML is not available
     else:
         print(session.ask("nvmlSystemGetDriverVersion").value)
 
-NVML is NVIDIA's management library. Asking it creates no CUDA context, so it never shows up on the device itself.
+NVML creates no CUDA context, so the asking process does not appear on the device.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, final
 __all__ = ["NOT_SUPPORTED", "Process", "Reading", "Session", "connect", "cuda_version", "handle_of", "processes"]
 
 NOT_SUPPORTED = 3
-"""NVML_ERROR_NOT_SUPPORTED: the device does not have what was asked for (unified memory has no device memory)."""
+"""NVML_ERROR_NOT_SUPPORTED: the device lacks this property. A device with unified memory has no device memory."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What NVML answered: a value, or None with a reason; `code` is NVML's own error number where it gave one."""
+    """An answer of NVML: a value, or None with a reason. `code` is NVML's error number, if it gave one."""
 
     value: Any
     reason: str | None = None
@@ -37,7 +37,7 @@ class Reading:
 @final
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process with a compute context on a GPU; `memory_bytes` is None where the driver does not say."""
+    """One process with a compute context on a GPU. `memory_bytes` is None if the driver does not tell it."""
 
     pid: int
     memory_bytes: int | None
@@ -45,7 +45,7 @@ class Process:
 
 @final
 class Session:
-    """An initialised NVML. It lives as long as the process: NVML counts its users and may unload at the last one."""
+    """An initialised NVML. It is never shut down: NVML counts its users and may unload after the last one."""
 
     __slots__ = ("_module",)
 
@@ -63,7 +63,7 @@ class Session:
             return Reading(None, f"NVML: {error}", code if isinstance(code, int) else None)
 
     def constant(self, name: str) -> Any:
-        """A constant of the binding; AttributeError where this version lacks it."""
+        """Return a constant of the binding. Raises AttributeError if this version lacks it."""
         return getattr(self._module, name)
 
 
@@ -74,15 +74,15 @@ _session: tuple[ModuleType, int, Session] | None = None
 def connect() -> Session | str:
     """Return this process's NVML session, or the reason why there is none.
 
-    Initialised once a process, as that can take a second where no persistence daemon keeps the driver awake. A failure
-    is not remembered: a driver may be loaded later.
+    NVML is initialised once in each process. That can take a second if no persistence daemon keeps the driver loaded.
+    A failure is not remembered, because a driver may be loaded later.
     """
     global _session
     with _lock:
         try:
             module = importlib.import_module("pynvml")
         except ImportError:
-            return "the package nvidia-ml-py is not installed, so NVML cannot be asked; pip install nvidia-ml-py"
+            return "the package nvidia-ml-py is not installed; pip install nvidia-ml-py"
         if _session is not None and _session[:2] == (module, os.getpid()):
             return _session[2]
         session = Session(module)
@@ -94,20 +94,20 @@ def connect() -> Session | str:
 
 
 def cuda_version(number: int | None) -> str | None:
-    """NVML's CUDA version number as people write it: 13000 is "13.0"."""
+    """Return NVML's CUDA version number as text: 13000 becomes "13.0"."""
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
 
 
 def handle_of(session: Session, uuid: str) -> Reading:
-    """The handle of the GPU (or MIG device) with this uuid."""
+    """Return the handle of the GPU (or MIG device) with this uuid."""
     return session.ask("nvmlDeviceGetHandleByUUID", uuid)
 
 
 def processes(session: Session, handle: Any) -> Reading:
-    """The processes with a compute context on a GPU; the value is a `tuple[Process, ...]`.
+    """Return the processes with a compute context on a GPU; the value is a `tuple[Process, ...]`.
 
-    The ids are those of the driver's PID namespace, or of the caller's where the driver translates them; in a
-    container, an id may therefore mean nothing, or be 0 for a process that the caller cannot see.
+    Some drivers translate process ids into the caller's PID namespace, others do not. So in a container an id may mean
+    nothing, or be 0 for a process that the caller cannot see.
     """
     answer = session.ask("nvmlDeviceGetComputeRunningProcesses", handle)
     if answer.reason is not None:
@@ -117,5 +117,5 @@ def processes(session: Session, handle: Any) -> Reading:
 
 
 def _bytes(value: Any) -> int | None:
-    # Older bindings hand through NVML_VALUE_NOT_AVAILABLE, which is all ones, instead of None.
+    # Older bindings return NVML_VALUE_NOT_AVAILABLE, all bits set, instead of None.
     return None if value is None or int(value) >= 2**64 - 1 else int(value)

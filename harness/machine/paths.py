@@ -1,4 +1,4 @@
-"""Folders of the user's machine that outlive a run."""
+"""Where the cache folder of this user is."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["NoCacheFolderError", "cache_folder", "made_cache_folder"]
 
 
 class NoCacheFolderError(Exception):
-    """Nothing says where this user's cache is, as in a container that does not know the user; or it cannot be made."""
+    """The cache folder is unknown, as in a container that does not know the user, or it cannot be created."""
 
 
 def cache_folder() -> Path:
-    """Where trials keep what is dear to make twice: $HARNESS_CACHE_DIR, or the XDG cache folder.
+    """Return the folder for files that are expensive to make again: $HARNESS_CACHE_DIR, or the XDG cache folder.
 
     Raises:
-        NoCacheFolderError: neither is set, and the user has no home folder.
+        NoCacheFolderError: neither variable is set, and the user has no home folder.
     """
     chosen = os.environ.get("HARNESS_CACHE_DIR")
     if chosen:
@@ -29,10 +29,10 @@ def cache_folder() -> Path:
 
 
 def made_cache_folder() -> Path:
-    """The same, which is there afterwards.
+    """Return the cache folder and create it if it does not exist.
 
     Raises:
-        NoCacheFolderError: it is not known, or cannot be made.
+        NoCacheFolderError: the folder is unknown, or cannot be created.
     """
     folder = cache_folder()
     try:

@@ -1,4 +1,4 @@
-"""The processes of a trial as seen from outside: the watched ones and all their descendants, through psutil."""
+"""Samples processes and all their descendants from outside, through psutil."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ Readings = tuple[dict[str, float | int | None], dict[str, str]]
 """Cells by column, and the reasons for those that are None."""
 
 _DISCOVERY_SHARE = 0.003
-"""Of one processor. Finding descendants reads every process of the machine, which is dear where there are thousands."""
+"""The share of one processor that finding descendants may cost. It reads every process of the machine."""
 _DEEPEST = 1000
-"""Generations: a bound on a walk through processes that come and go meanwhile."""
+"""The most generations to walk up. Processes start and end during the walk, so it needs a bound."""
 
 
 def started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot, which tells it from others of its id; None if it has ended."""
+    """Return when a process started, in clock ticks since boot; None if it has ended.
+
+    The id and the start together identify a process. Ids alone are reused.
+    """
     fields = _stat(pid)
-    # One that ended and was not yet waited for (Z) keeps its entry, and nothing else.
+    # A zombie (Z) has ended, but keeps its entry until its parent waits for it.
     return None if fields is None or fields[0] == b"Z" else int(fields[19])
 
 
@@ -32,7 +35,7 @@ def _parent(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/<pid>/stat from the third, the state, on. The second one may hold any character, even ')'."""
+    """Return the fields of /proc/<pid>/stat from the third (the state) on. The second may contain any character."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split() or None
@@ -42,7 +45,7 @@ def _stat(pid: int) -> list[bytes] | None:
 
 @final
 class ProcessTree:
-    """Keeps count of processes over time; a process that was found once stays watched when its parent ends."""
+    """Watches processes over time. A process that was found once stays watched when its parent ends."""
 
     def __init__(self) -> None:
         self._roots: list[int] = []
@@ -53,7 +56,7 @@ class ProcessTree:
         self._discover_at = 0.0
 
     def owns(self, pid: int) -> bool:
-        """Whether a process is, or was, part of the tree; also one that sampling has not come across yet."""
+        """Whether a process is or was part of the tree, even if no sample has found it yet."""
         line = [pid]
         while line[-1] not in self._ever:
             parent = _parent(line[-1])
@@ -70,7 +73,7 @@ class ProcessTree:
         self._discover_at = 0.0
 
     def read(self) -> Readings:
-        """Sample the tree: processes, rss_bytes, cpu_percent, system_available_bytes."""
+        """Sample the tree. The columns are processes, rss_bytes, cpu_percent and system_available_bytes."""
         import psutil
 
         self._discover(psutil.Process, psutil.Error)
@@ -92,7 +95,7 @@ class ProcessTree:
         if not rss:
             reasons["rss_bytes"] = "no watched process was alive"
         if self._read_at is None:
-            reasons["cpu_percent"] = "a first sample has nothing to be compared with"
+            reasons["cpu_percent"] = "the first sample has no earlier one to compare with"
         elif now > self._read_at:
             spent = sum(seconds - self._cpu.get(pid, 0.0) for pid, seconds in cpu.items())
             cells["cpu_percent"] = round(100 * spent / (now - self._read_at), 1)

@@ -1,4 +1,4 @@
-"""Why a host cannot meet what a profile requires, each reason as needed against found."""
+"""Checks requirements of a profile or a mutant against a host. A shortfall states what is needed and what was found."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _about_gpu(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
             return _system_memory(requires, host)
         lacking = [(gpu, _gpu_lacks(name, requires, gpu)) for gpu in host.gpus]
         if not lacking:
-            # Said once, by `device` where that is among the requirements.
+            # The requirement `device` reports the missing GPU already.
             asked = requires.get("device") == "cuda"
             return [] if asked else [f"needs a CUDA GPU; {host.gpu_reason or 'none was found'}"]
         if not all(why for _, why in lacking):
@@ -136,12 +136,12 @@ def _modules(requires: Mapping[str, Any], host: Host) -> list[str]:
 
 
 def _exists(dotted: str) -> bool:
-    """Whether a module can be found, without running any of its code.
+    """Whether a module can be found. None of its code runs.
 
-    `importlib.util.find_spec` imports the parents of a dotted name, which for torch takes seconds and can fail; so only
-    the first part is asked of it, and the rest is looked up in the folders that the parents name.
+    `importlib.util.find_spec` imports the parents of a dotted name. For torch that takes seconds and can fail. So it
+    gets only the first part; the other parts are looked up in the folders that the parents name.
     """
-    if dotted in sys.modules:  # also says so of os.path, which no finder can find
+    if dotted in sys.modules:  # finders do not find os.path
         return True
     first, *rest = dotted.split(".")
     try:
@@ -177,7 +177,7 @@ def _vulkan(requires: Mapping[str, Any], host: Host) -> list[str]:
     if wanted == "any" or any(one.reason is None and one.details.get("type") != "CPU" for one in adapters):
         return []
     only = f"needs the Vulkan adapter of a GPU; there is only software: {', '.join(found)}"
-    # A GPU that CUDA sees and Vulkan does not: its driver was installed, or mounted into a container, without it.
+    # CUDA sees a GPU and Vulkan does not: the driver was installed, or mounted into a container, without Vulkan.
     remedy = "; install the GPU driver's Vulkan (libnvidia-gl; of a container NVIDIA_DRIVER_CAPABILITIES=all)"
     return [only + remedy if host.gpus else only]
 
@@ -201,14 +201,14 @@ def _positive(value: Any, name: str) -> float:
 
 
 def _capability(text: Any) -> tuple[int, int]:
-    """Compared as numbers: 12.1 is newer than 9.0, which text would deny."""
+    """Return a capability as numbers, because as text "12.1" is less than "9.0"."""
     if not (match := re.fullmatch(r"(\d+)\.(\d+)", str(text))):
         raise ValueError(f"compute_capability is {text!r} instead of something like '9.0'")
     return int(match[1]), int(match[2])
 
 
 def _gib(count: int) -> str:
-    # Rounded down, so that 23.99 GiB never reads as the 24.0 that were asked for.
+    # Rounded down, so that 23.99 GiB is not shown as the required 24.0.
     return f"{math.floor(count / _GIB * 10) / 10:.1f}"
 
 

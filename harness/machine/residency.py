@@ -1,4 +1,4 @@
-"""What NVML says of one GPU, and whether it saw a trial's processes there."""
+"""Samples one GPU through NVML, and tells whether the driver saw a trial's processes on it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _COLUMNS: dict[str, tuple[str, str | None, Callable[[Any], float | int]]] = {
     "gpu_temperature_celsius": ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU", int),
     "gpu_sm_clock_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM", int),
 }
-"""By column: NVML's function, the constant it takes beside the device, and how to read the answer."""
+"""For each column: NVML's function, its constant argument after the device, and a function that reads the answer."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DriverResidency:
-    """Whether the driver saw a trial on the GPU it leased, which the trial itself cannot make up."""
+    """Whether the driver saw a trial on the GPU that it leased. The trial itself cannot forge this."""
 
     seen: bool | None
-    """True where NVML listed one of the trial's processes at any sample; False where NVML answered every time and never
-    did; None where that cannot be told."""
+    """True if NVML listed a process of the trial in any sample. False if NVML answered every time and listed none.
+    None if unknown."""
     peak_bytes: int | None
-    """The most device memory that NVML gave for the trial's processes together."""
+    """The largest device memory of the trial's processes together, in bytes, as NVML reports it."""
     reason: str | None
-    """Why `seen`, or else `peak_bytes`, is None."""
+    """Why `seen` is None; if it is not, why `peak_bytes` is None."""
 
 
 @final
 class GpuProbe:
-    """Asks NVML about one GPU, again and again."""
+    """Samples one GPU through NVML."""
 
     def __init__(self, gpu: Gpu | None) -> None:
         self._gpu = gpu
@@ -56,7 +56,7 @@ class GpuProbe:
         self._untranslated = False
 
     def read(self, owns: Callable[[int], bool]) -> Readings:
-        """Sample the GPU; `owns` says whether a process id is one of the trial's."""
+        """Take one sample. `owns` tells whether a process id belongs to the trial."""
         device = self._connect()
         if isinstance(device, str):
             self._failure = device
@@ -76,7 +76,7 @@ class GpuProbe:
         return cells, reasons
 
     def residency(self) -> DriverResidency:
-        """What all samples together say."""
+        """Return the result of all samples."""
         if self._gpu is None:
             return DriverResidency(None, None, "no GPU was leased")
         if self._seen:
@@ -128,10 +128,10 @@ class GpuProbe:
         return sum(known)
 
     def _note_strangers(self, pids: Set[int]) -> None:
-        """Notice ids that no process here has: the driver then speaks of another PID namespace, maybe of our trial.
+        """Detect ids that no process here has. The driver then uses another PID namespace, and may mean our trial.
 
-        An id counts once it is listed twice in a row, as a process may end between NVML's answer and our look. The id 0
-        stands for a process that a driver which does translate ids hides from us: that one is not ours.
+        An id counts if two samples in a row list it, because a process may end between NVML's answer and our check. A
+        driver that translates ids lists 0 for a process that we cannot see. That process is not ours.
         """
         strangers = {pid for pid in pids if pid != 0 and not os.path.exists(f"/proc/{pid}")}
         self._untranslated = self._untranslated or bool(strangers & self._strangers)

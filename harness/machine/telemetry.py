@@ -1,4 +1,4 @@
-"""How the machine behaved during a trial, sampled from outside the trial.
+"""Samples the machine during a trial, from outside the trial.
 
     sampler = Sampler(gpu)
     sampler.watch(process.pid)
@@ -6,8 +6,8 @@
     telemetry = sampler.stop()
     telemetry.rows[-1][telemetry.columns.index("rss_bytes")]
 
-The sampler reads /proc through psutil and asks NVML; it never creates a CUDA context and never raises into its caller.
-What cannot be read is None, and `reasons` says why, once a column.
+The sampler reads /proc through psutil and asks NVML. It creates no CUDA context and never raises into its caller. A
+value that cannot be read is None. `reasons` states why, once for each column.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Row = tuple[float | int | None, ...]
 
 COLUMNS: tuple[str, ...] = (
     "seconds",  # since the first process was watched
-    "processes",  # in the tree of the watched ones
-    "rss_bytes",  # resident memory of that tree; pages that its processes share count once for each
-    "cpu_percent",  # of one processor, of that tree, since the sample before
+    "processes",  # in the tree of the watched processes
+    "rss_bytes",  # resident memory of that tree; a page that several processes share counts for each of them
+    "cpu_percent",  # of one processor, used by that tree since the previous sample
     "system_available_bytes",
-    "gpu_utilisation_percent",  # share of the driver's last sample period in which a kernel ran, of any process
-    "gpu_memory_used_bytes",  # of the device, by all processes
-    "gpu_process_memory_bytes",  # of the device, by the tree; managed memory (cudaMallocManaged) is not all counted
+    "gpu_utilisation_percent",  # share of the driver's last sample period in which a kernel of any process ran
+    "gpu_memory_used_bytes",  # device memory used by all processes
+    "gpu_process_memory_bytes",  # device memory used by the tree; cudaMallocManaged is not counted in full
     "gpu_power_watts",
     "gpu_temperature_celsius",
     "gpu_sm_clock_mhz",
 )
 
 _SHARE = 0.01
-"""Of one processor: the most that sampling may cost. Where a sample is dear, samples become rarer."""
+"""The share of one processor that sampling may cost. If samples are expensive, they become rarer."""
 _LONGEST_WAIT = 10.0
 _SAMPLE_SECONDS = 1.0
 _STOP_SECONDS = 5.0
@@ -53,7 +53,7 @@ _STOP_SECONDS = 5.0
 @final
 @dataclass(frozen=True)
 class Telemetry:
-    """Everything that was sampled; a cell without a reading is None."""
+    """All samples. A cell without a reading is None."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -62,19 +62,19 @@ class Telemetry:
     residency: DriverResidency
 
     def peak(self, column: str) -> float | int | None:
-        """The greatest reading of a column; None where there is none."""
+        """Return the largest reading of a column; None if it has none."""
         index = self.columns.index(column)
         return max((cell for row in self.rows if (cell := row[index]) is not None), default=None)
 
 
 @final
 class Sampler:
-    """Samples the trees of watched processes, and one GPU, until stopped."""
+    """Samples the trees of watched processes, and one GPU, until it is stopped."""
 
     def __init__(self, gpu: Gpu | None, interval: float = 0.25) -> None:
         """Args:
-        gpu: the leased device; None where the trial has none.
-        interval: seconds from one sample to the next, where samples are cheap enough for that.
+        gpu: the leased device; None if the trial has none.
+        interval: seconds between two samples; longer if samples are expensive.
         """
         self._interval = interval
         self._tree = ProcessTree()
@@ -92,7 +92,7 @@ class Sampler:
 
     @property
     def latest(self) -> Mapping[str, float | int | None]:
-        """The newest sample by column; empty before the first."""
+        """The newest sample by column; empty before the first one."""
         rows = self._rows
         return dict(zip(COLUMNS, rows[-1], strict=True)) if rows else {}
 
@@ -105,9 +105,9 @@ class Sampler:
             self._thread.start()
 
     def sample(self) -> None:
-        """Take one sample now, before a process ends, say; returns when it is taken, or after a second in any case.
+        """Take one sample now, for example before a process ends. Returns when it is taken, at the latest after 1 s.
 
-        It is the sampler's thread that asks, so that a driver that hangs keeps nobody else.
+        The sampler's thread takes it, so that a driver that hangs does not block the caller.
         """
         if self._thread is None or self._over:
             return
@@ -117,7 +117,7 @@ class Sampler:
             self._news.wait_for(lambda: self._done >= wanted, timeout=_SAMPLE_SECONDS)
 
     def stop(self) -> Telemetry:
-        """End the sampling and return what it saw. A second call returns the same."""
+        """Stop sampling and return all samples. A second call returns the same."""
         self._over = True
         self._wake.set()
         if self._thread is not None:
@@ -126,7 +126,7 @@ class Sampler:
             rows = tuple(self._rows)
             reasons = dict(self._reasons)
             if self._thread is not None and self._thread.is_alive():
-                # Only a driver call that never returns can keep it; the thread ends with that call or the process.
+                # Only a driver call that never returns can block the thread. It ends with that call or the process.
                 reasons.setdefault("seconds", f"sampling hung and was given up after {_STOP_SECONDS:g} s")
             if not rows:
                 reasons.setdefault("seconds", "nothing was sampled")
@@ -134,7 +134,7 @@ class Sampler:
         return self._result
 
     def _loop(self) -> None:
-        self._sample()  # a trial that ends at once still gets one; what it costs is mostly imports
+        self._sample()  # so that a very short trial has a sample; its cost is mostly imports, so it is not measured
         cost = 0.0
         while True:
             self._wake.wait(min(max(self._interval, cost / _SHARE), _LONGEST_WAIT))
@@ -150,10 +150,10 @@ class Sampler:
             self._begun += 1
         try:
             row = self._row()
-        except Exception as error:  # a sample is worth less than the trial it watches
+        except Exception as error:  # a lost sample must not end the trial
             self._reasons.setdefault("seconds", f"a sample was lost: {type(error).__name__}: {error}")
         else:
-            if self._result is None:  # else it outlasted stop() and belongs to nobody
+            if self._result is None:  # else stop() has returned already
                 self._rows.append(row)
         with self._news:
             self._done = self._begun

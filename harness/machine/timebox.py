@@ -1,4 +1,4 @@
-"""Ask something that may never answer (a driver, a tool, a network folder) and get an answer or a reason in time."""
+"""Calls functions and commands with a time limit. A driver, a tool or a network folder may never answer."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Answer(Generic[T]):
 
 
 def call(function: Callable[[], T], seconds: float) -> Answer[T]:
-    """Call a function in a daemon thread and wait at most so long; an exception becomes the reason.
+    """Call a function in a daemon thread and wait at most `seconds`. An exception becomes the reason.
 
-    A call that is stuck inside a driver cannot be ended: its thread is left behind and goes with the process.
+    A call that hangs inside a driver cannot be stopped. Its thread ends with the process.
     """
     answers: list[Answer[T]] = []
 
@@ -47,9 +47,9 @@ def call(function: Callable[[], T], seconds: float) -> Answer[T]:
 def run(
     command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> Answer[str]:
-    """Run a command and return what it printed on stdout; a failure's reason ends with its last line on stderr.
+    """Run a command and return its stdout. The reason of a failure ends with the last line of its stderr.
 
-    Everything the command started is ended when the time is up.
+    When the time is up, the command and the processes of its session are killed.
     """
     import subprocess
 
@@ -74,7 +74,7 @@ def run(
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        # A grandchild in a session of its own may still hold the pipes: do not wait for it.
+        # A grandchild in another session may keep the pipes open. Do not wait for it.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=1)
         return Answer(None, f"{name} gave no answer within {seconds:g} s")

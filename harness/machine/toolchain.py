@@ -1,9 +1,9 @@
-"""The tools around a GPU, found without loading any of them into this process: torch, Triton, ptxas, Vulkan, Slurm.
+"""Finds the tools around a GPU: torch, Triton, ptxas, Vulkan, Slurm. None is loaded into this process.
 
     for tool in survey(seconds=10).ptxas:
         print(tool.path, tool.version, tool.details["targets"])
 
-Every question has a time limit, and every "no" has a reason.
+Every check has a time limit. Every missing tool has a reason.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ print(json.dumps([{str(key): str(value) for key, value in dict(one.info).items()
 @final
 @dataclass(frozen=True)
 class Tool:
-    """One tool: what it is and can do, or why it is not to be had."""
+    """One tool: its version, place and abilities, or why it is missing."""
 
     name: str
     version: str | None = None
@@ -50,21 +50,21 @@ class Tool:
 @final
 @dataclass(frozen=True)
 class Toolchain:
-    """What was found. The tuples hold at least one entry: where nothing was found, it says why."""
+    """All tools. Each tuple has at least one entry. If no tool was found, the entry states why."""
 
     torch: Tool
-    """details: "cuda", the CUDA it was built for, or None for a build without."""
+    """details: "cuda", the CUDA version it was built for, or None for a build without CUDA."""
     triton: Tool
     ptxas: tuple[Tool, ...]
-    """details: "targets", the sm_ names it compiles for, and "found_by"."""
+    """details: "targets", the sm_ names it compiles for, and "found_by", the variable or package that led to it."""
     vulkan: tuple[Tool, ...]
-    """One for each adapter; details: "driver" and "type"."""
+    """One entry for each adapter; details: "adapter", "driver" and "type"."""
     slurm: Tool
     """details: "partitions", each a line of sinfo."""
 
 
 def survey(seconds: float = 10.0) -> Toolchain:
-    """Look for all tools at once; none takes longer than `seconds` for one question."""
+    """Find all tools, side by side. Each command may take `seconds`."""
     with ThreadPoolExecutor(max_workers=5, thread_name_prefix="harness-toolchain") as pool:
         ptxas = pool.submit(_ptxas, seconds)
         adapters = pool.submit(vulkan, seconds)
@@ -81,7 +81,7 @@ def survey(seconds: float = 10.0) -> Toolchain:
 def _never_fails(name: str, ask: Callable[[], tuple[Tool, ...]]) -> tuple[Tool, ...]:
     try:
         return ask()
-    except Exception as error:  # output of a tool that nobody has seen before
+    except Exception as error:  # a tool may print an unknown format
         return (Tool(name, reason=f"its answer was not understood: {type(error).__name__}: {error}"),)
 
 
@@ -95,7 +95,7 @@ def _folder_of(package: str) -> Path | None:
 
 
 def _assigned(source: str, name: str) -> str | None:
-    """The text that a line of Python assigns to a name; None where it assigns something else, such as None."""
+    """Return the text that a line of Python assigns to a name; None if it assigns no text."""
     match = re.search(rf"^{name}\s*(?::[^=\n]*)?=\s*['\"]([^'\"]*)['\"]", source, re.MULTILINE)
     return match[1] if match else None
 
@@ -108,7 +108,7 @@ def _read(path: Path) -> str:
 
 
 def torch() -> Tool:
-    """The torch of this Python, read from its files."""
+    """Return the torch of this Python, read from its files."""
     folder = _folder_of("torch")
     if folder is None:
         return Tool("torch", reason="not installed for this Python")
@@ -116,7 +116,7 @@ def torch() -> Tool:
     version = _assigned(source, "__version__")
     cuda = _assigned(source, "cuda")
     if cuda is None and not re.search(r"^cuda\s*(?::[^=\n]*)?=\s*None\b", source, re.MULTILINE):
-        cuda = "of an unknown version"  # somebody's own build, which writes another file
+        cuda = "of an unknown version"  # a build from source may write another file
     details = {"cuda": cuda, "hip": _assigned(source, "hip")}
     return Tool("torch", version, str(folder), details, None if version else f"no version in {folder / 'version.py'}")
 
@@ -142,7 +142,7 @@ def _ptxas(seconds: float) -> tuple[Tool, ...]:
 
 
 def _ptxas_places() -> Iterator[tuple[Path, str]]:
-    """Where a ptxas may be, in the order in which Triton looks: named, bundled, then the toolkit's."""
+    """Yield the places of ptxas in Triton's order: named by a variable, bundled with Triton, then the toolkit's."""
     for variable in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
         if named := os.environ.get(variable):
             yield Path(named), variable
@@ -176,7 +176,7 @@ def _target_order(target: str) -> tuple[int, str]:
 
 
 def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
-    """The Vulkan adapters, as wgpu or else vulkaninfo tells of them; at least one entry, which may say why none."""
+    """Return the Vulkan adapters that wgpu or else vulkaninfo lists, or one entry that states why there is none."""
     reasons = []
     if _folder_of("wgpu") is not None:
         answer = timebox.run([sys.executable, "-c", _WGPU], seconds)
@@ -198,7 +198,7 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
 
 
 def _vulkan_remedy() -> str:
-    """What is to be installed, as Debian and Ubuntu call it."""
+    """Return what is missing, with the names of Debian's and Ubuntu's packages."""
     if ctypes.util.find_library("vulkan") is None:
         return "there is no Vulkan loader (libvulkan1)"
     return "the loader finds no driver: that of the GPU (libnvidia-gl), or Mesa's in software (mesa-vulkan-drivers)"
