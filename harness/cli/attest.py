@@ -48,7 +48,7 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
         try:
             sign(bundle, signer)
         except AlreadySigned:
-            click.echo(printable(f"already signed: {bundle}"))
+            click.echo(printable(f"signed already: {bundle}"))
         except (KeyRefused, OSError) as error:
             refused += 1
             why = (error.strerror if isinstance(error, OSError) else "") or error

@@ -61,7 +61,7 @@ def command(as_json: bool) -> None:
 
 
 def _claims(machine: Host) -> dict[str, Any]:
-    """Return for each claim of the project around the current folder which profile can run here, and what is missing."""
+    """Return for each claim of the project the profile that can run here, and what is missing."""
     from harness.machine import timebox
 
     def load() -> dict[str, Any]:

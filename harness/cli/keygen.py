@@ -32,8 +32,8 @@ def command(path: Path) -> ExitStatus:
     click.echo(public.read_text(encoding="ascii"), nl=False)
     if is_untracked(path):
         click.echo(
-            f"move both files out of this git checkout: a commit could include {path.name}. Until then bundles that are "
-            "sealed here are marked DIRTY_TREE and signed without their commit",
+            f"move both files out of this git checkout: a commit could include {path.name}. Until then bundles that "
+            "are sealed here are marked DIRTY_TREE and signed without their commit",
             err=True,
         )
     return ExitStatus.PASS

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.cli.preloaded import Preloaded
+
 COMMAND = [sys.executable, "-m", "harness"]
+_PRELOADED = Preloaded()
+_PYTHON = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -17,9 +21,12 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def harness(folder: Path, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Run `harness` in a folder and wait for it."""
+    """Run `harness` in a folder and wait for it, in a fork of a process that has imported it already."""
+    variables = environment(folder)
+    if {name: value for name, value in variables.items() if name.startswith("PYTHON")} == _PYTHON:
+        return _PRELOADED.run(arguments, folder, variables, seconds)
     return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=seconds
+        [*COMMAND, *arguments], cwd=folder, env=variables, capture_output=True, text=True, timeout=seconds
     )
 
 
