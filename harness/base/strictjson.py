@@ -18,6 +18,7 @@ __all__ = [
     "DEEPEST",
     "LARGEST",
     "JsonError",
+    "JsonObject",
     "dump",
     "dumps",
     "is_tagged",
@@ -32,6 +33,9 @@ LARGEST = int(1.7976931348623157e308)
 
 DEEPEST = 100
 """The most levels of nesting that are read: more than our documents have, and far fewer than Python's stack allows."""
+
+JsonObject = Mapping[str, Any]
+"""A JSON object whose keys this program does not fix, such as parameters or measurements."""
 
 _TAG = "nonfinite"
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.parameters import overrides
-from harness.cli.run import checked_device
+from harness.cli.parameters import checked_device, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
-from harness.run.plan import Options
+from harness.run.request import RunRequest
 
 if TYPE_CHECKING:
     from harness.evidence.result import ClaimResult
@@ -70,7 +69,7 @@ def command(
         raise click.UsageError("--write records whole runs of the contract's profile; leave out -P and --no-mutants")
     project = Project.find()
     contracts = list({name: project.contract(name) for name in ids}.values())
-    options = Options(
+    request = RunRequest(
         profile=profile,
         device=checked_device(device),
         parameters=overrides(parameters, contracts),
@@ -82,7 +81,7 @@ def command(
     for contract in contracts:
         results: list[ClaimResult] = []
         try:
-            for result in _runs(project, contract, options, range(first_seed, first_seed + runs)):
+            for result in _runs(project, replace(request, contracts=[contract]), range(first_seed, first_seed + runs)):
                 results.append(result)
                 verdicts.append(result.record.verdict)
                 _tell(result)
@@ -96,17 +95,15 @@ def command(
     return exit_status(verdicts)
 
 
-def _runs(project: Project, contract: Contract, options: Options, seeds: Iterable[int]) -> Iterator[ClaimResult]:
+def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterator[ClaimResult]:
     """Run the claim once with each seed; yields what a bundle would have been made from.
 
     Raises:
         KeyboardInterrupt: the run that was under way is not among them.
     """
-    from harness.execution.local_executor import LocalExecutor
     from harness.machine.host import probe
-    from harness.machine.paths import made_cache_folder
     from harness.report.escaping import printable
-    from harness.run.engine import Engine
+    from harness.run.compose import compose
     from harness.run.events import ClaimWaiting
 
     kept: list[ClaimResult] = []
@@ -119,17 +116,9 @@ def _runs(project: Project, contract: Contract, options: Options, seeds: Iterabl
         if isinstance(event, ClaimWaiting):
             click.echo(printable(f"{event.id}: waiting for {', '.join(event.holders)}"), err=True)
 
-    cache = made_cache_folder()
-    engine = Engine(
-        project,
-        probe(project.root),
-        executor=lambda contract, gpu: LocalExecutor(project, contract, gpu, cache),
-        seal=keep,
-        emit=tell,
-        command="",
-    )
+    runner = compose(project, probe(project.root), request, keep, tell, click.echo)
     for seed in seeds:
-        if engine.run([contract], replace(options, seed=seed)).interrupted:
+        if runner.run(replace(request, seed=seed)).interrupted:
             raise KeyboardInterrupt
         yield kept.pop()
 

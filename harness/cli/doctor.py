@@ -84,15 +84,16 @@ def _claims(machine: Host) -> dict[str, Any]:
 
 def _claim(contract: Contract, machine: Host) -> dict[str, Any]:
     from harness.base.device import DeviceClass
-    from harness.run.plan import Options, option_for_target, plan
+    from harness.run.plan import make_plan, option_for_target
+    from harness.run.request import RunRequest
 
-    course = plan(contract, machine, Options())
+    plan = make_plan(contract, machine, RunRequest())
     return {
         "id": contract.id,
-        "runs": "not at all" if course.obstacle else course.profile.name,
-        "why": [f"not {name}: {reason}" for name, reasons in course.passed_over.items() for reason in reasons],
+        "runs": "not at all" if plan.obstacle else plan.profile.name,
+        "why": [f"not {name}: {reason}" for name, reasons in plan.passed_over.items() for reason in reasons],
         "target": dict(contract.target),
-        "on_target": not contract.target or DeviceClass.of(course.device).meets(contract.target),
+        "on_target": not contract.target or DeviceClass.of(plan.device).meets(contract.target),
         "option_for_target": option_for_target(contract, machine),
     }
 

@@ -1,8 +1,9 @@
-"""`-P KEY=VALUE`: overrides of parameters, refused before anything runs where they are not what the contracts allow."""
+"""`-P KEY=VALUE` and `--device`: refused before anything runs if they are not what the contracts allow."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.report import bound_text
 
-__all__ = ["allowed", "overrides"]
+__all__ = ["allowed", "checked_device", "overrides"]
 
 
 def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, Any]:
@@ -37,6 +38,16 @@ def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, 
         for contract in contracts:
             _check(contract, name, found[name])
     return found
+
+
+def checked_device(text: str) -> str:
+    """The value of --device; BadParameter where it names no device."""
+    if text in ("auto", "cpu") or (re.fullmatch(r"cuda:[0-9]{1,4}", text)):
+        return text
+    wanted = text.lower()
+    near = "cuda:0" if wanted in ("cuda", "gpu") else wanted if wanted != text else ""
+    hint = f"; did you mean {near}?" if near in ("auto", "cpu") or near.startswith("cuda") else ""
+    raise click.BadParameter(f"{text!r} is not auto, cpu or cuda:N{hint}", param_hint="--device")
 
 
 def allowed(contract: Contract, name: str) -> str:

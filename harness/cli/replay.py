@@ -36,22 +36,22 @@ def command(
     no counterexample, or the claim has changed too much, 3 where the case could not be run here, and 130 where it was
     interrupted.
     """
-    from harness.cli.run import checked_device
+    from harness.cli.parameters import checked_device
     from harness.cli.subject import checked_subject
     from harness.contract.project import Project
     from harness.execution.lease import WaitInterrupted
     from harness.machine.host import probe
     from harness.report.escaping import printable
-    from harness.run.plan import Options
     from harness.run.replay import ReplayRefused, open_bundle, replay
+    from harness.run.request import RunRequest
 
     project = Project.find()
-    options = Options(
+    request = RunRequest(
         profile=profile or "auto", device=checked_device(device), subject=checked_subject(subject, project)
     )
     try:
         sealed = open_bundle(bundle, mutant)
-        found = replay(sealed, project, probe(project.root), options, _waiting)
+        found = replay(sealed, project, probe(project.root), request, _waiting)
     except WaitInterrupted as interrupted:
         click.echo(printable(f"harness: {interrupted}"), err=True)
         return ExitStatus.INTERRUPTED

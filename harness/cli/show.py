@@ -23,7 +23,8 @@ from harness.external.subject import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
 from harness.report import bound_text, figures
-from harness.run.plan import Options, option_for_target, plan
+from harness.run.plan import make_plan, option_for_target
+from harness.run.request import RunRequest
 
 __all__ = ["command"]
 
@@ -70,15 +71,15 @@ def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:
 
 
 def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
-    course = plan(contract, host, Options())
+    plan = make_plan(contract, host, RunRequest())
     trials = 1 + len(contract.mutants)
-    if course.obstacle:
-        yield from _paragraph(f"nothing: {course.obstacle}", indent=2)
+    if plan.obstacle:
+        yield from _paragraph(f"nothing: {plan.obstacle}", indent=2)
     else:
-        most = figures.duration(course.profile.seconds * math.ceil(trials / course.parallel))
-        where = course.device.name if course.gpu is not None else f"the CPU ({course.device.name})"
-        side = f"{course.parallel} at a time, " if course.parallel > 1 else ""
-        yield f"  the {course.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
+        most = figures.duration(plan.profile.seconds * math.ceil(trials / plan.parallel))
+        where = plan.device.name if plan.gpu is not None else f"the CPU ({plan.device.name})"
+        side = f"{plan.parallel} at a time, " if plan.parallel > 1 else ""
+        yield f"  the {plan.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
         if option := option_for_target(contract, host):
             yield f"  with {option} on {hardware(contract.target)}, which it speaks of"
     last = _last(contract, project)

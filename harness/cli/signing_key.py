@@ -10,7 +10,9 @@ import click
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
-__all__ = ["signer_of"]
+    from harness.evidence.bundle import Attest
+
+__all__ = ["attest_of", "signer_of"]
 
 
 def signer_of(key: Path) -> CryptoSigner:
@@ -25,3 +27,14 @@ def signer_of(key: Path) -> CryptoSigner:
     if exposed := exposure(key):
         click.echo(printable(f"harness: {exposed}"), err=True)
     return signer
+
+
+def attest_of(key: Path | None) -> Attest | None:
+    """What signs a bundle; None without a key. It is made before any work, so that a bad key refuses the run."""
+    if key is None:
+        return None
+    from functools import partial
+
+    from harness.evidence import attestation
+
+    return partial(attestation.attest, signer=signer_of(key))

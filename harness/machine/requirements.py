@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,41 @@ if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
     from harness.machine.toolchain import Tool
 
-__all__ = ["shortfalls", "suitable"]
+__all__ = ["Fit", "fit", "shortfalls", "suitable"]
 
 _GIB = 2**30
 _ABOUT_GPUS = ("memory_gib", "compute_capability")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a host meets requirements on the device that was asked for."""
+
+    gpus: tuple[Gpu, ...]
+    """Those that a trial could use, in the host's order; empty if it runs on the CPU."""
+    lacks: tuple[str, ...]
+    """Reasons why the host does not meet the requirements; empty if it does."""
+
+
+def fit(requires: Mapping[str, Any], host: Host, device: str = "auto") -> Fit:
+    """How a host meets the requirements of a profile.
+
+    Args:
+        requires: as for `shortfalls`.
+        device: what the command line asks for: "auto", "cpu" or "cuda:N". "auto" is a GPU only if one is required.
+    """
+    on_gpu = requires["device"] == "cuda"
+    gpus: tuple[Gpu, ...] = ()
+    if device != "cpu" and (on_gpu or device != "auto"):
+        wanted = None if device == "auto" else int(device.partition(":")[2] or 0)
+        found = suitable({**requires, "device": "cuda"}, host)
+        gpus = tuple(gpu for gpu in found if wanted is None or gpu.index == wanted)
+    lacks = shortfalls(requires, host)
+    if not lacks and gpus:
+        lacks = shortfalls({**requires, "device": "cuda"}, host)
+    elif not lacks and (on_gpu or device.startswith("cuda")):
+        lacks = [f"--device {device} leaves it no GPU that it could use"]
+    return Fit(gpus, tuple(lacks))
 
 
 def shortfalls(requires: Mapping[str, Any], host: Host) -> list[str]:

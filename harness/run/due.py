@@ -8,9 +8,8 @@ which running it again would not change, and which nobody may take for success.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import final
 
 from harness.base.device import DeviceClass
@@ -22,7 +21,8 @@ from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Survey
 from harness.machine.host import Host
 from harness.run.events import ClaimPassedOver
-from harness.run.plan import Options, plan
+from harness.run.plan import make_plan
+from harness.run.request import RunRequest
 
 __all__ = ["Due", "due", "why_due"]
 
@@ -80,32 +80,29 @@ def _place(cell: Cell) -> str:
 
 def due(
     project: Project,
-    contracts: Sequence[Contract],
     host: Host,
-    options: Options,
-    evidence: Path,
+    request: RunRequest,
     watch: Watch | None = None,
 ) -> Due:
-    """Look which of these claims are due on this machine, run with these options.
+    """Find which claims of a request are due on this machine.
 
     Args:
-        evidence: where the bundles are.
         watch: see `harness.evidence.index.read`.
     """
-    survey = Survey.of(project, evidence, watch=watch)
+    survey = Survey.of(project, request.evidence or project.evidence, watch=watch)
     claims = {claim.id: claim for claim in survey.claims}
     pending: list[tuple[Contract, str]] = []
     elsewhere: list[tuple[Contract, str]] = []
     covered: list[tuple[Contract, Cell]] = []
     falsified: list[tuple[Contract, Cell]] = []
-    for contract in contracts:
-        course = plan(contract, host, options)
-        if course.obstacle:
-            elsewhere.append((contract, course.obstacle))
+    for contract in request.contracts:
+        plan = make_plan(contract, host, request)
+        if plan.obstacle:
+            elsewhere.append((contract, plan.obstacle))
             continue
-        device = DeviceClass.of(course.device)
+        device = DeviceClass.of(plan.device)
         claim = claims[contract.id]
-        why = why_due(claim, device, course.profile.name)
+        why = why_due(claim, device, plan.profile.name)
         if why:
             pending.append((contract, why))
         else:

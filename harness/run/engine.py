@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -29,10 +29,10 @@ from harness.judging.record import MutantRecord, Record
 from harness.judging.verdict import MutantOutcome, claim_verdict
 from harness.machine import git, provenance
 from harness.machine.host import Gpu, Host
-from harness.machine.requirements import shortfalls
 from harness.run import events
 from harness.run.interruption import Interruption
-from harness.run.plan import Options, Plan, plan
+from harness.run.plan import Plan, make_plan
+from harness.run.request import RunRequest
 from harness.run.trials import TrialRun, Trials, unmeasured
 
 __all__ = ["Engine", "ExecutorFactory"]
@@ -56,14 +56,14 @@ class Engine:
         commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
         self._commit = asdict(commit)
 
-    def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:
+    def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured."""
         started, records, awaited = time.monotonic(), list[Record](), ""
         with Interruption() as interruption:
-            self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
-            for contract in contracts:
+            self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
+            for contract in request.contracts:
                 try:
-                    records.append(self._claim(contract, options, interruption))
+                    records.append(self._claim(contract, request, interruption))
                 except WaitInterrupted as wait:
                     awaited = wait.holders
                     break
@@ -72,62 +72,68 @@ class Engine:
                 if interruption.requested:
                     break
             took = time.monotonic() - started
-            finished = events.RunFinished(len(contracts), tuple(records), took, interruption.requested, awaited)
+            finished = events.RunFinished(len(request.contracts), tuple(records), took, interruption.requested, awaited)
             self._emit(finished)
         return finished
 
     def unmeasured(
-        self, contract: Contract, options: Options, reason: str
+        self, contract: Contract, request: RunRequest, reason: str
     ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
         """Seal a claim that could not be run, for a reason that this machine knows nothing of; emits nothing."""
         began = datetime.now(UTC)
-        contract = _of(contract, options)
-        course = replace(plan(contract, self._host, options), obstacle=reason)
-        trials = unmeasured(contract, course, options, reason)
-        record = self._record(contract, course, options, trials, began, 0.0)
-        record, bundle = self._sealed(
-            ClaimResult(record, contract, trials.subject, trials.mutants, self._environment())
-        )
-        return _planned(contract, course, []), events.ClaimFinished(record, bundle)
+        plan = make_plan(contract, self._host, request)
+        plan = replace(plan, obstacle=reason, mutants=tuple((mutant, reason) for mutant in plan.contract.mutants))
+        return _planned(plan), self._finished(plan, request, unmeasured(plan, request), began, 0.0)
 
-    def _claim(self, contract: Contract, options: Options, interruption: Interruption) -> Record:
+    def _claim(self, contract: Contract, request: RunRequest, interruption: Interruption) -> Record:
         began, clock = datetime.now(UTC), time.monotonic()
-        contract = _of(contract, options)
-        course = plan(contract, self._host, options)
-        runnable = self._runnable(contract, course, options)
-        self._emit(_planned(contract, course, runnable))
+        plan = make_plan(contract, self._host, request)
+        self._emit(_planned(plan))
         with ExitStack() as resources:  # the executor's scratch folder, artifacts in it, is needed until the seal
-            trials = self._trials(contract, course, options, runnable, resources, interruption)
-            record = self._record(contract, course, options, trials, began, time.monotonic() - clock)
-            record, bundle = self._sealed(
-                ClaimResult(record, contract, trials.subject, trials.mutants, self._environment())
-            )
-        self._emit(events.ClaimFinished(record, bundle))
-        return record
+            trials = self._trials(plan, request, resources, interruption)
+            finished = self._finished(plan, request, trials, began, time.monotonic() - clock)
+        self._emit(finished)
+        return finished.record
 
-    def _record(
-        self, contract: Contract, course: Plan, options: Options, trials: Trials, began: datetime, seconds: float
-    ) -> Record:
-        decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not options.mutants)
+    def _finished(
+        self, plan: Plan, request: RunRequest, trials: Trials, began: datetime, seconds: float
+    ) -> events.ClaimFinished:
+        """Seal what came of a claim. If the bundle cannot be written, nothing counts as measured."""
+        record = self._record(plan, request, trials, began, seconds)
+        result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
+        try:
+            return events.ClaimFinished(record, self._seal(result))
+        except OSError as error:
+            verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
+            reason = f"the bundle could not be written: {error}"
+            return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), None)
+
+    def _record(self, plan: Plan, request: RunRequest, trials: Trials, began: datetime, seconds: float) -> Record:
+        decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not request.mutants)
         observation = trials.subject.observation
+        contract = plan.contract
         return Record(
-            **{
-                name: getattr(contract, name)
-                for name in ("id", "issue", "spec", "title", "claim", "falsifier", "subject", "target")
-            },
-            run=f"{began:%Y-%m-%dT%H%M%SZ}-{_slug(course.device)}-{secrets.token_hex(3)}",
+            id=contract.id,
+            issue=contract.issue,
+            spec=contract.spec,
+            title=contract.title,
+            claim=contract.claim,
+            falsifier=contract.falsifier,
+            subject=contract.subject,
+            target=contract.target,
+            run=f"{began:%Y-%m-%dT%H%M%SZ}-{_slug(plan.device)}-{secrets.token_hex(3)}",
             verdict=decided.verdict,
             reason=decided.reason,
             proven=decided.proven,
-            profile=course.profile.name,
-            profile_reason=course.reason,
-            overrides=dict(options.parameters),
-            subject_parameters={} if options.external is None else dict(options.external.parameters),
-            mutants_skipped=not options.mutants,
-            device=course.device,
-            requested=requested(contract, course.profile.name, observation.parameters, course.device.type),
+            profile=plan.profile.name,
+            profile_reason=plan.reason,
+            overrides=dict(request.parameters),
+            subject_parameters={} if request.external is None else dict(request.external.parameters),
+            mutants_skipped=not request.mutants,
+            device=plan.device,
+            requested=requested(contract, plan.profile.name, observation.parameters, plan.device.type),
             resolved=observation.resolved,
-            seed=options.seed,
+            seed=request.seed,
             clauses=trials.judgment.clauses,
             unjudged=trials.judgment.unjudged,
             mutants=tuple(
@@ -141,69 +147,41 @@ class Engine:
             sources=trials.sources,
             harness=provenance.harness_identity(),
             commit=self._commit,
-            logs={name: _log_identity(getattr(trials.subject, name)) for name in ("stdout", "stderr")},
+            logs={"stdout": _log_identity(trials.subject.stdout), "stderr": _log_identity(trials.subject.stderr)},
             command=f"{self._command} {contract.id}",
         )
 
-    def _sealed(self, result: ClaimResult) -> tuple[Record, Path | None]:
-        """A verdict without evidence is none: where the bundle cannot be written, nothing counts as measured."""
-        try:
-            return result.record, self._seal(result)
-        except OSError as error:
-            verdict = Verdict.FAIL if result.record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
-            return replace(
-                result.record, verdict=verdict, reason=f"the bundle could not be written: {error}", proven=False
-            ), None
-
-    def _runnable(self, contract: Contract, course: Plan, options: Options) -> list[tuple[Mutant, str]]:
-        """Every mutant with what keeps it from running; empty where nothing does."""
-        pairs: list[tuple[Mutant, str]] = []
-        for mutant in contract.mutants:
-            lacks = shortfalls(mutant.requires, self._host) if mutant.requires else []
-            if options.external is not None and options.external.is_over and not lacks:
-                lacks = shortfalls(course.profile.requires, self._host)  # reading a run needs less than running mutants
-            if mutant.requires.get("device") == "cuda" and course.gpu is None and not lacks:
-                lacks = ["needs a CUDA GPU; this run is on the CPU"]
-            unseen = [clause for clause in mutant.violates if clause in contract.unjudged(course.profile.name)]
-            if unseen and not lacks:
-                lacks = [f"violates {', '.join(unseen)}, which the {course.profile.name} profile does not judge"]
-            pairs.append((mutant, "mutants were skipped (--no-mutants)" if not options.mutants else "; ".join(lacks)))
-        return pairs
-
     def _trials(
         self,
-        contract: Contract,
-        course: Plan,
-        options: Options,
-        runnable: Sequence[tuple[Mutant, str]],
+        plan: Plan,
+        request: RunRequest,
         resources: ExitStack,
         interruption: Interruption,
     ) -> Trials:
-        if course.obstacle:
-            return unmeasured(contract, course, options, course.obstacle)
+        if plan.obstacle:
+            return unmeasured(plan, request)
         try:
             # The executor starts while the lease is taken, but imports the falsifier's code only under it.
             with interruption.immediate():
-                executor: Executor = resources.enter_context(self._executor(contract, course.gpu))
-            resources.enter_context(self._lease(contract, course, interruption))
+                executor: Executor = resources.enter_context(self._executor(plan.contract, plan.gpu))
+            resources.enter_context(self._lease(plan, interruption))
             with interruption.immediate():
                 sources = executor.imports().sources
         except LeaseUnavailable as error:
-            return unmeasured(contract, course, options, str(error))
+            return unmeasured(replace(plan, obstacle=str(error)), request)
         except OSError as error:
-            return unmeasured(contract, course, options, f"trials cannot be started here: {error}")
-        run = TrialRun(self._emit, contract, course, options, executor, self._host.cpu_count)
-        return run.run(runnable, sources, interruption)
+            return unmeasured(replace(plan, obstacle=f"trials cannot be started here: {error}"), request)
+        return TrialRun(self._emit, plan, request, executor, self._host.cpu_count).run(sources, interruption)
 
-    def _lease(self, contract: Contract, course: Plan, interruption: Interruption) -> AbstractContextManager[object]:
+    def _lease(self, plan: Plan, interruption: Interruption) -> AbstractContextManager[object]:
         def waiting(holders: tuple[Holder, ...]) -> None:
-            self._emit(events.ClaimWaiting(contract.id, named(holders)))
+            self._emit(events.ClaimWaiting(plan.contract.id, named(holders)))
 
         return lease(
-            course.gpu or CPU,
-            mode="exclusive" if contract.exclusive else "shared",
-            holder=contract.id,
-            wait_seconds=course.profile.lease_seconds,
+            plan.gpu or CPU,
+            mode="exclusive" if plan.contract.exclusive else "shared",
+            holder=plan.contract.id,
+            wait_seconds=plan.profile.lease_seconds,
             on_wait=waiting,
             interrupted=lambda: interruption.requested,
         )
@@ -216,17 +194,10 @@ class Engine:
         }
 
 
-def _of(contract: Contract, options: Options) -> Contract:
-    """The contract with the subject that the command line asks for."""
-    if options.external is not None:
-        return replace(contract, subject=options.external.entry_point(contract.falsifier))
-    return contract if options.subject is None else replace(contract, subject=options.subject)
-
-
-def _planned(contract: Contract, course: Plan, runnable: Sequence[tuple[Mutant, str]]) -> events.ClaimPlanned:
-    mutants = tuple(mutant.id for mutant, obstacle in runnable if not obstacle)
+def _planned(plan: Plan) -> events.ClaimPlanned:
+    runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
     return events.ClaimPlanned(
-        contract, course.profile.name, course.reason, course.device, mutants, course.parallel, course.obstacle
+        plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.parallel, plan.obstacle
     )
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from harness.base import strictjson
 from harness.base.device import Device, DeviceClass
-from harness.contract import Contract, Profile
-from harness.external.subject import External
+from harness.base.strictjson import JsonObject
+from harness.contract import Contract, Mutant, Profile
 from harness.machine.host import Gpu, Host
-from harness.machine.requirements import shortfalls, suitable
+from harness.machine.requirements import Fit, fit, shortfalls
+from harness.run.request import RunRequest
 
-__all__ = ["Options", "Plan", "device_of", "plan"]
+__all__ = ["MOST_PARALLEL", "Plan", "device_of", "make_plan", "option_for_target"]
 
 _GIB = 2**30
 MOST_PARALLEL = 4
@@ -21,50 +20,23 @@ MOST_PARALLEL = 4
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the command line asks for."""
-
-    profile: str = "auto"
-    device: str = "auto"
-    """"auto", "cpu" or "cuda:N"."""
-    subject: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    mutants: bool = True
-    jobs: int | None = None
-    seed: int = 0
-    external: External | None = None
-    """Somebody else's trainer in the place of `subject`."""
-
-    def arguments(self) -> list[str]:
-        """The options of `harness run` that ask for the same again; how many trials run at once is not among them."""
-        words: list[str] = []
-        for name, value in (("--profile", self.profile), ("--device", self.device)):
-            words += [] if value == "auto" else [name, value]
-        if self.subject is not None:
-            words += ["--subject", self.subject]
-        changed = dict(self.parameters)
-        if self.external is not None:
-            words += ["--subject", self.external.spelling]
-            changed |= {name: value for name, value in self.external.parameters.items() if name != "trainer"}
-        for name, value in changed.items():
-            words += ["-P", f"{name}={_typed(value)}"]
-        if not self.mutants:
-            words.append("--no-mutants")
-        return [*words, "--seed", str(self.seed)] if self.seed else words
-
-
-@dataclass(frozen=True)
 class Plan:
-    """How a claim will be run; where `obstacle` is not empty it will not be, and that is why."""
+    """How a claim is run on this machine. Everything that follows takes it from here and decides nothing again."""
 
+    contract: Contract
+    """With the subject that was asked for."""
     profile: Profile
     passed_over: Mapping[str, tuple[str, ...]]
-    """The profiles that were wanted rather, each with what this machine lacks for it."""
+    """The profiles that come before this one, each with what this machine lacks for it."""
     gpu: Gpu | None
     device: Device
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     parallel: int
+    """How many trials run side by side."""
+    mutants: tuple[tuple[Mutant, str], ...]
+    """Every mutant with the reasons why it cannot run; empty if it can."""
     obstacle: str = ""
+    """Why the claim cannot run at all; empty if it can."""
     is_reading: bool = False
     """Whether the subject's trial only reads what a run left."""
     is_asked_for: bool = False
@@ -81,33 +53,38 @@ class Plan:
         return "; ".join(refused) or ("asked for" if self.is_asked_for else f"this machine can run {self.profile.name}")
 
 
-def plan(contract: Contract, host: Host, options: Options) -> Plan:
-    """Choose profile and device. Without a wish: `full` where this host meets its requirements, else `reduced`."""
+def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
+    """Choose profile and device. If none is asked for: `full` if this host meets its requirements, else `reduced`."""
+    contract = _with_subject(contract, request)
     names = [name for name in ("full", "reduced") if name in contract.profiles]
     passed_over: dict[str, tuple[str, ...]] = {}
-    for name in names if options.profile == "auto" else [options.profile]:
+    for name in names if request.profile == "auto" else [request.profile]:
         if name not in contract.profiles:
             passed_over[name] = ("the contract has no such profile",)
             continue
         profile = contract.profiles[name]
-        gpus = _gpus(profile, host, options)
-        lacks = shortfalls(_needed(profile, options), host)
-        if options.external is not None and options.external.is_over and not lacks:
-            return replace(_plan(contract, profile, passed_over, None, host, options), is_reading=True)
-        wants_gpu = profile.requires["device"] == "cuda" or options.device.startswith("cuda")
-        if not lacks and wants_gpu and not gpus:
-            lacks = [f"--device {options.device} leaves it no GPU that it could use"]
-        if not lacks and gpus:
-            lacks = shortfalls({**profile.requires, "device": "cuda"}, host)
-        if not lacks:
-            return _plan(contract, profile, passed_over, gpus[0] if gpus else None, host, options)
-        passed_over[name] = tuple(lacks)
+        found = _fit(profile, host, request)
+        if not found.lacks:
+            return _plan(contract, profile, passed_over, found.gpus[0] if found.gpus else None, host, request)
+        passed_over[name] = found.lacks
     obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
-    if (remedy := _remedy(contract, host, options)) is not None:
+    if (remedy := _remedy(contract, host, request)) is not None:
         obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
-    parameters = {**last.parameters, **options.parameters}
-    return Plan(last, passed_over, None, device_of(None, host), parameters, 1, obstacle)
+    return replace(_plan(contract, last, passed_over, None, host, request), parallel=1, obstacle=obstacle)
+
+
+def _with_subject(contract: Contract, request: RunRequest) -> Contract:
+    if request.external is not None:
+        return replace(contract, subject=request.external.entry_point(contract.falsifier))
+    return contract if request.subject is None else replace(contract, subject=request.subject)
+
+
+def _fit(profile: Profile, host: Host, request: RunRequest) -> Fit:
+    if request.external is not None and request.external.is_over:
+        # To read what a run left, a machine needs the falsifier's modules and nothing else.
+        return fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
+    return fit(profile.requires, host, request.device)
 
 
 def option_for_target(contract: Contract, host: Host) -> str:
@@ -116,27 +93,20 @@ def option_for_target(contract: Contract, host: Host) -> str:
     Without a wish a profile that any device can run is run on the CPU; a claim that speaks of a GPU is PARTIAL then,
     also on a machine that has that GPU. Empty where there is nothing to gain.
     """
-    if DeviceClass.of(plan(contract, host, Options()).device).meets(contract.target):
+    if DeviceClass.of(make_plan(contract, host, RunRequest()).device).meets(contract.target):
         return ""
     there = [gpu for gpu in host.gpus if DeviceClass.of(device_of(gpu, host)).meets(contract.target)]
-    options = [Options(profile="full", device=f"cuda:{gpu.index}") for gpu in there]
-    return next((f"--device {one.device}" for one in options if not plan(contract, host, one).obstacle), "")
+    requests = [RunRequest(profile="full", device=f"cuda:{gpu.index}") for gpu in there]
+    return next((f"--device {one.device}" for one in requests if not make_plan(contract, host, one).obstacle), "")
 
 
-def _needed(profile: Profile, options: Options) -> Mapping[str, Any]:
-    """What a profile requires of this machine: to read what a run left, nothing but the falsifier's modules."""
-    if options.external is None or not options.external.is_over:
-        return profile.requires
-    return {"device": "any", "modules": profile.requires.get("modules", [])}
-
-
-def _remedy(contract: Contract, host: Host, options: Options) -> str | None:
+def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
     """The options of the command line with which the claim would run here after all; None where there are none."""
-    for device in (options.device, "auto"):
-        easier = replace(options, profile="auto", device=device)
-        if easier != options and not (course := plan(contract, host, easier)).obstacle:
-            found = "cpu" if course.gpu is None else f"cuda:{course.gpu.index}"
-            return f"--profile {course.profile.name}{'' if device == options.device else f' --device {found}'}"
+    for device in (request.device, "auto"):
+        easier = replace(request, profile="auto", device=device)
+        if easier != request and not (easy := make_plan(contract, host, easier)).obstacle:
+            found = "cpu" if easy.gpu is None else f"cuda:{easy.gpu.index}"
+            return f"--profile {easy.profile.name}{'' if device == request.device else f' --device {found}'}"
     return None
 
 
@@ -155,43 +125,53 @@ def device_of(gpu: Gpu | None, host: Host) -> Device:
     )
 
 
-def _gpus(profile: Profile, host: Host, options: Options) -> tuple[Gpu, ...]:
-    if options.device == "cpu" or (options.device == "auto" and profile.requires["device"] != "cuda"):
-        return ()
-    found = suitable({**profile.requires, "device": "cuda"}, host)
-    if options.device == "auto":
-        return found
-    wanted = int(options.device.partition(":")[2] or 0)
-    return tuple(gpu for gpu in found if gpu.index == wanted)
-
-
 def _plan(
     contract: Contract,
     profile: Profile,
     passed_over: Mapping[str, tuple[str, ...]],
     gpu: Gpu | None,
     host: Host,
-    options: Options,
+    request: RunRequest,
 ) -> Plan:
-    trials = 1 + (len(contract.mutants) if options.mutants else 0)
-    parallel = 1 if contract.exclusive else min(trials, MOST_PARALLEL, host.cpu_count)
+    return Plan(
+        contract=contract,
+        profile=profile,
+        passed_over=passed_over,
+        gpu=gpu,
+        device=device_of(gpu, host),
+        parameters={**profile.parameters, **request.parameters},
+        parallel=_parallel(contract, profile, gpu, host, request),
+        mutants=tuple((one, _mutant_obstacle(one, contract, profile, gpu, host, request)) for one in contract.mutants),
+        is_reading=request.external is not None and request.external.is_over,
+        is_asked_for=request.profile != "auto",
+    )
+
+
+def _parallel(contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest) -> int:
+    if contract.exclusive:
+        return 1
+    if request.jobs is not None:
+        return request.jobs
+    trials = 1 + (len(contract.mutants) if request.mutants else 0)
+    parallel = min(trials, MOST_PARALLEL, host.cpu_count)
     memory = gpu.memory_bytes if gpu is not None else host.memory_bytes
     if memory and "memory_gib" in profile.requires:
         parallel = min(parallel, int(0.9 * memory / (profile.requires["memory_gib"] * _GIB)))
-    if options.jobs is not None and not contract.exclusive:
-        parallel = options.jobs
-    parameters = {**profile.parameters, **options.parameters}
-    return Plan(
-        profile, passed_over, gpu, device_of(gpu, host), parameters, max(1, parallel),
-        is_asked_for=options.profile != "auto",
-    )  # fmt: skip
+    return max(1, parallel)
 
 
-def _typed(value: Any) -> str:
-    """A parameter as one types it: a text without quotes, unless it would be read as something else."""
-    if isinstance(value, str):
-        try:
-            strictjson.loads(value)
-        except strictjson.JsonError:
-            return value
-    return strictjson.dumps(value)
+def _mutant_obstacle(
+    mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest
+) -> str:
+    """Why a mutant cannot run; empty if it can."""
+    if not request.mutants:
+        return "mutants were skipped (--no-mutants)"
+    lacks = shortfalls(mutant.requires, host) if mutant.requires else []
+    if request.external is not None and request.external.is_over and not lacks:
+        lacks = shortfalls(profile.requires, host)  # reading a run needs less than running mutants
+    if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
+        lacks = ["needs a CUDA GPU; this run is on the CPU"]
+    unseen = [clause for clause in mutant.violates if clause in contract.unjudged(profile.name)]
+    if unseen and not lacks:
+        lacks = [f"violates {', '.join(unseen)}, which the {profile.name} profile does not judge"]
+    return "; ".join(lacks)

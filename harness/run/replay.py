@@ -25,7 +25,8 @@ from harness.judging.record import Record
 from harness.machine.host import Host
 from harness.machine.paths import cache_folder
 from harness.run.interruption import Interruption
-from harness.run.plan import Options, plan
+from harness.run.plan import make_plan
+from harness.run.request import RunRequest
 from harness.search.counterexample import COUNTEREXAMPLE as KILLER
 from harness.search.counterexample import Counterexample, judge_case
 
@@ -97,9 +98,9 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
 
 
 def replay(
-    sealed: Sealed, project: Project, host: Host, options: Options, on_wait: Callable[[tuple[Holder, ...]], None]
+    sealed: Sealed, project: Project, host: Host, request: RunRequest, on_wait: Callable[[tuple[Holder, ...]], None]
 ) -> Replay:
-    """Run the counterexample as the bundle's run did, with what `options` say otherwise, and judge it.
+    """Run the counterexample as the bundle's run did, with what `request` says otherwise, and judge it.
 
     Args:
         on_wait: told who holds the device, where it is waited for.
@@ -112,46 +113,46 @@ def replay(
     contract = project.contract(record.id)
     mutant = _recognised(sealed, contract)
     asked = replace(
-        options,
-        profile=record.profile if options.profile == "auto" else options.profile,
-        device="cpu" if options.device == "auto" and not record.device.is_cuda else options.device,
-        parameters={**record.overrides, **(mutant.parameters if mutant else {}), **options.parameters},
+        request,
+        profile=record.profile if request.profile == "auto" else request.profile,
+        device="cpu" if request.device == "auto" and not record.device.is_cuda else request.device,
+        parameters={**record.overrides, **(mutant.parameters if mutant else {}), **request.parameters},
         seed=record.seed,
     )
-    course = plan(contract, host, asked)
-    subject = options.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
-    unmeasured = Replay(subject, course.profile.name, course.device.type, ())
-    if course.obstacle:
-        return replace(unmeasured, clauses=_unmeasured(case, course.obstacle))
-    request = TrialRequest(
+    plan = make_plan(contract, host, asked)
+    subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
+    unmeasured = Replay(subject, plan.profile.name, plan.device.type, ())
+    if plan.obstacle:
+        return replace(unmeasured, clauses=_unmeasured(case, plan.obstacle))
+    trial = TrialRequest(
         contract=contract,
         subject=subject,
-        profile=course.profile.name,
-        parameters=course.parameters,
-        device=course.device,
+        profile=plan.profile.name,
+        parameters=plan.parameters,
+        device=plan.device,
         seed=record.seed,
-        seconds=course.profile.seconds,
+        seconds=plan.profile.seconds,
         threads=max(1, host.cpu_count),
         case=case.case,
     )
     interruption = Interruption()
     held = lease(
-        course.gpu or CPU,
+        plan.gpu or CPU,
         mode="shared",
         holder=contract.id,
-        wait_seconds=course.profile.lease_seconds,
+        wait_seconds=plan.profile.lease_seconds,
         on_wait=on_wait,
         interrupted=lambda: interruption.requested,
     )
     try:
         with (
             interruption,
-            LocalExecutor(project, contract, course.gpu, cache_folder()) as executor,
+            LocalExecutor(project, contract, plan.gpu, cache_folder()) as executor,
             held,
             interruption.immediate(),
         ):
             executor.imports()
-            observation = executor.run(request, lambda step, values, memory: None).observation
+            observation = executor.run(trial, lambda step, values, memory: None).observation
     except LeaseUnavailable as error:
         return replace(unmeasured, clauses=_unmeasured(case, str(error)))
     return replace(unmeasured, clauses=_judged(contract, case, observation))

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from harness.base.vocabulary import Phase
-from harness.contract import Contract, Mutant
+from harness.contract import Mutant
 from harness.execution.executor import Executor, TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
@@ -19,7 +19,8 @@ from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
 from harness.run.interruption import Interruption
-from harness.run.plan import Options, Plan
+from harness.run.plan import Plan
+from harness.run.request import RunRequest
 
 __all__ = ["TrialRun", "Trials", "unmeasured"]
 
@@ -43,25 +44,23 @@ class Trials:
 class TrialRun:
     """Runs them, under the claim's lease."""
 
-    def __init__(
-        self, emit: events.Handler, contract: Contract, course: Plan, options: Options, executor: Executor, cpus: int
-    ) -> None:
+    def __init__(self, emit: events.Handler, plan: Plan, request: RunRequest, executor: Executor, cpus: int) -> None:
         """Args:
         cpus: how many the trials share.
         """
-        self._emit, self._contract, self._course, self._options = emit, contract, course, options
-        self._executor, self._threads = executor, max(1, cpus // course.parallel)
+        self._emit, self._plan, self._request = emit, plan, request
+        self._executor, self._threads = executor, max(1, cpus // plan.parallel)
 
-    def run(
-        self, runnable: Sequence[tuple[Mutant, str]], sources: Mapping[str, str], interruption: Interruption
-    ) -> Trials:
-        """Run the subject, and every mutant that nothing (the text beside it) keeps from running.
+    def run(self, sources: Mapping[str, str], interruption: Interruption) -> Trials:
+        """Run the subject, and every mutant that can run.
 
         An interruption ends the trials that run, keeps what they measured, and starts no other.
         """
-        with ThreadPoolExecutor(self._course.parallel, thread_name_prefix="trial") as pool:
+        with ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="trial") as pool:
             subject = pool.submit(self._subject)
-            mutants = {mutant.id: pool.submit(self._mutant, mutant) for mutant, obstacle in runnable if not obstacle}
+            mutants = {
+                mutant.id: pool.submit(self._mutant, mutant) for mutant, obstacle in self._plan.mutants if not obstacle
+            }
             try:
                 self._finish([subject, *mutants.values()], interruption)
             except KeyboardInterrupt:  # of one who cannot wait for trials to end in good order
@@ -70,7 +69,7 @@ class TrialRun:
         result, judgment = subject.result()
         trials: dict[str, TrialResult] = {}
         outcomes: list[MutantOutcome] = []
-        for mutant, obstacle in runnable:
+        for mutant, obstacle in self._plan.mutants:
             if mutant.id not in mutants:
                 outcomes.append(not_run(mutant, obstacle))
             elif mutants[mutant.id].cancelled():
@@ -78,7 +77,7 @@ class TrialRun:
             else:
                 trials[mutant.id], outcome = mutants[mutant.id].result()
                 outcomes.append(outcome)
-        external = self._options.external
+        external = self._request.external
         imported = {**sources, **(external.sources if external is not None else {})}
         for trial in (result, *trials.values()):
             imported |= trial.sources
@@ -94,18 +93,18 @@ class TrialRun:
             wait(futures)
 
     def _subject(self) -> tuple[TrialResult, Judgment]:
-        external = self._options.external
+        external = self._request.external
         result, judgment = self._measure(
             events.SUBJECT,
-            self._contract.subject,
+            self._plan.contract.subject,
             {} if external is None else external.parameters,
-            (external and external.seconds) or self._course.profile.seconds,
+            (external and external.seconds) or self._plan.profile.seconds,
         )
         self._finished(events.SUBJECT, result, judgment, None)
         return result, judgment
 
     def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
-        seconds = self._course.profile.seconds
+        seconds = self._plan.profile.seconds
         result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters, seconds)
         outcome = fate_of(mutant, judgment)
         self._finished(mutant.id, result, judgment, outcome)
@@ -113,19 +112,19 @@ class TrialRun:
 
     def _finished(self, name: str, result: TrialResult, judgment: Judgment, outcome: MutantOutcome | None) -> None:
         traceback = result.observation.ending.traceback or ""
-        self._emit(events.TrialFinished(self._contract.id, name, judgment, outcome, result.seconds, traceback))
+        self._emit(events.TrialFinished(self._plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
     def _measure(
         self, name: str, subject: str, changed: Mapping[str, Any], seconds: float
     ) -> tuple[TrialResult, Judgment]:
-        contract, course = self._contract, self._course
+        contract, plan = self._plan.contract, self._plan
         request = TrialRequest(
             contract=contract,
             subject=subject,
-            profile=course.profile.name,
-            parameters={**course.parameters, **changed},
-            device=course.device,
-            seed=self._options.seed,
+            profile=plan.profile.name,
+            parameters={**plan.parameters, **changed},
+            device=plan.device,
+            seed=self._request.seed,
             seconds=seconds,
             threads=self._threads,
         )
@@ -142,23 +141,22 @@ class TrialRun:
         return result, judge(contract, result.observation)
 
 
-def unmeasured(contract: Contract, course: Plan, options: Options, reason: str) -> Trials:
-    """A claim that could not even start is judged and sealed like any other: nothing of it was measured."""
-    external = options.external
-    request = TrialRequest(
+def unmeasured(plan: Plan, request: RunRequest) -> Trials:
+    """The trials of a claim that has an obstacle: judged like any other, and nothing was measured."""
+    contract, external = plan.contract, request.external
+    trial = TrialRequest(
         contract=contract,
         subject=contract.subject,
-        profile=course.profile.name,
-        parameters={**course.parameters, **(external.parameters if external is not None else {})},
-        device=course.device,
-        seed=options.seed,
-        seconds=course.profile.seconds,
+        profile=plan.profile.name,
+        parameters={**plan.parameters, **(external.parameters if external is not None else {})},
+        device=plan.device,
+        seed=request.seed,
+        seconds=plan.profile.seconds,
         threads=1,
     )
-    result = _silent(request, Ending(EndingKind.NOT_MEASURED, Phase.START, reason))
-    return Trials(
-        result, judge(contract, result.observation), {}, [not_run(mutant, reason) for mutant in contract.mutants]
-    )
+    result = _silent(trial, Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
+    outcomes = [not_run(mutant, plan.obstacle) for mutant in contract.mutants]
+    return Trials(result, judge(contract, result.observation), {}, outcomes)
 
 
 def _silent(request: TrialRequest, ending: Ending) -> TrialResult:

@@ -19,11 +19,11 @@ from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown
 from harness.report.plain_lines import PlainLines as Lines
-from harness.report.relay import Relay
 from harness.report.run_texts import hidden_text, verdict_text
 from harness.report.terminal import handler
 from harness.run import events
 from harness.run.events import SUBJECT, Event
+from harness.run.relay import Relay
 from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import examined

@@ -31,7 +31,7 @@ from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
 from harness.run.engine import Engine
 from harness.run.interruption import Interruption
-from harness.run.plan import Options
+from harness.run.request import RunRequest
 from tests.contracts import healthy
 
 HEALTHY, BROKEN = healthy(), healthy(returned=2)
@@ -99,7 +99,7 @@ class Bench:
 
     def run(self, *contracts: Contract, **options: Any) -> events.RunFinished:
         """Run the claim, or others."""
-        return self.engine.run(contracts or (self.contract,), Options(**options))
+        return self.engine.run(RunRequest(contracts or (self.contract,), **options))
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from harness.contract import Contract, Profile
 from harness.external.subject import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
-from harness.run.plan import MOST_PARALLEL, Options, device_of, option_for_target, plan
+from harness.run.plan import MOST_PARALLEL, device_of, make_plan, option_for_target
+from harness.run.request import RunRequest
 from tests.contracts import contract_of, document
 from tests.machine.test_host import a_gpu, a_host
 
@@ -51,16 +52,16 @@ def test_choices(
     expected: tuple[str, str, str],
 ) -> None:
     """What was asked for is planned, or an obstacle says why not; a claim never moves to another device silently."""
-    course = plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), Options(**options))
-    assert (course.profile.name, course.device.type) == expected[:2]
-    assert expected[2] in course.obstacle
-    assert bool(course.obstacle) is bool(expected[2])
+    plan = make_plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), RunRequest(**options))
+    assert (plan.profile.name, plan.device.type) == expected[:2]
+    assert expected[2] in plan.obstacle
+    assert bool(plan.obstacle) is bool(expected[2])
 
 
 @pytest.mark.parametrize("profile", ["full", "reduced"])
 def test_a_profile_that_was_asked_for_is_not_said_to_be_all_the_machine_can_run(profile: str) -> None:
-    assert plan(contract(ANY, ANY), a_host(), Options(profile=profile)).reason == "asked for"
-    assert plan(contract(ANY, ANY), a_host(), Options()).reason == "this machine can run full"
+    assert make_plan(contract(ANY, ANY), a_host(), RunRequest(profile=profile)).reason == "asked for"
+    assert make_plan(contract(ANY, ANY), a_host(), RunRequest()).reason == "this machine can run full"
 
 
 NO_GPU = "needs a CUDA GPU; no driver"
@@ -104,17 +105,17 @@ def test_an_obstacle_names_every_profile_and_what_would_run(
 ) -> None:
     """Who adds these options to those that were typed runs the claim: the last of two equal ones counts."""
     claim, host = contract(full, reduced), a_host(*[a_gpu()] * gpus)
-    course = plan(claim, host, Options(**options))
-    assert course.obstacle == course.reason == expected
-    assert (course.parallel, course.gpu, course.is_asked_for, course.is_reading) == (1, None, False, False)
-    assert list(course.passed_over) == [name for name in ("full", "reduced") if f"{name}: " in expected]
+    plan = make_plan(claim, host, RunRequest(**options))
+    assert plan.obstacle == plan.reason == expected
+    assert (plan.parallel, plan.gpu, plan.is_asked_for, plan.is_reading) == (1, None, "profile" in options, False)
+    assert list(plan.passed_over) == [name for name in ("full", "reduced") if f"{name}: " in expected]
     added = dict(re.findall(r"--(\w+) (\S+)", expected.rpartition("; ")[2]))
-    assert bool(plan(claim, host, Options(**{**options, **added})).obstacle) is not bool(added)
+    assert bool(make_plan(claim, host, RunRequest(**{**options, **added})).obstacle) is not bool(added)
 
 
 def test_the_reason_names_what_is_lacking() -> None:
     """A reader of `reduced` learns why not full."""
-    assert "not full: needs a CUDA GPU" in plan(contract(CUDA, ANY), a_host(), Options()).reason
+    assert "not full: needs a CUDA GPU" in make_plan(contract(CUDA, ANY), a_host(), RunRequest()).reason
 
 
 @pytest.mark.parametrize(
@@ -134,20 +135,20 @@ def test_the_reason_names_what_is_lacking() -> None:
 def test_side_by_side(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
     """As many trials as fit into the memory, the GPU's or the system's, and no fewer than one."""
     host = a_host(a_gpu(memory_bytes=140 << 30), memory_bytes=32 << 30, cpu_count=64)
-    assert plan(contract(requires), host, Options(**options)).parallel == parallel
+    assert make_plan(contract(requires), host, RunRequest(**options)).parallel == parallel
 
 
 def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
     """Four are what is worth while, where nothing else is in the way."""
     assert MOST_PARALLEL == 4
     two = replace(contract(ANY), mutants=contract(ANY).mutants[:1])
-    assert plan(two, a_host(cpu_count=64), Options()).parallel == 2
-    assert plan(contract(ANY), a_host(cpu_count=3), Options()).parallel == 3
+    assert make_plan(two, a_host(cpu_count=64), RunRequest()).parallel == 2
+    assert make_plan(contract(ANY), a_host(cpu_count=3), RunRequest()).parallel == 3
 
 
 def test_a_claim_that_measures_time_runs_alone() -> None:
     """Whatever -j says."""
-    assert plan(contract(ANY, exclusive=True), a_host(), Options(jobs=8)).parallel == 1
+    assert make_plan(contract(ANY, exclusive=True), a_host(), RunRequest(jobs=8)).parallel == 1
 
 
 def test_the_device_of_an_observation() -> None:
@@ -184,37 +185,37 @@ def test_the_device_of_an_observation() -> None:
 def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) -> None:
     """The first that suffices, or the one that was asked for."""
     host = a_host(a_gpu(), a_gpu(index=1, memory_bytes=24 << 30))
-    course = plan(contract(requires), host, Options(device=device))
-    assert (course.obstacle, course.gpu.index if course.gpu else None) == ("", expected)
-    assert course.device == device_of(course.gpu, host)
+    plan = make_plan(contract(requires), host, RunRequest(device=device))
+    assert (plan.obstacle, plan.gpu.index if plan.gpu else None) == ("", expected)
+    assert plan.device == device_of(plan.gpu, host)
 
 
 def test_a_run_that_is_over_needs_no_gpu() -> None:
     """But the modules with which it is read, and another's trainer that is run needs what ours does."""
     recorded, command = (External(kind, "trainer.toml") for kind in (Kind.RECORDED, Kind.COMMAND))
     for host in (a_host(), a_host(a_gpu())):
-        course = plan(contract(CUDA), host, Options(external=recorded, profile="full"))
-        assert (course.obstacle, course.is_reading, course.gpu) == ("", True, None)
-        assert course.reason == "a run that is over needs no machine"
-    unknown = plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), Options(external=recorded))
+        plan = make_plan(contract(CUDA), host, RunRequest(external=recorded, profile="full"))
+        assert (plan.obstacle, plan.is_reading, plan.gpu) == ("", True, None)
+        assert plan.reason == "a run that is over needs no machine"
+    unknown = make_plan(contract({**ANY, "memory_gib": 100}), a_host(memory_bytes=None), RunRequest(external=recorded))
     assert (unknown.obstacle, unknown.parallel) == ("", 4)
     needing = contract({**CUDA, "modules": ["there_is_none"]})
-    assert "there_is_none" in plan(needing, a_host(), Options(external=recorded)).obstacle
-    assert plan(contract(CUDA), a_host(), Options(external=command)).obstacle == f"full: {NO_GPU}"
-    assert not plan(contract(CUDA), a_host(a_gpu()), Options(external=command)).is_reading
+    assert "there_is_none" in make_plan(needing, a_host(), RunRequest(external=recorded)).obstacle
+    assert make_plan(contract(CUDA), a_host(), RunRequest(external=command)).obstacle == f"full: {NO_GPU}"
+    assert not make_plan(contract(CUDA), a_host(a_gpu()), RunRequest(external=command)).is_reading
 
 
 def test_overrides_reach_the_trial() -> None:
     """A parameter of the command line replaces the profile's, also where nothing will run."""
-    assert plan(contract(ANY), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
-    assert plan(contract(CUDA), a_host(), Options(parameters={"steps": 5})).parameters == {"steps": 5}
+    assert make_plan(contract(ANY), a_host(), RunRequest(parameters={"steps": 5})).parameters == {"steps": 5}
+    assert make_plan(contract(CUDA), a_host(), RunRequest(parameters={"steps": 5})).parameters == {"steps": 5}
 
 
 def test_arguments_ask_for_the_same_again() -> None:
     """What the record's command says: nothing that is the default, and a text that looks like a number in quotes."""
-    assert Options().arguments() == []
+    assert RunRequest().arguments() == []
     parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
-    options = Options("full", "cuda:1", "toy:Sorter", parameters, mutants=False, jobs=2, seed=5)
+    options = RunRequest((), "full", "cuda:1", "toy:Sorter", parameters=parameters, mutants=False, jobs=2, seed=5)
     assert options.arguments() == [
         *("--profile", "full", "--device", "cuda:1", "--subject", "toy:Sorter"),
         *("-P", "model=qwen2-tiny", "-P", "steps=3", "-P", 'revision="7"', "-P", "corpus=null"),
@@ -225,7 +226,7 @@ def test_arguments_ask_for_the_same_again() -> None:
 def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
     """Its file stands in the subject's name; its own value of a parameter outranks the claim's."""
     trainer = External(Kind.COMMAND, "apr.toml", {"trainer": "apr.toml", "steps": 7, "student": "s.apr"})
-    options = Options(parameters={"steps": 3, "rate": 0.5}, external=trainer)
+    options = RunRequest(parameters={"steps": 3, "rate": 0.5}, external=trainer)
     words = ["--subject", "command:apr.toml", "-P", "steps=7", "-P", "rate=0.5", "-P", "student=s.apr"]
     assert options.arguments() == words
 
@@ -236,10 +237,10 @@ def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatc
     monkeypatch.setattr(toolchain, "torch", lambda: tool)
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     needing = contract({**CUDA, "modules": ["torch"]}, {**ANY, "modules": ["torch"]})
-    course = plan(needing, a_host(a_gpu()), Options())
-    assert (course.profile.name, course.device.type) == ("reduced", "cpu")
-    assert "not full: needs a torch that was built for CUDA" in course.reason
-    asked = plan(needing, a_host(a_gpu()), Options(profile="reduced", device="cuda:0"))
+    plan = make_plan(needing, a_host(a_gpu()), RunRequest())
+    assert (plan.profile.name, plan.device.type) == ("reduced", "cpu")
+    assert "not full: needs a torch that was built for CUDA" in plan.reason
+    asked = make_plan(needing, a_host(a_gpu()), RunRequest(profile="reduced", device="cuda:0"))
     assert "needs a torch that was built for CUDA" in asked.obstacle
 
 

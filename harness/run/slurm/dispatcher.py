@@ -17,12 +17,12 @@ from harness.contract import Contract
 from harness.judging.record import Record
 from harness.run import events, wire
 from harness.run.interruption import Interruption
-from harness.run.plan import Options
+from harness.run.request import RunRequest
 from harness.run.slurm.job import Job
 
 __all__ = ["Dispatcher", "Unmeasured"]
 
-Unmeasured = Callable[[Contract, Options, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
+Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
 """Seals a claim of which nothing was measured, for the reason given."""
 
 _MOST_JOBS = 32
@@ -49,7 +49,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        submit: Callable[[Contract, Options], Job],
+        submit: Callable[[Contract, RunRequest], Job],
         unmeasured: Unmeasured,
         emit: events.Handler,
         remark: Callable[[str], None],
@@ -60,31 +60,31 @@ class Dispatcher:
         """
         self._submit, self._unmeasured, self._emit, self._remark = submit, unmeasured, emit, remark
 
-    def run(self, contracts: Sequence[Contract], options: Options) -> events.RunFinished:
+    def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. Where the user interrupts, jobs that run are asked to seal what they measured; others go."""
         started, records = time.monotonic(), list[Record]()
-        dispatches = [_Dispatch(contract) for contract in contracts]
+        dispatches = [_Dispatch(contract) for contract in request.contracts]
         room = threading.BoundedSemaphore(_MOST_JOBS)
         with Interruption() as interruption:
-            self._emit(events.RunStarted(tuple(contract.id for contract in contracts)))
+            self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
             for dispatch in dispatches:
-                arguments = (dispatch, options, room, interruption)
+                arguments = (dispatch, request, room, interruption)
                 threading.Thread(target=self._follow, args=arguments, daemon=True).start()
             asked = _Asked(dispatches)
             try:
                 for dispatch in dispatches:
-                    records += self._listen(dispatch, options, interruption, asked)
+                    records += self._listen(dispatch, request, interruption, asked)
             except KeyboardInterrupt:  # of one who cannot wait for jobs to end in good order
                 for dispatch in dispatches:
                     if dispatch.job is not None:
                         dispatch.job.cancel()
             took = time.monotonic() - started
-            finished = events.RunFinished(len(contracts), tuple(records), took, interruption.requested)
+            finished = events.RunFinished(len(request.contracts), tuple(records), took, interruption.requested)
             self._emit(finished)
         return finished
 
     def _follow(
-        self, dispatch: _Dispatch, options: Options, room: threading.BoundedSemaphore, interruption: Interruption
+        self, dispatch: _Dispatch, request: RunRequest, room: threading.BoundedSemaphore, interruption: Interruption
     ) -> None:
         """In a thread of the claim's own: submit its job and queue what it tells, until it is over."""
         contracts = {dispatch.contract.id: dispatch.contract}
@@ -98,14 +98,16 @@ class Dispatcher:
         with room:
             try:
                 if not interruption.requested:
-                    dispatch.job = self._submit(dispatch.contract, options)
+                    dispatch.job = self._submit(dispatch.contract, request)
                     dispatch.status = dispatch.job.follow(on_line, self._remark)
             except Exception as error:  # a thread that ends without a word would be waited for in vain
                 dispatch.trouble = f"the job cannot be followed: {type(error).__name__}: {error}"
             finally:
                 dispatch.events.put(None)
 
-    def _listen(self, dispatch: _Dispatch, options: Options, interruption: Interruption, asked: _Asked) -> list[Record]:
+    def _listen(
+        self, dispatch: _Dispatch, request: RunRequest, interruption: Interruption, asked: _Asked
+    ) -> list[Record]:
         """Pass on what one claim's job tells; its record, or none where the user interrupted it before it had one."""
         planned, finished = False, None
         while True:
@@ -126,7 +128,7 @@ class Dispatcher:
             if interruption.requested:
                 return []
             reason = dispatch.trouble or (dispatch.job.ended_by() if dispatch.job else "no job was submitted")
-            plan, finished = self._unmeasured(dispatch.contract, options, reason)
+            plan, finished = self._unmeasured(dispatch.contract, request, reason)
             if not planned:
                 self._emit(plan)
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.contract import Contract, Profile
-from harness.run.plan import Options
+from harness.run.request import RunRequest
 from harness.run.slurm.job import Job
 
 __all__ = ["Submission", "obstacle", "resources"]
@@ -32,16 +32,16 @@ class Submission:
     key: Path | None = None
     """The private key that the job signs with, under the same path there."""
 
-    def submit(self, contract: Contract, options: Options) -> Job:
+    def submit(self, contract: Contract, request: RunRequest) -> Job:
         """Submit the job of a claim; OSError where `srun` cannot be started."""
-        return Job([*resources(contract, options), *self.extra], self.command(contract, options), self.root)
+        return Job([*resources(contract, request), *self.extra], self.command(contract, request), self.root)
 
-    def command(self, contract: Contract, options: Options) -> list[str]:
+    def command(self, contract: Contract, request: RunRequest) -> list[str]:
         """What the job runs: the same harness in the same interpreter, which tells its events line by line."""
-        jobs = [] if options.jobs is None else ["--jobs", str(options.jobs)]
+        jobs = [] if request.jobs is None else ["--jobs", str(request.jobs)]
         where = ["--evidence", str(self.evidence.absolute()), "--event-lines"]
         key = [] if self.key is None else ["--key", str(self.key.absolute())]
-        return [sys.executable, "-m", "harness", "run", contract.id, *options.arguments(), *jobs, *where, *key]
+        return [sys.executable, "-m", "harness", "run", contract.id, *request.arguments(), *jobs, *where, *key]
 
 
 def obstacle() -> str:
@@ -53,24 +53,24 @@ def obstacle() -> str:
     return f"{lacking[0]} is not on PATH; submit from a login node of the cluster" if lacking else ""
 
 
-def resources(contract: Contract, options: Options) -> list[str]:
+def resources(contract: Contract, request: RunRequest) -> list[str]:
     """The options of `srun` that follow from a contract: GPUs, processors and time.
 
     The time is what all trials may take together, one after the other.
     """
-    profile = _profile_asked(contract, options)
-    trials = 1 + (len(contract.mutants) if options.mutants else 0)
+    profile = _profile_asked(contract, request)
+    trials = 1 + (len(contract.mutants) if request.mutants else 0)
     minutes = math.ceil((trials * profile.seconds + _MARGIN_SECONDS) / 60)
     asked = [f"--job-name={contract.id}", f"--time={minutes}"]
-    wants_gpu = profile.requires["device"] == "cuda" or options.device.startswith("cuda") or "gpus" in profile.requires
-    if wants_gpu and options.device != "cpu":
+    wants_gpu = profile.requires["device"] == "cuda" or request.device.startswith("cuda") or "gpus" in profile.requires
+    if wants_gpu and request.device != "cpu":
         asked.append(f"--gres=gpu:{profile.requires.get('gpus', 1)}")
-    if options.jobs is not None:
-        asked.append(f"--cpus-per-task={options.jobs}")
+    if request.jobs is not None:
+        asked.append(f"--cpus-per-task={request.jobs}")
     return asked
 
 
-def _profile_asked(contract: Contract, options: Options) -> Profile:
+def _profile_asked(contract: Contract, request: RunRequest) -> Profile:
     """The profile whose resources a job asks for: that of the command line, else the claim's own, `full`."""
-    wanted = "full" if options.profile == "auto" else options.profile
+    wanted = "full" if request.profile == "auto" else request.profile
     return contract.profiles.get(wanted) or next(iter(contract.profiles.values()))

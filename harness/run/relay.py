@@ -1,4 +1,4 @@
-"""Between the engine and those who show or write what happens: whoever is slow or gone there costs a run nothing."""
+"""Passes events from the engine to the handlers that show or write them, so that a slow handler never delays a run."""
 
 from __future__ import annotations
 

@@ -1,0 +1,195 @@
+"""The options of `harness run`, and the request that they make."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.parameters import checked_device
+from harness.cli.subject import choose
+from harness.contract import Contract
+from harness.contract.project import Project, ProjectError
+from harness.run.request import RunRequest
+
+__all__ = ["RunOptions", "request_of", "run_options"]
+
+OPTIONS = (
+    click.argument("ids", nargs=-1, metavar="[ID]…"),
+    click.option("--all", "everything", is_flag=True, help="Run every claim of the project."),
+    click.option(
+        "--stale", is_flag=True, help="Of these, or of all, run only claims whose evidence covers too little."
+    ),
+    click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697."),
+    click.option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001."),
+    click.option(
+        "--profile",
+        type=click.Choice(["auto", "full", "reduced"]),
+        default="auto",
+        show_default=True,
+        help="auto takes full where this machine meets its requirements, else reduced.",
+    ),
+    click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on."),
+    click.option(
+        "--subject",
+        metavar="MODULE:NAME|command:FILE|recorded:FILE",
+        help="Another subject than the contract's: one of this project, or somebody else's trainer, which the TOML "
+        "file describes, run as a command or judged from the directory of a run that is over (-P dir=RUN).",
+    ),
+    click.option(
+        "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
+    ),
+    click.option("--no-mutants", is_flag=True, help="Skip the mutants; a PASS is then shown as unproven everywhere."),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial."),
+    click.option(
+        "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
+    ),
+    click.option(
+        "--evidence", type=click.Path(path_type=Path), help="Where bundles go, instead of the project's evidence/."
+    ),
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "slurm"]),
+        default="local",
+        show_default=True,
+        help="slurm runs every claim as a job on a node of the cluster.",
+    ),
+    click.option("--partition", metavar="NAME", help="With --executor slurm: the partition."),
+    click.option(
+        "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, in one text."
+    ),
+    click.option(
+        "--event-lines", is_flag=True, hidden=True, help="Tell every event as a line of JSON; no other reports."
+    ),
+    click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report."),
+    click.option("--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output."),
+    click.option(
+        "--key",
+        type=click.Path(path_type=Path),
+        envvar="HARNESS_SIGNING_KEY",
+        metavar="FILE",
+        help="Sign every bundle with this private key (harness keygen); or name it in HARNESS_SIGNING_KEY.",
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Show every step, and tracebacks."),
+)
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command these options."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What was typed, by the name of the option."""
+
+    ids: tuple[str, ...]
+    everything: bool
+    stale: bool
+    issue: str | None
+    spec: str | None
+    profile: str
+    device: str
+    subject: str | None
+    parameters: tuple[str, ...]
+    no_mutants: bool
+    seed: int
+    jobs: int | None
+    evidence: Path | None
+    executor: str
+    partition: str | None
+    slurm_args: str
+    event_lines: bool
+    junit: Path | None
+    json_file: str | None
+    key: Path | None
+    verbose: bool
+
+
+def request_of(given: RunOptions, project: Project) -> RunRequest:
+    """What the options ask for.
+
+    Raises:
+        click.UsageError, ProjectError, ContractError: an option or a contract is refused; nothing has run.
+    """
+    slurm = _slurm_options(given.executor, given.partition, given.slurm_args)
+    contracts = _select(project, given)
+    chosen = choose(given.subject, given.parameters, contracts, project)
+    request = RunRequest(
+        contracts=contracts,
+        profile=given.profile,
+        device=checked_device(given.device),
+        subject=chosen.subject,
+        external=chosen.external,
+        parameters=chosen.parameters,
+        mutants=not given.no_mutants,
+        jobs=given.jobs,
+        seed=given.seed,
+        slurm=slurm,
+        evidence=given.evidence,
+        key=given.key,
+    )
+    if given.stale and (given.subject or given.parameters or given.no_mutants or slurm is not None):
+        raise click.UsageError(
+            "--stale looks for evidence of the contracts as they are, on this machine; leave out --subject, -P, "
+            "--no-mutants and --executor, or --stale"
+        )
+    return request
+
+
+def _slurm_options(executor: str, partition: str | None, text: str) -> list[str] | None:
+    """Further options of `srun`; None if claims run on this machine.
+
+    Raises:
+        click.UsageError: the options have no effect, or no job can be submitted.
+    """
+    if executor != "slurm":
+        if partition is not None or text:
+            raise click.UsageError("--partition and --slurm-args speak to Slurm; add --executor slurm")
+        return None
+    from harness.run.slurm.submission import obstacle
+
+    if why := obstacle():
+        raise click.UsageError(why)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--slurm-args") from error
+    return [*([] if partition is None else [f"--partition={partition}"]), *words]
+
+
+def _select(project: Project, given: RunOptions) -> list[Contract]:
+    """The claims asked for, in the order asked for; one that is refused refuses the run before anything runs."""
+    ids, issue, spec = given.ids, given.issue, given.spec
+    everything = given.everything or (given.stale and not (ids or issue or spec))
+    chosen: dict[str, Contract] = {name: project.contract(name) for name in ids}
+    if ids and (everything or issue or spec):
+        raise click.UsageError("name claims, or say --all, --issue or --spec; not both")
+    if sum((everything, bool(issue), bool(spec))) > 1:  # one would be meant to narrow the other, and hours would run
+        raise click.UsageError("say one of --all, --issue and --spec")
+    if everything or issue or spec:
+        contracts, refused = project.load_all()
+        if refused:
+            *others, last = refused
+            for error in others:  # whoever mends one of them should not meet the next in the night after
+                click.echo(f"harness: {error}", err=True)
+            raise last
+        found = [
+            contract
+            for contract in contracts
+            if everything or (issue and contract.issue == issue) or (spec and contract.spec == spec)
+        ]
+        if not found:
+            wanted = f"for issue {issue}" if issue else f"for spec {spec}" if spec else "at all"
+            remedy = "`harness list` shows them" if contracts else "`harness new` makes one"
+            raise ProjectError(f"there is no contract {wanted} under {project.contracts}; {remedy}")
+        chosen.update((contract.id, contract) for contract in found)
+    if not chosen:
+        raise click.UsageError("name a claim, or --all, --issue or --spec; `harness list` shows the claims")
+    return list(chosen.values())

@@ -1,0 +1,57 @@
+"""Builds what runs the claims of a request: an engine on this machine, or a dispatcher of Slurm jobs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Protocol
+
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.evidence.result import Seal
+from harness.execution.executor import Executor
+from harness.execution.local_executor import LocalExecutor
+from harness.machine.host import Gpu, Host
+from harness.machine.paths import made_cache_folder
+from harness.run.engine import Engine
+from harness.run.events import Handler, RunFinished
+from harness.run.request import RunRequest
+from harness.run.slurm.dispatcher import Dispatcher
+from harness.run.slurm.submission import Submission
+
+__all__ = ["Runner", "compose"]
+
+
+class Runner(Protocol):
+    """Runs the claims of a request."""
+
+    def run(self, request: RunRequest) -> RunFinished:
+        """Run every claim; a user's interruption ends the run early."""
+        ...
+
+
+def compose(
+    project: Project, host: Host, request: RunRequest, seal: Seal, emit: Handler, remark: Callable[[str], None]
+) -> Runner:
+    """What runs a request.
+
+    Args:
+        seal: writes the bundle of a claim.
+        emit: takes every event, from several threads.
+        remark: takes each line that a Slurm job writes besides its events.
+
+    Raises:
+        NoCacheFolderError: there is no folder where trials could keep anything between runs.
+    """
+    cache = made_cache_folder()
+    admits = () if request.external is None else request.external.admits
+
+    def executor(contract: Contract, gpu: Gpu | None) -> Executor:
+        return LocalExecutor(project, contract, gpu, cache, admits)
+
+    command = shlex.join(["harness", "run", *request.arguments()])
+    engine = Engine(project, host, executor, seal, emit, command)
+    if request.slurm is None:
+        return engine
+    submission = Submission(project.root, request.evidence or project.evidence, request.slurm, request.key)
+    return Dispatcher(submission.submit, engine.unmeasured, emit, remark)
