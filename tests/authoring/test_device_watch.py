@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.authoring.device_watch import DeviceWatch
 from harness.machine import nvml
@@ -39,13 +40,15 @@ def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp
     assert watch.free_bytes is None
 
 
-def test_a_gb10_that_tells_no_memory_at_all_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_gb10_that_tells_no_memory_at_all_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     replay("gb10", monkeypatch, tmp_path)
     listed(monkeypatch, [], [nvml.Process(8, None)])
     with DeviceWatch() as watch:
         time.sleep(0.05)
     assert (watch.peak_bytes, watch.was_used) == (None, True)
-    assert "neither the device's memory" in watch.reason
+    assert watch.reason == snapshot
 
 
 def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -56,8 +59,10 @@ def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert watch.reason
 
 
-def test_two_gpus_cannot_be_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_two_gpus_cannot_be_told_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     monkeypatch.setattr(
         "harness.authoring.device_watch.probe", lambda: SimpleNamespace(gpus=("one", "two"), gpu_reason=None)
     )
-    assert "2 GPUs are visible" in DeviceWatch().reason
+    assert DeviceWatch().reason == snapshot

@@ -8,6 +8,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from harness.authoring.timing import Interval, Timing, interleave
 
@@ -128,26 +129,28 @@ def test_an_interval_settles_a_limit_or_does_not(interval: tuple[float, float], 
 
 def test_nothing_to_compare_is_refused() -> None:
     """One arm, one round, or a confidence that is none."""
-    with pytest.raises(ValueError, match="nothing to compare"):
+    with pytest.raises(ValueError, match=r"^1 .* 10 "):
         interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
-    with pytest.raises(ValueError, match="nothing to compare"):
+    with pytest.raises(ValueError, match=r"^2 .* 1 "):
         interleave({"a": lambda: None, "b": lambda: None}, rounds=1, warmup=0, seed=0)
-    with pytest.raises(ValueError, match="confidence"):
+    with pytest.raises(ValueError, match="99"):
         a_timing({"a": 1.0, "b": 1.0}).ratio("a", "b", confidence=99)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5])
-def test_a_confidence_lies_between_none_and_all(confidence: float) -> None:
+def test_a_confidence_lies_between_none_and_all(confidence: float, snapshot: SnapshotAssertion) -> None:
     """Neither of which any number of samples gives."""
-    with pytest.raises(ValueError, match=f"a confidence of {confidence} was asked for; say one between 0 and 1"):
+    with pytest.raises(ValueError, match=str(confidence)) as refused:
         a_timing({"a": 1.0, "b": 1.0}).difference("a", "b", confidence)
+    assert str(refused.value) == snapshot
 
 
-def test_two_arms_in_two_rounds_can_be_compared() -> None:
+def test_two_arms_in_two_rounds_can_be_compared(snapshot: SnapshotAssertion) -> None:
     """Fewer cannot, and the refusal says how many there were."""
     assert a_timing({"a": 1.0, "b": 2.0}, rounds=2).ratio("b", "a").estimate == pytest.approx(2.0)
-    with pytest.raises(ValueError, match=r"^1 arms in 10 rounds leave nothing to compare; give two of each or more$"):
+    with pytest.raises(ValueError, match=r"^1 .* 10 ") as refused:
         interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
+    assert str(refused.value) == snapshot
 
 
 def test_orders_are_drawn_from_the_seed() -> None:
