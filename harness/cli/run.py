@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 import sys
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from harness.contract.project import Project
 from harness.run.request import RunRequest
 
 if TYPE_CHECKING:
-    from harness.evidence.bundle import Sealer
+    from harness.evidence.seal import Sealer
     from harness.machine.host import Host
     from harness.run.due import Due
 
@@ -44,7 +43,6 @@ def command(**options: Any) -> ExitStatus:
             output.reconfigure(errors="backslashreplace")  # a locale without "…" ends no run
 
     from harness.machine.host import probe
-    from harness.report import views
     from harness.run.compose import compose
     from harness.run.relay import Relay
 
@@ -60,7 +58,6 @@ def command(**options: Any) -> ExitStatus:
     runner = compose(project, machine, request, sealer.seal, relay, lambda line: click.echo(line, err=True))
     for claim in () if selection is None else selection.passed_over():
         relay(claim)
-    threading.Thread(target=views.load, name="views", daemon=True).start()
     try:
         finished = runner.run(request)
     finally:
@@ -77,13 +74,9 @@ def command(**options: Any) -> ExitStatus:
 
 def _sealer(request: RunRequest, project: Project) -> Sealer:
     """What writes the bundles; refused before hours of work if it could not."""
-    from harness.evidence.bundle import Sealer, SealError
-    from harness.report import views
+    from harness.evidence.seal import Sealer, SealError
 
-    lacks = views.missing()
-    if lacks is not None:
-        raise click.UsageError(f"a bundle's pages need {lacks}, which is not installed: pip install {lacks}")
-    sealer = Sealer(request.evidence or project.evidence, views.VIEWS, attest_of(request.key))
+    sealer = Sealer(request.evidence or project.evidence, attest_of(request.key))
     try:
         sealer.prepare()
     except SealError as error:

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
-    from harness.evidence.bundle import Attest
+    from harness.evidence.seal import Attest
 
 __all__ = ["attest_of", "signer_of"]
 

@@ -22,8 +22,8 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.evidence import manifest
-from harness.evidence.layout import ARTIFACTS, INDEX
-from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, CounterexampleError
+from harness.evidence.layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
+from harness.search.counterexample import Counterexample, CounterexampleError
 
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]
 
@@ -50,7 +50,7 @@ class Artifact:
 
 def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None, bytes]]:
     """Every artifact in the order of names, with its content where it is to be copied; None for each beyond MOST."""
-    room, count = LARGEST_TOGETHER, 0
+    room, count, copied = LARGEST_TOGETHER, 0, 0
     for name, path, obstacle in _walk(folder, "", 0):
         count += 1
         if count > MOST:
@@ -58,15 +58,18 @@ def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None,
             if count > 10 * MOST:
                 return
             continue
-        artifact, content = _artifact(name, path, obstacle, min(room, LARGEST), redactor)
+        most = name != COUNTEREXAMPLE and copied == MOST_ARTIFACTS
+        unwelcome = f"a bundle has copies of at most {MOST_ARTIFACTS} artifacts" if most else _unwelcome(name)
+        artifact, content = _artifact(name, path, obstacle, min(room, LARGEST), redactor, unwelcome)
         room -= len(content)
+        copied += artifact.copied and name != COUNTEREXAMPLE
         yield artifact, content
 
 
-def counterexample(folder: Path, redactor: Redactor) -> bytes | None:
-    """The counterexample that a search left, where there is one."""
-    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST, redactor)
-    return content if artifact.copied else None
+def counterexample(folder: Path, redactor: Redactor) -> Counterexample | None:
+    """The counterexample that a search left; None if there is none."""
+    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST, redactor, "")
+    return Counterexample.from_json(strictjson.loads(content)) if artifact.copied else None
 
 
 def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
@@ -95,10 +98,19 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, st
             yield name, Path(entry), ""
 
 
-def _artifact(name: str, path: Path, obstacle: str, room: int, redactor: Redactor) -> tuple[Artifact, bytes]:
+def _artifact(
+    name: str, path: Path, obstacle: str, room: int, redactor: Redactor, unwelcome: str
+) -> tuple[Artifact, bytes]:
+    """One artifact, and its content if it is copied.
+
+    Args:
+        obstacle: why it cannot be opened; empty if it can.
+        room: bytes that it may have.
+        unwelcome: why it is named by digest and not copied, whatever is in it.
+    """
     if obstacle:
         return Artifact(redactor.mask(name), False, None, None, obstacle), b""
-    obstacle = _unwelcome(name)
+    obstacle = unwelcome
     if redactor.mask(name) != name:
         name, obstacle = redactor.mask(name), "its name holds what looks like a secret"
     try:

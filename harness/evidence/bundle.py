@@ -1,186 +1,339 @@
-"""Sealing: a claim's result becomes a folder that is either whole or not there.
+"""The one reader of bundles: each file parsed once, when it is asked for, within limits, and without trust in it.
 
-    sealer = Sealer(project.evidence, VIEWS)
-    place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
+    bundle = Bundle(Path("evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c"))
+    print(bundle.record.verdict, len(bundle.mutants))
 
-The folder is written beside its place, brought to the disk file by file, and renamed once.
+A bundle may come from a stranger: links are not followed, pipes are not opened, and nothing is read beyond its limit.
+Reading proves nothing about the content; `harness.evidence.verify` does that.
 """
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import final
+from typing import Any, Final, TypeVar, final
 
-from harness.base.redaction import Redactor
-from harness.evidence import artifacts, manifest, series
-from harness.evidence.durable import sync_folder, sync_tree, write_new
+from harness.base import schemas, strictjson
+from harness.contract import Contract, ContractError, parse
+from harness.evidence import manifest, reader
+from harness.evidence.artifacts import Artifact
 from harness.evidence.layout import (
     ARTIFACTS,
     ATTESTATION,
     CONTRACT,
+    COUNTEREXAMPLE,
     ENVIRONMENT,
     INDEX,
-    LARGEST_BUNDLE,
-    LARGEST_DOCUMENT,
+    LOGS,
     MANIFEST,
+    METRICS,
+    MUTANTS,
+    OBSERVATION,
     RECORD,
-    VIEWS,
-    is_folder_name,
-    mutant_file,
+    TELEMETRY,
 )
-from harness.evidence.result import ClaimResult
-from harness.evidence.unfinished import remove_stale, unfinished
-from harness.judging.record import Record
-from harness.search.counterexample import COUNTEREXAMPLE
+from harness.evidence.trial_log import Stream, TrialLogError, parse_log
+from harness.judging.judge import Judgment, judge
+from harness.judging.observation import Observation, ObservationError
+from harness.judging.record import FORMAT, Record, RecordError
+from harness.search.counterexample import Counterexample, CounterexampleError
 
-__all__ = ["Attest", "SealError", "Sealer", "View"]
+__all__ = ["Bundle", "BundleError", "MutantTrial", "Series"]
 
-View = Callable[[Record, Path], str]
-"""Writes a record in some format, as the text of a file; the folder has the bundle's other files, views aside."""
-
-Attest = Callable[[Record, str, bytes], bytes]
-"""The content of an attestation of a record, its contract's subject and a manifest (see `attestation.attest`)."""
-
-_REMEDIES = {
-    errno.ENOSPC: "free some space there, or name another folder with --evidence",
-    errno.EDQUOT: "your quota is used up; free some space there, or name another folder with --evidence",
-    errno.EFBIG: "the limit on file sizes (ulimit -f) is below that of a bundle",
-    errno.EACCES: "make the folder writable, or name another with --evidence",
-    errno.EPERM: "make the folder writable, or name another with --evidence",
-    errno.EROFS: "the filesystem is mounted read-only; name another folder with --evidence",
-    errno.EEXIST: "a run of this name is there already, or is just being written; run again",
-    errno.ENOTDIR: "something in the way is a file; name another folder with --evidence",
-}
+T = TypeVar("T")
+D = TypeVar("D")
+Column = tuple[float | None, ...]
+_LEADING: Final = {METRICS: ("step", "seconds"), TELEMETRY: ("seconds",)}
+"""The first columns of each series, which hold numbers."""
+_ID: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-class SealError(OSError):
-    """A bundle was not written, and nothing was left that looks like one; the text names the place and the remedy."""
+class BundleError(ValueError):
+    """A file of a bundle is missing, too large or not of its format; the text names the file and what is wrong."""
+
+    def __init__(self, file: str, problems: Sequence[schemas.Problem]) -> None:
+        super().__init__(f"{file}: " + "; ".join(map(str, problems[:5]))[:600])
+        self.file = file
+        self.problems = tuple(problems)
 
 
 @final
-class Sealer:
-    """Writes bundles below one folder."""
+@dataclass(frozen=True)
+class Series:
+    """A CSV file as columns of numbers; None for a cell that holds none."""
 
-    def __init__(self, root: Path, views: Mapping[str, View], attest: Attest | None = None) -> None:
-        """Args:
-        root: the evidence folder; made where it does not exist.
-        views: what writes each of layout.VIEWS, by file name.
-        attest: signs what is sealed; None: bundles stay unsigned.
-        """
-        unknown = sorted(set(views) - set(VIEWS))
-        if unknown:
-            raise ValueError(f"{unknown[0]} is no file of a bundle; known: {', '.join(VIEWS)}")
-        self._root = root
-        self._views = dict(views)
-        self._attest = attest
+    columns: Mapping[str, Column] = field(default_factory=dict)
 
-    def prepare(self) -> None:
-        """Make sure, before hours of work, that a bundle could be written.
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+
+@final
+@dataclass(frozen=True)
+class MutantTrial:
+    """One line of mutants.jsonl: what the trial of one mutant measured, and how it was watched."""
+
+    id: str
+    observation: Observation
+    left_out: tuple[str, ...]
+    """Measurements that no clause reads on which it was killed: they are not in the observation."""
+    series: Mapping[str, Any]
+    """How many rows were recorded; peaks of the telemetry, and why readings are missing."""
+    counterexample: Counterexample | None
+    """The case that killed it, from a search."""
+
+
+@final
+class Bundle:
+    """A bundle's folder. Each property raises BundleError if its file is missing, too large or not of its format."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._contents: dict[str, tuple[bytes, str]] = {}
+
+    @cached_property
+    def listing(self) -> reader.Listing:
+        """What lies in the folder, links and pipes among it.
 
         Raises:
-            SealError: the folder cannot take files.
+            reader.TooLarge: more files, deeper folders or more bytes than any bundle has.
         """
-        if self._root.exists() and not self._root.is_dir():
-            raise SealError(f"{self._root} cannot take evidence: it is a file; name a folder with --evidence")
+        return reader.scan(self.path)
+
+    def content(self, name: str) -> bytes:
+        """The bytes of one of its documents."""
+        return self._read(name)[0]
+
+    def digest(self, name: str) -> str:
+        """The sha256 of a file of any size; nothing but documents is kept in memory."""
+        if name.startswith(f"{ARTIFACTS}/") and name != INDEX:
+            return self._opened(name, lambda: reader.digest(self.path, name))
+        return self._read(name)[1]
+
+    def attempt(self, part: Callable[[Bundle], T], default: D, problems: list[str]) -> T | D:
+        """A part of the bundle; the default if its file cannot be read, with the reason appended to `problems`."""
         try:
-            self._root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self._root) as probe:
-                probe.write(bytes(1 << 16))
-        except OSError as error:
-            raise _explained(self._root, "cannot take evidence", error) from error
+            return part(self)
+        except BundleError as error:
+            problems.append(str(error))
+            return default
 
-    def seal(self, result: ClaimResult) -> Path:
-        """Write the bundle of a result and return its folder.
+    # Documents
 
-        Raises:
-            SealError: the result cannot be written as files, or the folder cannot take them. Whatever was written is
-                removed as far as that is possible.
-        """
-        record = result.record
-        place = self._root / record.issue / record.id / record.run
+    @cached_property
+    def manifest(self) -> Mapping[str, str]:
+        """The sha256 of every file, by name."""
         try:
-            for name in (record.issue, record.id, record.run):
-                if not is_folder_name(name):
-                    raise ValueError(f"{name!r} cannot be the name of a folder")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            remove_stale(place.parent)
-            with unfinished(place) as folder:
-                self._write(folder, result)
-            for parent in (place.parent.parent, self._root):
-                sync_folder(parent)
-        except KeyboardInterrupt:
-            if not place.is_dir():
-                raise
-            # It was sealed already, and nobody may say that there is no evidence.
+            return manifest.parse(self.content(MANIFEST))
+        except manifest.ManifestError as error:
+            raise BundleError(MANIFEST, [schemas.Problem("", str(error))]) from error
+
+    @cached_property
+    def attestation(self) -> bytes | None:
+        """The signed envelope; None if nobody signed."""
+        return self.content(ATTESTATION) if self._has(ATTESTATION) else None
+
+    @cached_property
+    def record(self) -> Record:
+        """The verdict, and what it follows from."""
+        document = self.document(RECORD)
+        found = document.get("format") if isinstance(document, dict) else FORMAT
+        if found != FORMAT:
+            newer = isinstance(found, int) and found > FORMAT
+            remedy = "verify it with the later version of the harness that wrote it" if newer else "run the claim again"
+            problem = schemas.Problem("/format", f"is of format {str(found)[:40]}; this harness reads {FORMAT}", remedy)
+            raise BundleError(RECORD, [problem])
+        return self._built(RECORD, "record", Record.from_json)
+
+    @cached_property
+    def contract(self) -> Contract:
+        """The contract as it was when the claim ran."""
+
+        def build(document: Any) -> Contract:
+            return parse(document, self.path / CONTRACT, self.content(CONTRACT))
+
+        return self._built(CONTRACT, "contract", build)
+
+    @cached_property
+    def observation(self) -> Observation:
+        """What the subject's trial measured."""
+        return self._built(OBSERVATION, "observation", Observation.from_json)
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """Host, software and variables, of the schema `environment`."""
+        environment: Mapping[str, Any] = self._plain(ENVIRONMENT, "environment")
+        return environment
+
+    @cached_property
+    def counterexample(self) -> Counterexample | None:
+        """The case on which a search refuted the claim; None if there is none."""
+        if not self._has(COUNTEREXAMPLE):
+            return None
+        return self._built(COUNTEREXAMPLE, "counterexample", Counterexample.from_json)
+
+    @cached_property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Everything that the falsifier left, copied or named by digest."""
+        if not self._has(INDEX):
+            return ()
+        return tuple(Artifact(**entry) for entry in self._plain(INDEX, "artifacts")["artifacts"])
+
+    # Trials
+
+    @cached_property
+    def metrics(self) -> Series:
+        """The step series of the subject's trial."""
+        return self._series(METRICS)
+
+    @cached_property
+    def telemetry(self) -> Series:
+        """How the machine behaved during the subject's trial."""
+        return self._series(TELEMETRY)
+
+    @cached_property
+    def logs(self) -> Mapping[tuple[str, str], Stream]:
+        """What trials wrote, by trial (`subject` or `mutant <id>`) and stream; silent streams are left out."""
+        try:
+            return parse_log(self.content(LOGS))
+        except TrialLogError as error:
+            raise BundleError(LOGS, [schemas.Problem("", str(error))]) from error
+
+    @cached_property
+    def mutants(self) -> Mapping[str, MutantTrial]:
+        """The trial of every mutant that ran, by id."""
+        trials: dict[str, MutantTrial] = {}
+        found: list[schemas.Problem] = []
+        lines = self.content(MUTANTS).split(b"\n")
+        if lines.pop():
+            found.append(schemas.Problem("", "does not end in a newline: it may have been cut short"))
+        for number, line in enumerate(lines):
+            trial, problems = _mutant(line, number)
+            found += problems
+            if trial is not None and trial.id in trials:
+                found.append(schemas.Problem(f"/{number}", f"has the trial of {trial.id} a second time"))
+            elif trial is not None:
+                trials[trial.id] = trial
+        if found:
+            raise BundleError(MUTANTS, found)
+        return trials
+
+    @cached_property
+    def mutant_judgments(self) -> Mapping[str, Judgment]:
+        """Each mutant's observation, judged now by the bundle's contract, by id."""
+        return {name: judge(self.contract, trial.observation) for name, trial in self.mutants.items()}
+
+    # Reading
+
+    def document(self, name: str) -> Any:
+        """A JSON file as it is, of no schema."""
+        try:
+            return strictjson.loads(self.content(name))
+        except strictjson.JsonError as error:
+            raise BundleError(name, [schemas.Problem(error.pointer, error.message, error.remedy)]) from error
+
+    def _has(self, name: str) -> bool:
+        return (self.path / name).is_symlink() or (self.path / name).exists()
+
+    def _read(self, name: str) -> tuple[bytes, str]:
+        if name not in self._contents:
+            self._contents[name] = self._opened(name, lambda: reader.read(self.path, name))
+        return self._contents[name]
+
+    def _opened(self, name: str, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except reader.TooLarge as error:
+            raise BundleError(name, [schemas.Problem("", f"{error}; it was not read")]) from error
         except OSError as error:
-            raise _explained(place, "was not sealed", error) from error
-        except Exception as error:
-            # A defect of ours in some view, say: whoever runs claims has to deal with one kind of failure only.
-            raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
-        return place
+            raise BundleError(name, [schemas.Problem("", f"cannot be read: {error.strerror or error}")]) from error
 
-    def _write(self, folder: Path, result: ClaimResult) -> None:
-        # Digests of what is meant to be written: should the disk lose a byte, verifying tells.
-        digests: dict[str, str] = {}
-        size = 0
-        for name, content in self._files(result, folder):
-            size += len(content)
-            if len(content) > LARGEST_DOCUMENT or size > LARGEST_BUNDLE:
-                raise ValueError(
-                    f"{name} has {len(content)} bytes and the bundle {size}; a file may have {LARGEST_DOCUMENT} and "
-                    f"all together {LARGEST_BUNDLE}: measure less, or leave it as an artifact"
-                )
-            write_new(folder / name, content)
-            digests[name] = hashlib.sha256(content).hexdigest()
-        sealed = manifest.render(digests)
-        write_new(folder / MANIFEST, sealed)
-        if self._attest is not None:
-            # The contract's own subject: a result's contract has the one that was measured.
-            subject = result.contract.document["subject"]
-            write_new(folder / ATTESTATION, self._attest(result.record, subject, sealed))
-        sync_tree(folder)
+    def _built(self, name: str, kind: str, build: Callable[[Any], T]) -> T:
+        document = self.document(name)
+        try:
+            return build(document)
+        except ContractError as error:
+            raise BundleError(name, error.problems) from error
+        except (RecordError, ObservationError, CounterexampleError) as error:
+            # The errors have no pointers, so the schema is asked once more.
+            found = schemas.problems(kind, document) or [schemas.Problem("", str(error))]
+            raise BundleError(name, found) from error
 
-    def _files(self, result: ClaimResult, folder: Path) -> Iterator[tuple[str, bytes]]:
-        yield RECORD, series.json_bytes(result.record.to_json())
-        yield CONTRACT, result.contract.content
-        yield ENVIRONMENT, series.json_bytes(dict(result.environment))
-        yield from series.trial_files(result.subject, series.SUBJECT)
-        redactor = Redactor()
-        for mutant, trial in result.mutants.items():
-            if not is_folder_name(mutant):
-                raise ValueError(f"{mutant!r} cannot be the name of a folder")
-            for name, content in series.trial_files(trial, series.MUTANT):
-                yield mutant_file(mutant, name), content
-            killer = artifacts.counterexample(trial.artifacts, redactor) if trial.artifacts is not None else None
-            if killer is not None:
-                yield mutant_file(mutant, COUNTEREXAMPLE), killer
-        if result.subject.artifacts is not None:
-            yield from _artifacts(result.subject.artifacts, redactor)
-        for name, view in self._views.items():
-            # What was yielded so far has been written by now: a view may read it.
-            yield name, view(result.record, folder).encode("utf-8", errors="backslashreplace")
+    def _plain(self, name: str, kind: str) -> Any:
+        document = self.document(name)
+        if found := schemas.problems(kind, document):
+            raise BundleError(name, found)
+        return document
+
+    def _series(self, name: str) -> Series:
+        try:
+            return _columns(self.content(name), _LEADING[name])
+        except (UnicodeDecodeError, csv.Error, _CsvError) as error:
+            raise BundleError(name, [schemas.Problem("", str(error))]) from error
 
 
-def _explained(place: Path, what: str, error: OSError) -> SealError:
-    remedy = _REMEDIES.get(error.errno or 0, "")
-    explained = SealError(f"{place} {what}: {error}" + (f" ({remedy})" if remedy else ""))
-    explained.errno = error.errno
-    return explained
+def _mutant(line: bytes, number: int) -> tuple[MutantTrial | None, list[schemas.Problem]]:
+    """The trial on a line of mutants.jsonl, or what is wrong with it; pointers begin with the mutant's id."""
+    try:
+        document = strictjson.loads(line)
+    except strictjson.JsonError as error:
+        return None, [schemas.Problem(f"/{number}{error.pointer}", error.message, error.remedy)]
+    named = document.get("id") if isinstance(document, dict) else None
+    where = f"/{named}" if isinstance(named, str) and _ID.fullmatch(named) else f"/{number}"
+    found = _within(where, schemas.problems("mutant", document))
+    if found:
+        return None, found
+    observation, case = document["observation"], document["counterexample"]
+    found = _within(f"{where}/observation", schemas.problems("observation", observation))
+    if case is not None:
+        found += _within(f"{where}/counterexample", schemas.problems("counterexample", case))
+    if found:
+        return None, found
+    return MutantTrial(
+        id=document["id"],
+        observation=Observation.from_json(observation),
+        left_out=tuple(document["left_out"]),
+        series=document["series"],
+        counterexample=None if case is None else Counterexample.from_json(case),
+    ), []
 
 
-def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
-    entries: list[artifacts.Artifact] = []
-    omitted = 0
-    for entry, content in artifacts.collect(folder, redactor):
-        if entry is None:
-            omitted += 1
-            continue
-        entries.append(entry)
-        if entry.copied:
-            yield f"{ARTIFACTS}/{entry.name}", content
-    if entries:
-        yield INDEX, series.json_bytes(artifacts.index(entries, omitted))
+def _within(where: str, found: Sequence[schemas.Problem]) -> list[schemas.Problem]:
+    return [schemas.Problem(where + one.pointer, one.message, one.remedy) for one in found]
+
+
+class _CsvError(ValueError):
+    """A file is not a series."""
+
+
+def _columns(content: bytes, leading: Sequence[str]) -> Series:
+    """A series whose first columns are these, with numbers in them; a falsifier names the others as it likes."""
+    lines = csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
+    header = next(lines, [])
+    if header[: len(leading)] != list(leading):
+        raise _CsvError(f"the first columns are {', '.join(header[: len(leading)])[:200]}, not {', '.join(leading)}")
+    if len(set(header)) != len(header):
+        raise _CsvError("a column occurs twice")
+    columns: list[list[float | None]] = [[] for _ in header]
+    for row in lines:
+        if len(row) != len(header):
+            raise _CsvError(f"line {lines.line_num} has {len(row)} cells, the header {len(header)}")
+        for column, name, cell in zip(columns, header, row, strict=True):
+            number = _number(cell)
+            if number is None and cell and name in leading:
+                raise _CsvError(f"line {lines.line_num}: {name} is {cell[:40]!r}, not a number")
+            column.append(number)
+    return Series({name: tuple(column) for name, column in zip(header, columns, strict=True)})
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell) if cell else None
+    except ValueError:
+        return None

@@ -7,27 +7,28 @@ for change in difference.environment:
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from harness.base import strictjson
 from harness.contract.clauses import ClauseResult
-from harness.evidence import index, reader
+from harness.evidence import index
+from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.history import TRIAL_SECONDS
 from harness.evidence.index import Measurement
-from harness.evidence.layout import CONTRACT, ENVIRONMENT, METRICS, OBSERVATION, RECORD
+from harness.evidence.layout import CONTRACT, ENVIRONMENT, OBSERVATION, RECORD
 from harness.evidence.noise import Noise, Shift
 from harness.evidence.verify import find_bundles, no_folder
-from harness.judging.record import Record, RecordError
+from harness.judging.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Change", "Difference", "DifferenceError", "Moved", "SeriesChange", "compare"]
 
+T = TypeVar("T")
 _ABOUT = ("verdict", "reason", "proven", "profile", "device", "overrides", "seed", "resolved", "harness", "commit")
 """What is said of the runs as a whole."""
 _ALWAYS_OTHERWISE = ("/host/disk_free_bytes", "/device/uuid")
@@ -119,10 +120,11 @@ def compare(before: Path, after: Path, noise: Mapping[str, Noise]) -> Difference
     Raises:
         DifferenceError: one of them cannot be read, or they are of different claims.
     """
-    one, other = _record(before), _record(after)
+    first, second = Bundle(before), Bundle(after)
+    one, other = (_read(bundle, lambda bundle: bundle.record) for bundle in (first, second))
     if one.id != other.id:
         raise DifferenceError(f"{before} is of {one.id}, and {after} of {other.id}; name two runs of one claim")
-    files = {name: (_json(before, name), _json(after, name)) for name in (ENVIRONMENT, CONTRACT, OBSERVATION)}
+    files = {name: (_json(first, name), _json(second, name)) for name in (ENVIRONMENT, CONTRACT, OBSERVATION)}
     measurements, same = _moved(one, other, noise)
     return Difference(
         claim=one.id,
@@ -137,7 +139,7 @@ def compare(before: Path, after: Path, noise: Mapping[str, Noise]) -> Difference
         mutants=tuple(_mutants(one, other)),
         measurements=measurements,
         same=same,
-        series=tuple(_series(before, after)),
+        series=tuple(_series(first, second)),
     )
 
 
@@ -146,33 +148,22 @@ def _about(record: Record) -> dict[str, Any]:
     return {name: document[name] for name in _ABOUT}
 
 
-def _record(bundle: Path) -> Record:
+def _read(bundle: Bundle, part: Callable[[Bundle], T]) -> T:
     try:
-        return Record.from_json(_json(bundle, RECORD))
-    except RecordError as error:
-        raise DifferenceError(f"{bundle / RECORD} is no record: {error}") from error
+        return part(bundle)
+    except BundleError as error:
+        if not bundle.path.is_dir():
+            raise DifferenceError(f"{bundle.path} {no_folder(bundle.path)}") from error
+        below = find_bundles([bundle.path]) if error.file == RECORD else []
+        such = f", such as {below[0]}" if below and below[0] != bundle.path else ""
+        raise DifferenceError(f"{bundle.path}: {error}; name a whole bundle{such}") from error
 
 
-def _json(bundle: Path, name: str) -> Any:
-    try:
-        document = strictjson.loads(_bytes(bundle, name))
-    except strictjson.JsonError as error:
-        raise DifferenceError(f"{bundle / name} is no JSON: {error}") from error
+def _json(bundle: Bundle, name: str) -> Any:
+    document = _read(bundle, lambda bundle: bundle.document(name))
     if not isinstance(document, dict):
-        raise DifferenceError(f"{bundle / name} is no JSON object")
+        raise DifferenceError(f"{bundle.path / name} is no JSON object")
     return document
-
-
-def _bytes(bundle: Path, name: str) -> bytes:
-    try:
-        return reader.read(bundle, name)[0]
-    except NotADirectoryError as error:
-        raise DifferenceError(f"{bundle} {no_folder(bundle)}") from error
-    except (OSError, reader.TooLarge) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        below = find_bundles([bundle]) if name == RECORD else []
-        such = f", such as {below[0]}" if below and below[0] != bundle else ""
-        raise DifferenceError(f"{bundle / name} cannot be read: {why}; name a whole bundle{such}") from error
 
 
 def _changes(before: Any, after: Any, where: str = "") -> Iterator[Change]:
@@ -239,7 +230,7 @@ def _moved(before: Record, after: Record, noise: Mapping[str, Noise]) -> tuple[t
     return tuple(found), same
 
 
-def _series(before: Path, after: Path) -> Iterator[SeriesChange]:
+def _series(before: Bundle, after: Bundle) -> Iterator[SeriesChange]:
     one, other = _metrics(before), _metrics(after)
     both = one.add_suffix("\0before").join(other.add_suffix("\0after"), how="inner")
     for name in dict.fromkeys([*one.columns, *other.columns]):
@@ -261,15 +252,13 @@ def _series(before: Path, after: Path) -> Iterator[SeriesChange]:
             yield SeriesChange(name, len(pair), None, None, None, *ends)
 
 
-def _metrics(bundle: Path) -> pd.DataFrame:
+def _metrics(bundle: Bundle) -> pd.DataFrame:
     """The step series, by step; only columns of numbers."""
     import pandas as pd
 
-    try:
-        table = pd.read_csv(io.BytesIO(_bytes(bundle, METRICS)))
-        return table.drop_duplicates("step", keep="last").set_index("step").select_dtypes("number")
-    except (ValueError, KeyError) as error:
-        raise DifferenceError(f"{bundle / METRICS} is no step series: {error}") from error
+    columns = _read(bundle, lambda bundle: bundle.metrics).columns
+    table = pd.DataFrame({name: list(column) for name, column in columns.items()}, dtype="float64")
+    return table.drop_duplicates("step", keep="last").set_index("step").dropna(axis="columns", how="all")
 
 
 def _last(table: pd.DataFrame, name: str) -> float | None:

@@ -27,10 +27,10 @@ from harness.base import strictjson
 from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.bound import RULE
-from harness.evidence import reader
+from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
-from harness.judging.record import Record, RecordError, judged
+from harness.judging.record import Record, judged
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
 
@@ -220,18 +220,15 @@ def _row(folder: Path, fingerprint: str) -> Row:
     """What the cache keeps of one bundle."""
     if fingerprint.startswith("!"):
         return Row(problem=fingerprint[2:])
+    bundle = Bundle(folder)
     try:
-        content, digest = reader.read(folder, RECORD)
-        record = Record.from_json(strictjson.loads(content))
+        record, sealed, digest = bundle.record, bundle.manifest.get(RECORD), bundle.digest(RECORD)
         datetime.fromisoformat(record.started)
-    except (OSError, reader.TooLarge, strictjson.JsonError, RecordError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return Row(problem=f"{RECORD}: {text}")
-    try:
-        sealed, _ = reader.read(folder, MANIFEST)
-    except (OSError, reader.TooLarge) as error:
-        return Row(problem=f"{MANIFEST}: {error}")
-    if f"\n{digest}  {RECORD}\n".encode() not in b"\n" + sealed:
+    except BundleError as error:
+        return Row(problem=str(error))
+    except ValueError as error:
+        return Row(problem=f"{RECORD}: {error}")
+    if digest != sealed:
         return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; `harness verify` tells what else is")
     document = {name: getattr(record, name) for name in _FIELDS}
     document |= {"verdict": str(record.verdict), "device": record.device.to_json()}

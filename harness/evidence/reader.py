@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.evidence.layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_FILES
+from harness.evidence.layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_ENTRIES
 
 __all__ = ["Listing", "TooLarge", "chunks", "digest", "read", "scan"]
 
@@ -49,8 +49,8 @@ def scan(root: Path) -> Listing:
             with os.scandir(root / prefix) as entries:
                 for entry in entries:
                     count += 1
-                    if count > MOST_FILES:
-                        raise TooLarge(f"holds more than {MOST_FILES} files and folders")
+                    if count > MOST_ENTRIES:
+                        raise TooLarge(f"holds more than {MOST_ENTRIES} files and folders")
                     name = f"{prefix}/{entry.name}" if prefix else entry.name
                     if _take(listing, name, entry):
                         pending.append((name, depth + 1))

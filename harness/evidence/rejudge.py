@@ -18,7 +18,7 @@ from harness.contract import Contract, Mutant
 from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Code, Finding
-from harness.evidence.layout import OBSERVATION, RECORD, mutant_file
+from harness.evidence.layout import MUTANTS, OBSERVATION, RECORD
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record
@@ -129,10 +129,8 @@ def _mutant(
     if seen is None:
         if then.fate is Fate.INCONCLUSIVE or not then.fate.has_run:
             return then.outcome(), findings
-        file = mutant_file(mutant.id, OBSERVATION)
-        findings.append(
-            Finding(Code.INCOMPLETE, file, f"is missing, though the record says the mutant was {then.fate}")
-        )
+        message = f"has no trial of {mutant.id}, though the record says that it was {then.fate}"
+        findings.append(Finding(Code.INCOMPLETE, MUTANTS, message))
         return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "its observation is missing"), findings
     now = fate_of(mutant, judge(contract, seen))
     if then.fate is not now.fate:
@@ -145,7 +143,6 @@ def _mutant(
 
 def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Observation) -> Iterator[Finding]:
     """A mutant ran like the subject: whatever else differed could be what killed it."""
-    file = mutant_file(mutant.id, OBSERVATION)
     profile = contract.profiles.get(record.profile)
     expected = {
         "subject": mutant.subject,
@@ -160,7 +157,7 @@ def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Obse
         if not _same(got, value):
             detail = _which(got, value) if isinstance(value, Mapping) else f": {_short(got)}, not {_short(value)}"
             message = f"{mutant.id} did not run like the subject{detail}"
-            yield Finding(Code.REJUDGED_DIFFERENTLY, file, message, pointer(name))
+            yield Finding(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(mutant.id, "observation", name))
 
 
 def _order(record: Record, contract: Contract) -> Iterator[Finding]:

@@ -8,20 +8,19 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harness.base import strictjson
-from harness.evidence import attestation, manifest, reader
+from harness.evidence import attestation
+from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.durable import sync_folder
 from harness.evidence.findings import Severity
 from harness.evidence.keys import KeyRefused
 from harness.evidence.layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
 from harness.evidence.verify import verify
-from harness.judging.record import Record
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
@@ -40,15 +39,20 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
     known = verify(bundle)
     if not known.sound:
         raise KeyRefused(f"it is unsound: {known.problem}")
-    sealed = reader.read(bundle, MANIFEST)[0]
-    if sha256(sealed).hexdigest() != known.manifest:
-        raise KeyRefused(_CHANGED)
-    # Verified in a process of its own, so these are of their formats, and of a size to read here.
-    digests = manifest.parse(sealed)
-    record = Record.from_json(_verified(bundle, RECORD, digests))
-    subject = _verified(bundle, CONTRACT, digests)["subject"]
+    try:
+        # The bundle was verified in a process of its own: what is read here must be the very files.
+        found = Bundle(bundle)
+        sealed = found.content(MANIFEST)
+        if sha256(sealed).hexdigest() != known.manifest:
+            raise KeyRefused(_CHANGED)
+        for name in (RECORD, CONTRACT):
+            if found.digest(name) != found.manifest[name]:
+                raise KeyRefused(_CHANGED)
+        record, subject = found.record, found.contract.subject
+    except BundleError as error:
+        raise KeyRefused(_CHANGED) from error
     with _alone(bundle):
-        earlier = reader.read(bundle, ATTESTATION)[0] if (bundle / ATTESTATION).exists() else None
+        earlier = Bundle(bundle).attestation
         if earlier is not None:
             said = attestation.check(earlier, record, subject, sealed, {}).findings
             if any(finding.code.severity is Severity.UNSOUND for finding in said):
@@ -81,13 +85,6 @@ def _put(content: bytes, bundle: Path) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     sync_folder(bundle)
-
-
-def _verified(bundle: Path, name: str, digests: Mapping[str, str]) -> Any:
-    content, digest = reader.read(bundle, name)
-    if digest != digests[name]:
-        raise KeyRefused(_CHANGED)
-    return strictjson.loads(content)
 
 
 _CHANGED = "it was changed while it was verified; look who does that, and sign it again"

@@ -65,11 +65,11 @@ def verify_all(
     paths: Sequence[Path], limits: Limits | None = None, against: Against | None = None
 ) -> Iterator[Verification]:
     """Verify bundles, as many at a time as this process has processors; what is known of each comes in their order."""
-    from harness.evidence import examination
+    from harness.evidence import bundle_checks
 
-    examination.prepare()
+    bundle_checks.prepare()
     against = against or Against()
-    works = [partial(_examined, Path(os.path.realpath(path)), against.trusted) for path in paths]
+    works = [partial(_checked, Path(os.path.realpath(path)), against.trusted) for path in paths]
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
     for path, outcome in zip(paths, outcomes, strict=True):
         if isinstance(outcome, Stopped):
@@ -79,11 +79,11 @@ def verify_all(
             yield _known(path, outcome, against)
 
 
-def _examined(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
-    """What examining a bundle tells, as the text that leaves its process."""
-    from harness.evidence import examination
+def _checked(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
+    """What the checks of a bundle tell, as the text that leaves its process."""
+    from harness.evidence import bundle_checks
 
-    verification, origin = examination.examine(folder, trusted)
+    verification, origin = bundle_checks.check(folder, trusted)
     document = {**verification.to_json(), "path": ""}
     told = [document, None if origin is None else asdict(origin)]
     return json.dumps(strictjson.tag_nonfinite(told)).encode("ascii")

@@ -85,6 +85,9 @@ class Record:
     """revision, dirty, reason."""
     logs: Mapping[str, Any]
     """size and sha256 of the whole of stdout and stderr, of which the bundle keeps head and tail."""
+    series: Mapping[str, Any]
+    """How the trial was watched: of metrics and telemetry how many rows were recorded and kept, and why readings are
+    missing."""
     command: str
     """What to type to reproduce the run."""
     subject_parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.base import strictjson
-from harness.evidence import reader
+from harness.evidence.bundle import Bundle
 from harness.evidence.findings import Verification
-from harness.evidence.layout import RECORD
 from harness.judging.record import Record
 from harness.report.escaping import printable
 
@@ -50,6 +48,4 @@ def examine(verifications: Iterable[Verification]) -> list[Examined]:
 def _examine(verification: Verification) -> Examined:
     if not verification.accepted:
         return Examined(verification, None)
-    # Of the schema and the size that verifying just found them to be.
-    content, _ = reader.read(verification.path, RECORD)
-    return Examined(verification, Record.from_json(strictjson.loads(content)))
+    return Examined(verification, Bundle(verification.path).record)

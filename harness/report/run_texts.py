@@ -74,7 +74,7 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
         return []
     if verbose:
         return [f"    {line}" for line in event.traceback.splitlines()]
-    return ["    (-v shows the traceback, and so does the bundle's report.html)"] if event.trial == SUBJECT else []
+    return ["    (-v shows the traceback, and so does `harness report`)"] if event.trial == SUBJECT else []
 
 
 def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:

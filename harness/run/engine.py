@@ -21,6 +21,7 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
 from harness.evidence.result import ClaimResult, Seal
+from harness.evidence.trial_files import series_of
 from harness.execution.executor import Executor, TrialResult
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.execution.logs import Log
@@ -148,6 +149,7 @@ class Engine:
             harness=provenance.harness_identity(),
             commit=self._commit,
             logs={"stdout": _log_identity(trials.subject.stdout), "stderr": _log_identity(trials.subject.stderr)},
+            series=series_of(trials.subject),
             command=f"{self._command} {contract.id}",
         )
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.base import strictjson
 from harness.base.vocabulary import Outcome
-from harness.contract import Contract, Mutant, parse
+from harness.contract import Contract, Mutant
 from harness.contract.builtin import COMPLETES
 from harness.contract.clauses import ClauseResult
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
-from harness.evidence.layout import CONTRACT, COUNTEREXAMPLE, MUTANTS, RECORD, mutant_file
+from harness.evidence.bundle import Bundle
 from harness.evidence.verify import find_bundles, verify
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, lease
@@ -27,7 +26,6 @@ from harness.machine.paths import cache_folder
 from harness.run.interruption import Interruption
 from harness.run.plan import make_plan
 from harness.run.request import RunRequest
-from harness.search.counterexample import COUNTEREXAMPLE as KILLER
 from harness.search.counterexample import Counterexample, judge_case
 
 __all__ = ["Replay", "ReplayRefused", "Sealed", "open_bundle", "replay"]
@@ -82,19 +80,14 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
     verification = verify(bundle)
     if not verification.sound:
         raise ReplayRefused(f"{bundle} is unsound: {verification.findings[0]}; `harness verify` says more")
-    place = bundle / (mutant_file(mutant, KILLER) if mutant else COUNTEREXAMPLE)
-    if not place.is_file():
-        killers = sorted(path.parent.name for path in (bundle / MUTANTS).glob(f"*/{KILLER}"))
-        others = f"; those of mutants can be replayed: --mutant {' | '.join(killers)}" if killers else ""
+    found = Bundle(bundle)
+    killers = {name: trial.counterexample for name, trial in found.mutants.items() if trial.counterexample}
+    case = killers.get(mutant) if mutant else found.counterexample
+    if case is None:
+        others = f"; those of mutants can be replayed: --mutant {' | '.join(sorted(killers))}" if killers else ""
         of = f"mutant {mutant} left" if mutant else "subject left"
         raise ReplayRefused(f"{bundle}: the {of} no counterexample{others}")
-    content = (bundle / CONTRACT).read_bytes()
-    return Sealed(
-        Record.from_json(strictjson.load(bundle / RECORD)),
-        parse(strictjson.loads(content), bundle / CONTRACT, content),
-        Counterexample.from_json(strictjson.load(place)),
-        mutant,
-    )
+    return Sealed(found.record, found.contract, case, mutant)
 
 
 def replay(

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 COUNTEREXAMPLE: Final = "counterexample.json"
-"""Its name, among the subject's artifacts and in a mutant's folder."""
+"""Its name among the artifacts of a trial."""
 _FORMAT = 1
 
 

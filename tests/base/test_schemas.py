@@ -20,7 +20,7 @@ FILES = {
     "contract": "contract.json",
     "observation": "observation.json",
     "environment": "environment.json",
-    "trial": "trial.json",
+    "mutant": "mutants.jsonl",
 }
 
 
@@ -28,7 +28,12 @@ FILES = {
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A valid document of each of these formats."""
     bundle = sealed(tmp_path_factory.mktemp("schemas"), rows=3)
-    return {name: json.loads((bundle / file).read_text()) for name, file in FILES.items()}
+    return {
+        name: json.loads(
+            (bundle / file).read_text().splitlines()[0] if file.endswith(".jsonl") else (bundle / file).read_text()
+        )
+        for name, file in FILES.items()
+    }
 
 
 def places(document: Any, steps: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -142,6 +142,6 @@ def test_git_takes_a_bundle_whole(tmp_path: Path) -> None:
         return asked.returncode == 0
 
     assert ignored("some.log")
-    assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/stdout.log")
+    assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/trials.log")
     assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/artifacts/build/metrics.csv")
-    assert ignored("evidence/PMAT-1/F-A/.unfinished-2026-cpu-abc/stdout.log")
+    assert ignored("evidence/PMAT-1/F-A/.unfinished-2026-cpu-abc/trials.log")

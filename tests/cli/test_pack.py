@@ -73,13 +73,13 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
     write_zip(tmp_path / "bad.zip", [Entry(b"../../x\x1b[2J", b"x")])
     (tmp_path / "text.zip").write_text("hello" * 100)
     shutil.copytree(tmp_path / "evidence", tmp_path / "mine")
-    (tmp_path / "mine" / PLACE / bundle.name / "summary.md").write_text("mine")
+    (tmp_path / "mine" / PLACE / bundle.name / "trials.log").write_text("mine")
     before = contents(tmp_path)
     for arguments, says in [
         (("pack", "evidence", "-o", "a.zip"), "nothing was packed: a.zip: exists already; remove it or name another"),
         (("pack", "missing", "-o", "b.zip"), "missing is no folder; name a bundle or a folder of bundles"),
         (("pack", "evidence", "-o", "no/such/b.zip"), "nothing was packed: no/such/b.zip: No such file"),
-        (("unpack", "a.zip", "-C", "mine"), f"mine/{PLACE}/{bundle.name}: is there already and differs (summary.md h"),
+        (("unpack", "a.zip", "-C", "mine"), f"mine/{PLACE}/{bundle.name}: is there already and differs (trials.log h"),
         (("unpack", "bad.zip"), r"nothing was unpacked: bad.zip: '../../x\x1b[2J' has a backslash, a control"),
         (("unpack", "text.zip"), "is not a zip file"),
         (("unpack", "a.zip", "-C", "text.zip"), "text.zip"),

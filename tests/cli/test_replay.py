@@ -16,7 +16,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.execution.lease import CPU, lease
 from tests.cli.folders import contents
 from tests.cli.harness_command import harness, start
-from tests.evidence.factory import reseal
+from tests.evidence.factory import mutant_lines, reseal
 from tests.searching import CLAIM, CONTRACT, write_searching_project
 
 
@@ -35,8 +35,10 @@ def run(folder: Path, *arguments: str) -> tuple[int, Path]:
 
 def counterexample(bundle: Path, mutant: str = "") -> dict[str, Any]:
     """The counterexample of the subject or of a mutant."""
-    place = bundle / "mutants" / mutant / "counterexample.json" if mutant else bundle / "artifacts/counterexample.json"
-    document: dict[str, Any] = json.loads(place.read_text())
+    if mutant:
+        document: dict[str, Any] = mutant_lines(bundle)[mutant]["counterexample"]
+    else:
+        document = json.loads((bundle / "counterexample.json").read_text())
     return document
 
 
@@ -212,9 +214,9 @@ def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any]
 def test_an_unsound_bundle_is_refused(folder: Path) -> None:
     """Also one whose counterexample says more than what was measured on it."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
-    place = bundle / "artifacts" / "counterexample.json"
+    place = bundle / "counterexample.json"
     place.write_text(json.dumps({**counterexample(bundle), "measurements": {"errors": 0.0}}))
-    assert "artifacts/counterexample.json: was changed" in harness(folder, "replay", str(bundle)).stderr
+    assert "counterexample.json: was changed" in harness(folder, "replay", str(bundle)).stderr
     reseal(bundle)
     done = harness(folder, "replay", str(bundle))
     assert done.returncode == ExitStatus.REFUSED

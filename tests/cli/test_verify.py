@@ -11,7 +11,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.evidence.findings import Code, Severity
 from tests.cli.harness_command import harness, start
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at
+from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at, tamper
 
 
 def without_remarks(output: str) -> list[str]:
@@ -60,12 +60,12 @@ def test_an_unsound_bundle_exits_2_and_names_what_is_wrong(tmp_path: Path) -> No
     """Its verdict is not counted."""
     sealed(tmp_path, run="a-good")
     bad = sealed(tmp_path, run="b-bad")
-    (bad / "summary.md").write_text("# PASS\n")
+    tamper(bad)
     ended = harness(tmp_path, "verify", "evidence")
     assert ended.returncode == 2
     lines = without_remarks(ended.stdout)
     assert lines[1].startswith("UNSOUND (PASS)  F-DEMO-SORT-001")
-    assert lines[2] == "  TAMPERED summary.md: was changed: its sha256 is not the manifest's"
+    assert lines[2] == "  TAMPERED environment.json: was changed: its sha256 is not the manifest's"
     assert lines[3] == "2 bundles: 1 sound, 1 unsound; of the sound: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID"
 
 

@@ -13,10 +13,12 @@ from typing import Any
 from harness.base.device import Device
 from harness.contract import Contract, parse
 from harness.evidence import manifest
-from harness.evidence.bundle import Sealer
 from harness.evidence.findings import Code, Verification
 from harness.evidence.layout import MANIFEST
+from harness.evidence.layout import MUTANTS as MUTANT_TRIALS
 from harness.evidence.result import ClaimResult
+from harness.evidence.seal import Sealer
+from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialResult
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
@@ -25,23 +27,23 @@ from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record
 from harness.judging.verdict import claim_verdict, fate_of, interrupted, not_run
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
-from harness.report.views import VIEWS
 from tests.contracts import document, healthy, observe
 
 __all__ = [
     "DEFECTIVE",
     "MUTANTS",
-    "VIEWS",
     "claim_result",
     "contract_in",
     "copy_of",
     "files_of",
     "found",
+    "mutant_lines",
     "reseal",
     "rewrite",
     "sealed",
     "sealer",
     "set_at",
+    "tamper",
     "trial",
 ]
 
@@ -181,6 +183,7 @@ def claim_result(
         harness={"version": "0.1.0", "sha256": "b" * 64},
         commit={"revision": "c" * 40, "dirty": False, "reason": None},
         logs={"stdout": _identity(subject.stdout), "stderr": _identity(subject.stderr)},
+        series=series_of(subject),
         command="harness run F-DEMO-SORT-001",
     )  # fmt: skip
     record = replace(record, **changes)
@@ -199,8 +202,8 @@ def _identity(log: Log) -> dict[str, Any]:
 
 
 def sealer(folder: Path) -> Sealer:
-    """A sealer with the views of the command line."""
-    return Sealer(folder / "evidence", VIEWS)
+    """A sealer below a folder."""
+    return Sealer(folder / "evidence")
 
 
 def sealed(folder: Path, **changes: Any) -> Path:
@@ -216,12 +219,33 @@ def copy_of(bundle: Path, folder: Path) -> Path:
 
 
 def rewrite(bundle: Path, name: str, change: Any) -> None:
-    """Put a JSON file of a bundle through `change` (which gets and may return the document) and seal it again."""
+    """Put a JSON file of a bundle through `change` (which gets and may return the document) and seal it again.
+
+    The document of mutants.jsonl has its lines by id.
+    """
     path = bundle / name
-    content = json.loads(path.read_text())
-    changed = change(content)
-    path.write_text(json.dumps(content if changed is None else changed), encoding="utf-8")
+    if name != MUTANT_TRIALS:
+        content = json.loads(path.read_text())
+        changed = change(content)
+        path.write_text(json.dumps(content if changed is None else changed), encoding="utf-8")
+    else:
+        lines = mutant_lines(bundle)
+        changed = change(lines)
+        told = (lines if changed is None else changed).values()
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in told), encoding="utf-8")
     reseal(bundle)
+
+
+def mutant_lines(bundle: Path) -> dict[str, Any]:
+    """The lines of mutants.jsonl by the mutant's id."""
+    documents = map(json.loads, (bundle / MUTANT_TRIALS).read_text().splitlines())
+    return {document["id"]: document for document in documents}
+
+
+def tamper(bundle: Path) -> None:
+    """Change a byte of environment.json that says nothing."""
+    with (bundle / "environment.json").open("a") as file:
+        file.write("\n")
 
 
 def reseal(bundle: Path, leave_out: Sequence[str] = ()) -> None:

@@ -90,13 +90,13 @@ def test_what_is_not_finite(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda bundle: (bundle / "environment.json").unlink(), "No such file"),
-        (lambda bundle: (bundle / "record.json").write_text("{}"), "is no record"),
-        (lambda bundle: (bundle / "contract.json").write_text("{"), "is no JSON"),
-        (lambda bundle: (bundle / "observation.json").write_text("[]"), "is no JSON object"),
-        (lambda bundle: (bundle / "metrics.csv").write_text("loss\n1\n"), "is no step series"),
-        (lambda bundle: (bundle / "metrics.csv").write_text(""), "is no step series"),
-        (lambda bundle: (bundle / "metrics.csv").write_bytes(b"\xff\xfe\0"), "is no step series"),
+        (lambda bundle: (bundle / "environment.json").unlink(), "environment.json"),
+        (lambda bundle: (bundle / "record.json").write_text("{}"), "record.json"),
+        (lambda bundle: (bundle / "contract.json").write_text("{"), "contract.json"),
+        (lambda bundle: (bundle / "observation.json").write_text("[]"), "observation.json"),
+        (lambda bundle: (bundle / "metrics.csv").write_text("loss\n1\n"), "metrics.csv"),
+        (lambda bundle: (bundle / "metrics.csv").write_text(""), "metrics.csv"),
+        (lambda bundle: (bundle / "metrics.csv").write_bytes(b"\xff\xfe\0"), "metrics.csv"),
     ],
 )
 def test_a_bundle_that_is_none(tmp_path: Path, spoil: Any, why: str) -> None:

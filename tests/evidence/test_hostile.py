@@ -16,7 +16,7 @@ import pytest
 from harness.evidence.findings import Code, Verification
 from harness.evidence.isolation import Limits
 from harness.evidence.verify import verify
-from tests.evidence.factory import found, reseal, rewrite
+from tests.evidence.factory import found, reseal, rewrite, set_at
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +56,7 @@ def test_a_socket_is_not_opened(bundle: Path) -> None:
         assert (Code.TAMPERED, "socket") in found(verify(bundle))
 
 
-@pytest.mark.parametrize("name", ["observation.json", "artifacts/deep/header.bin", "MANIFEST.sha256", "stdout.log"])
+@pytest.mark.parametrize("name", ["observation.json", "artifacts/deep/header.bin", "MANIFEST.sha256", "trials.log"])
 def test_a_terabyte_is_not_read(bundle: Path, name: str) -> None:
     """A file with a hole costs its maker nothing."""
     os.truncate(bundle / name, 1 << 40)
@@ -75,10 +75,10 @@ def test_deep_json_is_refused(bundle: Path, opening: str) -> None:
 
 def test_many_files_are_refused(bundle: Path) -> None:
     """Looking stops early."""
-    for number in range(5000):
+    for number in range(500):
         (bundle / "artifacts" / str(number)).touch()
     (finding,) = verify(bundle).findings
-    assert (finding.code, "more than 4096 files" in finding.message) == (Code.INVALID, True)
+    assert (finding.code, finding.file) == (Code.INVALID, "")
 
 
 def test_deep_folders_are_refused(bundle: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_million_problems_are_counted_not_listed(bundle: Path) -> None:
 
     rewrite(bundle, "record.json", change)
     assert 0 < len(verify(bundle).findings) <= 201
-    for number in range(1000):
+    for number in range(220):
         (bundle / "artifacts" / f"{number}.bin").touch()
     findings = verify(bundle).findings
     assert len(findings) == 201
@@ -128,7 +128,7 @@ def test_a_manifest_cannot_name_what_lies_outside(bundle: Path) -> None:
 
 def test_a_judgment_that_never_ends_is_stopped(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever rule, pattern or keyword somebody finds that takes a year: its process is killed."""
-    monkeypatch.setattr("harness.evidence.examination.rejudge", lambda *_: sum(iter(int, 1)))
+    monkeypatch.setattr("harness.evidence.bundle_checks.rejudge", lambda *_: sum(iter(int, 1)))
     started = time.monotonic()
     (finding,) = verify(bundle, Limits(seconds=1)).findings
     assert (finding.code, "did not end within 1 s" in finding.message) == (Code.INVALID, True)
@@ -161,7 +161,6 @@ def test_references_that_multiply_are_refused(bundle: Path) -> None:
 
 def test_an_observation_that_is_none_is_told_of_once(bundle: Path) -> None:
     """Invalid, and not missing besides."""
-    (bundle / "mutants/forgets-one/observation.json").write_text("{}")
-    reseal(bundle)
-    codes = {code for code, file in found(verify(bundle)) if file == "mutants/forgets-one/observation.json"}
+    rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "observation", {}))
+    codes = {code for code, file in found(verify(bundle)) if file == "mutants.jsonl"}
     assert codes == {Code.INVALID}

@@ -20,7 +20,7 @@ from harness.evidence.unpack import unpack
 from harness.evidence.verify import find_bundles
 from tests.cli.folders import contents
 from tests.contracts import healthy
-from tests.evidence.factory import copy_of, sealed
+from tests.evidence.factory import copy_of, sealed, tamper
 
 
 def test_the_same_content_gives_the_same_bytes(pristine: Path, archive: Path, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_a_selection_is_packed_once_each_in_the_order_of_places(tmp_path: Path) 
 
 def test_an_unsound_bundle_is_not_packed(bundle: Path, tmp_path: Path) -> None:
     """And no file is left."""
-    (bundle / "summary.md").write_text("# PASS\n")
-    with pytest.raises(ArchiveError, match=r"is unsound \(TAMPERED summary.md"):
+    tamper(bundle)
+    with pytest.raises(ArchiveError, match=r"is unsound \(TAMPERED environment.json"):
         pack([bundle], tmp_path / "a.zip")
     assert not list(tmp_path.glob("*.zip*")) + list(tmp_path.glob(".*"))
 
@@ -90,11 +90,11 @@ def test_a_bundle_that_changes_after_it_was_verified_is_not_packed(
     write = packing._write
 
     def change_then_write(*arguments: Any) -> None:
-        (bundle / "summary.md").write_text("# PASS\n")
+        tamper(bundle)
         write(*arguments)
 
     monkeypatch.setattr(packing, "_write", change_then_write)
-    with pytest.raises(ArchiveError, match=r"summary\.md changed after it was verified"):
+    with pytest.raises(ArchiveError, match=r"environment\.json changed after it was verified"):
         pack([bundle], tmp_path / "a.zip")
     assert not list(tmp_path.glob("*.zip*")) + list(tmp_path.glob(".*"))
 

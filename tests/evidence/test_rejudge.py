@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,17 @@ from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code
 from harness.evidence.verify import verify
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, reseal, rewrite, sealed, set_at
+from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, rewrite, sealed, set_at
 
 Change = Callable[[Any], Any]
+
+MUTANTS_FILE, FORGETS, STOPS = "mutants.jsonl", "/forgets-one/observation", "/stops-early/observation"
+
+
+def seen(mutant: str, *steps: Any) -> Change:
+    """A change of a mutant's observation."""
+    return set_at(mutant, "observation", *steps)
+
 
 FORGERIES: dict[str, tuple[str, Change, str]] = {
     "verdict": ("record.json", set_at("verdict", "FAIL"), "/verdict"),
@@ -56,12 +63,12 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "parameters": ("observation.json", set_at("parameters", "steps", 2), "/parameters"),
     "ending": ("observation.json", set_at("ending", "kind", "timed out"), "/verdict"),
     "another subject": ("observation.json", set_at("subject", "falsifiers.demo.sorting:Forgetful"), "/subject"),
-    "mutant healed": ("mutants/forgets-one/observation.json", set_at("measurements", "returned", 3), "/verdict"),
-    "mutant of another seed": ("mutants/forgets-one/observation.json", set_at("seed", 3), "/seed"),
-    "mutant of another subject": ("mutants/forgets-one/observation.json", set_at("subject", "a.b:c"), "/subject"),
-    "mutant at other work": ("mutants/stops-early/observation.json", set_at("parameters", "steps", 3), "/parameters"),
-    "mutant on another device": ("mutants/forgets-one/observation.json", set_at("device", "name", "x"), "/device"),
-    "mutant of another profile": ("mutants/forgets-one/observation.json", set_at("profile", "full"), "/profile"),
+    "mutant healed": (MUTANTS_FILE, seen("forgets-one", "measurements", "returned", 3), "/verdict"),
+    "mutant of another seed": (MUTANTS_FILE, seen("forgets-one", "seed", 3), f"{FORGETS}/seed"),
+    "mutant of another subject": (MUTANTS_FILE, seen("forgets-one", "subject", "a.b:c"), f"{FORGETS}/subject"),
+    "mutant at other work": (MUTANTS_FILE, seen("stops-early", "parameters", "steps", 3), f"{STOPS}/parameters"),
+    "mutant on another device": (MUTANTS_FILE, seen("forgets-one", "device", "name", "x"), f"{FORGETS}/device"),
+    "mutant of another profile": (MUTANTS_FILE, seen("forgets-one", "profile", "full"), f"{FORGETS}/profile"),
     "bound": ("contract.json", set_at("observation", "properties", "returned", "minimum", 4), "/verdict"),
     "rule": ("contract.json", set_at("rules", 0, "rule", "self.returned == self.returned"), "/contract_digest"),
 }  # fmt: skip
@@ -117,8 +124,11 @@ def test_every_verdict_can_be_sound(tmp_path: Path, changes: dict[str, Any], ver
 
 
 def without_mutant(bundle: Path, mutant: str) -> None:
-    """Hide a mutant's trial: no folder, and a record that says it was not run."""
-    shutil.rmtree(bundle / "mutants" / mutant)
+    """Hide a mutant's trial: no line, no output, and a record that says it was not run."""
+    rewrite(bundle, MUTANTS_FILE, lambda lines: {name: line for name, line in lines.items() if name != mutant})
+    streams = (bundle / "trials.log").read_text().split("==> ")[1:]
+    kept = [stream for stream in streams if not stream.startswith(f"mutant {mutant} ")]
+    (bundle / "trials.log").write_text("".join(f"==> {stream}" for stream in kept))
 
     def change(document: Any) -> None:
         for entry in document["mutants"]:
@@ -151,21 +161,23 @@ def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: d
     contract = contract_in(tmp_path, mutants=[*MUTANTS[:2], {**MUTANTS[2], "requires": requires}])
     bundle = sealed(tmp_path, contract=contract)
     device = Device("cpu", "a CPU", memory_bytes=2 << 30)
-    for name in ["record.json", "observation.json", *(f"mutants/{one}/observation.json" for one in DEFECTIVE)]:
+    for name in ("record.json", "observation.json"):
         rewrite(bundle, name, set_at("device", device.to_json()))
+    for mutant in DEFECTIVE:
+        rewrite(bundle, "mutants.jsonl", set_at(mutant, "observation", "device", device.to_json()))
     rewrite(bundle, "environment.json", set_at("host", "memory_bytes", device.memory_bytes))
     assert verify(bundle).sound is sound
 
 
 def test_a_trial_the_record_does_not_list_is_noticed(bundle: Path) -> None:
-    """A folder more than mutants."""
-    shutil.copytree(bundle / "mutants/forgets-one", bundle / "mutants/ghost")
-    reseal(bundle)
-    assert (Code.REJUDGED_DIFFERENTLY, "mutants/ghost") in found(verify(bundle))
+    """A line more than mutants."""
+    rewrite(bundle, "mutants.jsonl", lambda lines: {**lines, "ghost": {**lines["forgets-one"], "id": "ghost"}})
+    places = {(one.code, one.file, one.pointer) for one in verify(bundle).findings}
+    assert (Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/ghost") in places
 
 
-def test_a_listed_trial_without_its_folder_is_noticed(bundle: Path) -> None:
-    """A mutant more than folders."""
-    shutil.rmtree(bundle / "mutants/forgets-one")
-    reseal(bundle)
-    assert (Code.INCOMPLETE, "mutants/forgets-one/observation.json") in found(verify(bundle))
+def test_a_listed_trial_without_its_line_is_noticed(bundle: Path) -> None:
+    """A mutant more than lines; what it printed is of no trial then."""
+    rewrite(bundle, "mutants.jsonl", lambda lines: {"stops-early": lines["stops-early"]})
+    codes = found(verify(bundle))
+    assert {(Code.INCOMPLETE, "mutants.jsonl"), (Code.REJUDGED_DIFFERENTLY, "trials.log")} <= codes

@@ -19,7 +19,8 @@ from harness.judging.observation import Observation
 from harness.judging.record import Record
 from tests.evidence.factory import claim_result
 
-RECORD, OBSERVATION, FORGETS = "record.json", "observation.json", "mutants/forgets-one/observation.json"
+RECORD, OBSERVATION, MUTANTS = "record.json", "observation.json", "mutants.jsonl"
+FORGETS = "/forgets-one/observation"
 Judged = tuple[Record, Contract, Observation, Mapping[str, Observation]]
 Told = list[tuple[str, str]]
 
@@ -194,7 +195,7 @@ def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
         (RECORD, "/seed"),
     ]
     assert told(rejudge(record, contract, observation, {**seen, "forgets-one": others["forgets-one"]})) == [
-        (FORGETS, "/seed"),
+        (MUTANTS, f"{FORGETS}/seed"),
     ]
     assert told(rejudge(record, contract, replace(observation, profile="full"), seen)) == [
         (RECORD, "/profile"),
@@ -207,7 +208,7 @@ def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
     full = {name: replace(one, profile="full") for name, one in seen.items()}
     found = told(rejudge(replace(record, profile="full"), alone, replace(observation, profile="full"), full))
     assert (RECORD, "/profile") in found
-    assert {place for _, place in found} == {"/profile", "/parameters"}
+    assert {place for _, place in found} == {"/profile", f"{FORGETS}/parameters"}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,7 @@ def test_other_parameters_than_profile_and_overrides_give(sound: Judged, paramet
     assert (OBSERVATION, "/parameters") in found
     others = {**seen, "forgets-one": replace(seen["forgets-one"], parameters=parameters)}
     found = told(rejudge(record, contract, observation, others))
-    assert (FORGETS, "/parameters") in found
+    assert (MUTANTS, f"{FORGETS}/parameters") in found
 
 
 def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
         assert missing == []
         assert again.mutants["forgets-one"] is fate
     else:
-        assert missing == [FORGETS]
+        assert missing == [MUTANTS]
         assert again.mutants["forgets-one"] is Fate.INCONCLUSIVE
     there = [(found.file, found.pointer) for found in again.findings]
     assert ((RECORD, "/mutants/0/fate") in there) is (fate is Fate.NOT_RUN)

@@ -22,16 +22,16 @@ ROOT = Path(__file__).parents[2]
 SEALING = """
 import os, sys, time
 from pathlib import Path
-from harness.evidence.bundle import Sealer
-from tests.evidence.factory import VIEWS, claim_result
+from harness.evidence.seal import Sealer
+from tests.evidence.factory import claim_result
 folder = Path(sys.argv[1])
 
-def slowly(record, folder):
+def slowly(record, subject, manifest):
     print("sealing", flush=True)
     time.sleep(60)
-    return ""
+    return b""
 
-Sealer(folder / "evidence", {**VIEWS, "summary.md": slowly}).seal(claim_result(folder / "contracts", run="first"))
+Sealer(folder / "evidence", slowly).seal(claim_result(folder / "contracts", run="first"))
 """
 
 
@@ -44,7 +44,7 @@ def test_kill_9_in_the_middle_leaves_nothing_that_looks_whole(tmp_path: Path) ->
     claim = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001"
     (left,) = claim.iterdir()
     assert left.name.startswith(f"{UNFINISHED}first~{writer.pid}-")
-    assert (left / "observation.json").exists()
+    assert (left / "MANIFEST.sha256").exists()  # every file is there, but for the attestation
 
     sealed(tmp_path, run="second")  # meanwhile: the writer lives, and is left alone
     assert left.is_dir()

@@ -89,15 +89,15 @@ def test_what_is_there_already_is_not_replaced(archive: Path, tmp_path: Path) ->
 
 
 DIFFERENCES: list[tuple[Callable[[Path], object], str]] = [
-    (lambda place: (place / "summary.md").unlink(), "summary.md is only in the archive"),
+    (lambda place: (place / "trials.log").unlink(), "trials.log is only in the archive"),
     (lambda place: (place / "notes.txt").write_text("mine"), "notes.txt is only there"),
     (lambda place: (place / "attestation.intoto.jsonl").write_text("mine"), "attestation.intoto.jsonl is only there"),
-    (lambda place: (place / "mutants" / "mine").mkdir(), "mutants/mine is only there"),
-    (lambda place: (place / "mutants" / "mine").symlink_to("/"), "mutants/mine is a symbolic link"),
-    (lambda place: (place / "summary.md").write_text("mine"), "summary.md has other content"),
+    (lambda place: (place / "artifacts" / "mine").mkdir(), "artifacts/mine is only there"),
+    (lambda place: (place / "artifacts" / "mine").symlink_to("/"), "artifacts/mine is a symbolic link"),
+    (lambda place: (place / "trials.log").write_text("mine"), "trials.log has other content"),
     (
-        lambda place: (place / "stdout.log").write_bytes((place / "stdout.log").read_bytes().swapcase()),
-        "stdout.log has other content",
+        lambda place: (place / "metrics.csv").write_bytes((place / "metrics.csv").read_bytes().swapcase()),
+        "metrics.csv has other content",
     ),
 ]
 
@@ -125,7 +125,7 @@ def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
     assert [one.is_new for one in unpack(tmp_path / "two.zip", into)] == [False, True]
     assert contents(into) == contents(tmp_path / "made" / "evidence")
     shutil.rmtree(into.joinpath(*second.parts[-3:]))
-    (there / "summary.md").write_text("mine")
+    (there / "trials.log").write_text("mine")
     refused(tmp_path / "two.zip", into)
 
 

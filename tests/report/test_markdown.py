@@ -106,7 +106,7 @@ def test_what_speaks_against_a_claim_is_shown(tmp_path: Path) -> None:
     void = text[text.index("### VOID") : text.index("### NOT_MEASURED")]
     assert "| `forgets-one` | **survived** | drops the first item |" in void
     unsound = text[text.index("### UNSOUND") : text.index("### FAIL")]
-    assert "TAMPERED summary.md: was changed" in unsound
+    assert "TAMPERED environment.json: was changed" in unsound
     assert "### PASS (unproven, reduced profile)" in text
     assert "**Unproven** (`MUTANTS_SKIPPED`): the mutants were skipped: nothing shows that this falsifier" in text
 

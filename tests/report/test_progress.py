@@ -139,7 +139,7 @@ def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
         events.TrialFinished(CONTRACT.id, SUBJECT, judgment, None, 1.0, stack),
         events.TrialFinished(CONTRACT.id, "forgets-one", judgment, lived, 1.0, stack),
     ]
-    hint = "-v shows the traceback, and so does the bundle's report.html"
+    hint = "-v shows the traceback, and so does `harness report`"
     for show in (lambda verbose: "\n".join(plain(told, verbose)), lambda verbose: live(told, verbose)):
         assert (show(False).count("line 27"), show(False).count(hint)) == (0, 1)
         assert (show(True).count("line 27"), show(True).count(hint), "\x1b[2J" in show(True)) == (2, 0, False)

@@ -26,7 +26,7 @@ from harness.report.html.kills import kills
 from harness.report.html.templating import marked, page
 from harness.report.verified import signature, signed
 
-__all__ = ["ALONE", "BESIDE", "Extent", "render", "unreadable"]
+__all__ = ["ALONE", "Extent", "render", "unreadable"]
 
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
 _HIGHLIGHTS: Final = 4
@@ -50,8 +50,6 @@ class Extent:
     script: bool
 
 
-BESIDE: Final = Extent(log=6 << 10, listings=False, script=False)
-"""Of a page that lies beside the bundle's files, which are to stay small together."""
 ALONE: Final = Extent(log=128 << 10, listings=True, script=True)
 """Of a page on a site, where nothing else of the bundle is at hand."""
 
@@ -117,8 +115,8 @@ def render(
         training=_figures(charts.training(contents)),
         machine=_figures(charts.machine(contents.telemetry)),
         samples=_figures(charts.samples(contents)),
-        thinned=[(name, contents.trial.get(name, {})) for name in ("metrics", "telemetry")],
-        unread=_mapping(contents.trial.get("telemetry")).get("reasons", {}),
+        thinned=list(record.series.items()),
+        unread=record.series["telemetry"]["reasons"],
         resolved=_resolved(record),
         parameters=dict(observation.parameters) if observation else {},
         device=_device(record),
@@ -323,7 +321,7 @@ def _log(name: str, text: str, record: Record, limit: int) -> Log:
     cut = len(plain) > limit
     if cut:
         head, tail = plain[: limit // 4], plain[-(limit - limit // 4) :]
-        plain = f"{head}\n[… {len(plain) - len(head) - len(tail)} letters left out here; {name}.log has them …]\n{tail}"
+        plain = f"{head}\n[… {len(plain) - len(head) - len(tail)} letters left out here; trials.log has more …]\n{tail}"
     about = _mapping(record.logs.get(name))
     size = about.get("size")
     return Log(name, _lines(plain), len(plain.rstrip().splitlines()), size if isinstance(size, int) else len(text), cut)

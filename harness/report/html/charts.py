@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.contract import Contract
-from harness.report.html.contents import Contents, Series
+from harness.evidence.bundle import Series
+from harness.report.html.contents import Contents
 from harness.report.html.plot import Figure, Line
 
 __all__ = ["machine", "samples", "training"]

@@ -47,7 +47,7 @@ def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Pat
     assert (sealed["proven"], sealed["overrides"]) == (False, {})
     assert sealed["subject_parameters"]["dir"] == str(place)
     assert "trainers/apr-distill.toml" in sealed["sources"]
-    assert f"judging {place / 'model.safetensors'} sha256" in (bundle(tmp_path) / "stdout.log").read_text()
+    assert f"judging {place / 'model.safetensors'} sha256" in (bundle(tmp_path) / "trials.log").read_text()
     assert verified(tmp_path)
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
@@ -121,7 +121,7 @@ def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path) -> None:
     assert sealed["overrides"] == {"checkpoint_every": 1}
     assert sealed["subject"] == "falsifiers.distill.external:Command"
     assert {BIGRAMS, "tests/external/train_bigrams.py"} <= sealed["sources"].keys()
-    assert "sha256" in (bundle(folder) / "stdout.log").read_text()
+    assert "sha256" in (bundle(folder) / "trials.log").read_text()
     assert len((bundle(folder) / "metrics.csv").read_text().splitlines()) == 51
     assert verified(folder)
 
@@ -194,7 +194,7 @@ def test_a_flood_of_output_is_bounded(folder: Path) -> None:
     options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder)]
     status, output = run(folder, EXPORT, *options, "-P", "fail=flood", "-P", "steps=3")
     assert status == 3, output
-    assert (bundle(folder) / "stdout.log").stat().st_size < 2 << 20
+    assert (bundle(folder) / "trials.log").stat().st_size < 2 << 20
 
 
 def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:

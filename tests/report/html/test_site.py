@@ -74,7 +74,7 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     # The sources that the factory invents are not the project's, so what the bundle covers is not what is there now.
     assert badges(index)[:2] == ["STALE", "STALE"]
     assert "0 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 1 STALE, 0 UNRUN" in index
-    (bundle / "stdout.log").write_text("changed")
+    (bundle / "trials.log").write_text("changed")
     write([bundle], tmp_path / "two", project)
     assert badges((tmp_path / "two" / "index.html").read_text())[:2] == ["UNRUN", "UNSOUND"]
     write([], tmp_path / "three", project)

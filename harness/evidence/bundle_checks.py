@@ -1,0 +1,343 @@
+"""Every check of one bundle: its files, its formats, and its judgment made again.
+
+This runs in a process of its own (see `harness.evidence.verify`): reading neither waits nor follows links, but a
+hostile bundle can still ask for more memory or time than there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from harness.base import schemas
+from harness.base.device import Device
+from harness.base.schemas import pointer
+from harness.base.vocabulary import Outcome
+from harness.contract import Contract
+from harness.contract.builtin import COMPLETES
+from harness.contract.cel_engine import engine
+from harness.evidence import attestation, reader
+from harness.evidence.archive import UNPACKING
+from harness.evidence.artifacts import Artifact
+from harness.evidence.bundle import Bundle, BundleError, MutantTrial
+from harness.evidence.clock import clock_ahead
+from harness.evidence.findings import Code, Finding, Severity, Verification
+from harness.evidence.layout import (
+    ARTIFACTS,
+    ATTESTATION,
+    CONTRACT,
+    COUNTEREXAMPLE,
+    ENVIRONMENT,
+    INDEX,
+    LOGS,
+    MANIFEST,
+    METRICS,
+    MOST_ARTIFACTS,
+    MUTANTS,
+    OBSERVATION,
+    OPTIONAL,
+    RECORD,
+    REQUIRED,
+    TELEMETRY,
+    UNFINISHED,
+)
+from harness.evidence.rejudge import rejudge
+from harness.evidence.staleness import Origin, coverage
+from harness.evidence.trial_log import SUBJECT, trial_of
+from harness.judging.observation import Observation
+from harness.judging.record import Record
+from harness.search.counterexample import Counterexample, judge_case
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import SSlibKey
+
+__all__ = ["MOST_FINDINGS", "check", "prepare"]
+
+MOST_FINDINGS = 200
+_PER_FILE = 20
+
+T = TypeVar("T")
+
+
+def prepare() -> None:
+    """Load what the checks need, so that processes forked from this one find it loaded."""
+
+    engine().compile("true")
+    for name in schemas.NAMES:
+        schemas.problems(name, {})
+
+
+def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Origin | None]:
+    """Everything that can be said of a bundle by itself, and where it says that it comes from.
+
+    Args:
+        path: resolved: no link on the way.
+        trusted: public keys by id.
+    """
+    checks = _Checks(path, trusted)
+    try:
+        checks.run()
+    except Exception as error:  # a bundle made to break us is unsound; what was found until then stays
+        checks.note(Code.INVALID, "", f"cannot be verified: {type(error).__name__}: {str(error)[:300]}")
+    return checks.result(), checks.origin
+
+
+def _obstacle(path: Path) -> str:
+    """Why there is no bundle to look at here, by the folder's name and kind; empty where there may be one."""
+    if path.name.startswith(UNPACKING):
+        return "is being unpacked, or was when that was interrupted; the next `harness unpack` there removes it then"
+    if path.name.startswith(UNFINISHED):
+        return "was never finished: it is being written, or its writer died; the claim's next run removes it then"
+    return "" if path.is_dir() else "is no folder"
+
+
+class _Checks:
+    def __init__(self, path: Path, trusted: Mapping[str, SSlibKey]) -> None:
+        self.origin: Origin | None = None
+        self._path = path
+        self._bundle = Bundle(path)
+        self._trusted = trusted
+        self._found: list[Finding] = []
+        self._known = Verification(path, ())
+        self._files: Mapping[str, int] = {}
+        self._noted: set[str] = set()
+        """Files that are missing or cannot be read; nothing is noted of their content."""
+
+    def note(self, code: Code, file: str, message: str, where: str = "") -> None:
+        self._found.append(Finding(code, file, message, where))
+
+    def result(self) -> Verification:
+        found = self._found
+        if len(found) > MOST_FINDINGS:
+            rest = len(found) - MOST_FINDINGS
+            found = [*found[:MOST_FINDINGS], Finding(found[MOST_FINDINGS].code, "", f"and {rest} more findings")]
+        remarks = tuple(one for one in found if one.code.severity is Severity.REMARK)
+        findings = tuple(one for one in found if one.code.severity is Severity.UNSOUND)
+        # A signature is over the manifest. If the files are not those that it lists, or contradict each other, the
+        # signer vouched for another bundle.
+        signed_by = () if findings else self._known.signed_by
+        return replace(self._known, findings=findings, remarks=remarks, signed_by=signed_by)
+
+    def run(self) -> None:
+        obstacle = _obstacle(self._path)
+        if obstacle:
+            self.note(Code.INCOMPLETE, "", obstacle)
+            return
+        for part in self._path.parent.parts:
+            if part.startswith(UNFINISHED):
+                self.note(Code.INCOMPLETE, "", f"lies in {part}: it was never finished")
+        try:
+            listing = self._bundle.listing
+        except reader.TooLarge as error:
+            self.note(Code.INVALID, "", f"{error}; it was not read")
+            return
+        self._files = listing.files
+        for name, reason in listing.refused.items():
+            self.note(Code.TAMPERED, name, reason)
+        self._check_manifest(self._digests(), listing.empty)
+        self._check_places()
+        self._check_artifacts()
+        self._judge()
+
+    # Files
+
+    def _digests(self) -> dict[str, str]:
+        """The sha256 of every file that can be read."""
+        digests: dict[str, str] = {}
+        for name in sorted(self._files):
+            try:
+                digests[name] = self._bundle.digest(name)
+            except BundleError as error:
+                self._note_problems(error)
+                self._noted.add(name)
+        return digests
+
+    def _check_manifest(self, digests: Mapping[str, str], empty: Sequence[str]) -> None:
+        if MANIFEST not in self._files:
+            self.note(Code.INCOMPLETE, MANIFEST, "is missing: the bundle was not sealed, or is not one")
+            return
+        sealed = self._part(MANIFEST, lambda bundle: bundle.manifest)
+        if sealed is None:
+            return
+        self._known = replace(self._known, manifest=digests.get(MANIFEST))
+        for name in sealed:
+            if name not in self._files:
+                self.note(Code.TAMPERED, name, "is missing: the manifest lists it")
+            elif name in digests and digests[name] != sealed[name]:
+                self.note(Code.TAMPERED, name, "was changed: its sha256 is not the manifest's")
+        for name in self._files:
+            if name not in sealed and name not in (MANIFEST, ATTESTATION):
+                self.note(Code.TAMPERED, name, "was added: the manifest does not list it")
+        for name in empty:
+            self.note(Code.TAMPERED, name, "was added: an empty folder, and a bundle has none")
+
+    def _check_places(self) -> None:
+        """Every file is one that a bundle has, and the bundle has all that every bundle has."""
+        known = {*REQUIRED, *OPTIONAL, MANIFEST, ATTESTATION}
+        for name in sorted(self._files):
+            if name not in known and not name.startswith(f"{ARTIFACTS}/"):
+                self.note(Code.INVALID, name, "is no file of a bundle")
+        for name in REQUIRED:
+            if name not in self._files:
+                self._noted.add(name)
+                self.note(Code.INCOMPLETE, name, "is missing: every bundle has it")
+
+    def _check_artifacts(self) -> None:
+        there = {name for name in self._files if name.startswith(f"{ARTIFACTS}/")} - {INDEX}
+        if INDEX not in self._files:
+            if there:
+                self.note(Code.INCOMPLETE, INDEX, "is missing: it lists the artifacts")
+            return
+        listed: tuple[Artifact, ...] | None = self._part(INDEX, lambda bundle: bundle.artifacts)
+        if listed is None:
+            return
+        copied = {f"{ARTIFACTS}/{entry.name}" for entry in listed if entry.copied}
+        for name in sorted(there - copied):
+            self.note(Code.INVALID, INDEX, f"does not list {name}")
+        for name in sorted(copied - there):
+            self.note(Code.INCOMPLETE, name, "is missing: the index lists it as copied")
+        if len(copied) > MOST_ARTIFACTS:
+            self.note(Code.INVALID, INDEX, f"has {len(copied)} copies; a bundle has at most {MOST_ARTIFACTS}")
+
+    # Documents
+
+    def _part(self, file: str, read: Callable[[Bundle], T]) -> T | None:
+        """What the reader makes of a file; None, noted, if the file is not of its format."""
+        if file in self._noted:
+            return None
+        try:
+            return read(self._bundle)
+        except BundleError as error:
+            self._note_problems(error)
+            return None
+
+    def _note_problems(self, error: BundleError) -> None:
+        for problem in error.problems[:_PER_FILE]:
+            remedy = f" ({problem.remedy})" if problem.remedy else ""
+            self.note(Code.INVALID, error.file, f"{problem.message}{remedy}"[:600], problem.pointer)
+
+    def _judge(self) -> None:
+        environment = self._part(ENVIRONMENT, lambda bundle: bundle.environment)
+        record = self._part(RECORD, lambda bundle: bundle.record)
+        contract = self._part(CONTRACT, lambda bundle: bundle.contract)
+        observation = self._part(OBSERVATION, lambda bundle: bundle.observation)
+        mutants = self._part(MUTANTS, lambda bundle: bundle.mutants)
+        case = self._part(COUNTEREXAMPLE, lambda bundle: bundle.counterexample)
+        if record is not None:
+            self.origin = Origin.of(record)
+            self._check_folder(record)
+            self._check_trials(record, mutants)
+            if environment is not None:
+                self._found += _machine(record, environment)
+            device = f"{record.device.type} {record.device.name}"
+            self._known = replace(
+                self._known, id=record.id, issue=record.issue, run=record.run, profile=record.profile, device=device
+            )
+        if record is not None and contract is not None:
+            self._found += (*coverage(record, contract.subject), *clock_ahead(record, datetime.now(UTC)))
+            self._check_attestation(record, contract)
+        if record is None or contract is None or observation is None or mutants is None:
+            return
+        again = rejudge(record, contract, observation, {name: one.observation for name, one in mutants.items()})
+        if case is not None:
+            self._check_counterexample(COUNTEREXAMPLE, "", case, contract, observation)
+        for name, one in mutants.items():
+            if one.counterexample is not None:
+                where = pointer(name, "counterexample")
+                self._check_counterexample(MUTANTS, where, one.counterexample, contract, one.observation)
+        # If a file is missing, or not of its format, that was noted already.
+        told = {finding.file for finding in self._found}
+        self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
+        self._known = replace(
+            self._known,
+            verdict=again.claim.verdict,
+            reason=again.claim.reason,
+            proven=again.claim.proven,
+            overrides=record.overrides or None,
+            subject=record.judged if record.subject != contract.subject else None,
+            mutants={mutant: str(fate) for mutant, fate in again.mutants.items()},
+        )
+
+    def _check_trials(self, record: Record, mutants: Mapping[str, MutantTrial] | None) -> None:
+        """The record counts the rows of the series, and knows every trial and the digests of its own logs."""
+        for name, file, read in (
+            ("metrics", METRICS, lambda bundle: bundle.metrics),
+            ("telemetry", TELEMETRY, lambda bundle: bundle.telemetry),
+        ):
+            series = self._part(file, read)
+            if series is not None and len(series) != record.series[name]["kept"]:
+                message = f"the record has {record.series[name]['kept']} rows; {file} has {len(series)}"
+                self._differs(pointer("series", name, "kept"), message)
+        listed = {mutant.id for mutant in record.mutants}
+        for name in mutants or ():
+            if name not in listed:
+                message = "the record does not list this mutant"
+                self.note(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(name))
+        logs = self._part(LOGS, lambda bundle: bundle.logs)
+        if logs is None:
+            return
+        for stream in ("stdout", "stderr"):
+            told = logs.get((SUBJECT, stream))
+            size, digest = record.logs[stream]["size"], record.logs[stream]["sha256"]
+            if (size and told is None) or (told is not None and (told.size, told.sha256) != (size, digest)):
+                self._differs(pointer("logs", stream), f"the record has another size or sha256 than {LOGS}")
+        known = {SUBJECT, *map(trial_of, mutants or ())}
+        for trial in sorted({trial for trial, _ in logs} - known if mutants is not None else ()):
+            self.note(Code.REJUDGED_DIFFERENTLY, LOGS, f"has output of the {trial}, of which there is no trial")
+
+    def _check_counterexample(
+        self, file: str, where: str, case: Counterexample, contract: Contract, trial: Observation
+    ) -> None:
+        """It violates the clauses that it says it does, by what was measured on it."""
+        judged = judge_case(contract, case.measurements, trial.parameters, trial.device)
+        failed = {one.id for one in judged if one.outcome is Outcome.FAIL}
+        for clause in sorted(set(case.clauses) ^ failed):
+            if clause != COMPLETES:
+                says = "violates" if clause in case.clauses else "does not violate"
+                message = f"says that it {says} {clause}; judged now, that is not so"
+                self.note(Code.REJUDGED_DIFFERENTLY, file, message, f"{where}/clauses")
+
+    def _check_attestation(self, record: Record, contract: Contract) -> None:
+        if ATTESTATION not in self._files:
+            self.note(Code.UNSIGNED, "", f"there is no {ATTESTATION}: nobody vouches for what it says")
+            return
+        if {ATTESTATION, MANIFEST} & self._noted or MANIFEST not in self._files:
+            return
+        content, sealed = self._bundle.content(ATTESTATION), self._bundle.content(MANIFEST)
+        checked = attestation.check(content, record, contract.subject, sealed, self._trusted)
+        self._found += checked.findings
+        self._known = replace(self._known, signed_by=checked.signed_by)
+
+    def _check_folder(self, record: Record) -> None:
+        """A bundle filed under another claim's name would speak for it; one moved elsewhere speaks for itself."""
+        if not self._path.parent.name.startswith("F-"):
+            return
+        names = dict(zip(("run", "id", "issue"), reversed(self._path.parts), strict=False))
+        for field, name in names.items():
+            if getattr(record, field) != name:
+                message = f"is {getattr(record, field)!r}, but the bundle lies in the folder {name!r}"
+                self._differs(pointer(field), message)
+
+    def _differs(self, where: str, message: str) -> None:
+        self.note(Code.REJUDGED_DIFFERENTLY, RECORD, message, where)
+
+
+def _machine(record: Record, environment: Mapping[str, Any]) -> Iterator[Finding]:
+    """The machine has the record's device, and the record's time is one: a claim's status depends on both."""
+    try:
+        datetime.fromisoformat(record.started)
+    except ValueError as error:
+        yield Finding(Code.INVALID, RECORD, f"is no point in time: {error}", "/started")
+    if not _has(environment["host"], record.device):
+        message = f"the record has {record.device.name[:80]}; {ENVIRONMENT} tells of no such device on the machine"
+        yield Finding(Code.REJUDGED_DIFFERENTLY, RECORD, message, "/device")
+
+
+def _has(host: Mapping[str, Any], device: Device) -> bool:
+    """Whether a machine has a device: one of its GPUs in every field that the record has, else its processor."""
+    told = {field: value for field, value in device.to_json().items() if field != "type"}
+    there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]
+    return any(all(field in one and one[field] == value for field, value in told.items()) for one in there)

@@ -1,0 +1,183 @@
+"""Sealing: a claim's result becomes a folder that is either whole or not there.
+
+    sealer = Sealer(project.evidence)
+    place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
+
+The folder is written beside its place, brought to the disk file by file, and renamed once.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import final
+
+from harness.base.redaction import Redactor
+from harness.evidence import artifacts, manifest
+from harness.evidence.durable import sync_folder, sync_tree, write_new
+from harness.evidence.layout import (
+    ARTIFACTS,
+    ATTESTATION,
+    CONTRACT,
+    COUNTEREXAMPLE,
+    ENVIRONMENT,
+    INDEX,
+    LARGEST_BUNDLE,
+    LARGEST_DOCUMENT,
+    LOGS,
+    MANIFEST,
+    MUTANTS,
+    RECORD,
+    is_folder_name,
+)
+from harness.evidence.result import ClaimResult
+from harness.evidence.trial_files import json_bytes, mutant_line, subject_files
+from harness.evidence.trial_log import SUBJECT, sections, trial_of
+from harness.evidence.unfinished import remove_stale, unfinished
+from harness.judging.record import Record
+
+__all__ = ["Attest", "SealError", "Sealer"]
+
+Attest = Callable[[Record, str, bytes], bytes]
+"""The content of an attestation of a record, its contract's subject and a manifest (see `attestation.attest`)."""
+
+_SUBJECT_LOG, _MUTANT_LOG = 64 << 10, 4 << 10
+"""Bytes that are kept of a stream of the subject's trial, and of a mutant's."""
+_REMEDIES = {
+    errno.ENOSPC: "free some space there, or name another folder with --evidence",
+    errno.EDQUOT: "your quota is used up; free some space there, or name another folder with --evidence",
+    errno.EFBIG: "the limit on file sizes (ulimit -f) is below that of a bundle",
+    errno.EACCES: "make the folder writable, or name another with --evidence",
+    errno.EPERM: "make the folder writable, or name another with --evidence",
+    errno.EROFS: "the filesystem is mounted read-only; name another folder with --evidence",
+    errno.EEXIST: "a run of this name is there already, or is just being written; run again",
+    errno.ENOTDIR: "something in the way is a file; name another folder with --evidence",
+}
+
+
+class SealError(OSError):
+    """A bundle was not written, and nothing was left that looks like one; the text names the place and the remedy."""
+
+
+@final
+class Sealer:
+    """Writes bundles below one folder."""
+
+    def __init__(self, root: Path, attest: Attest | None = None) -> None:
+        """Args:
+        root: the evidence folder; made where it does not exist.
+        attest: signs what is sealed; None: bundles stay unsigned.
+        """
+        self._root = root
+        self._attest = attest
+
+    def prepare(self) -> None:
+        """Make sure, before hours of work, that a bundle could be written.
+
+        Raises:
+            SealError: the folder cannot take files.
+        """
+        if self._root.exists() and not self._root.is_dir():
+            raise SealError(f"{self._root} cannot take evidence: it is a file; name a folder with --evidence")
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._root) as probe:
+                probe.write(bytes(1 << 16))
+        except OSError as error:
+            raise _explained(self._root, "cannot take evidence", error) from error
+
+    def seal(self, result: ClaimResult) -> Path:
+        """Write the bundle of a result and return its folder.
+
+        Raises:
+            SealError: the result cannot be written as files, or the folder cannot take them. Whatever was written is
+                removed as far as that is possible.
+        """
+        record = result.record
+        place = self._root / record.issue / record.id / record.run
+        try:
+            for name in (record.issue, record.id, record.run):
+                if not is_folder_name(name):
+                    raise ValueError(f"{name!r} cannot be the name of a folder")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            remove_stale(place.parent)
+            with unfinished(place) as folder:
+                self._write(folder, result)
+            for parent in (place.parent.parent, self._root):
+                sync_folder(parent)
+        except KeyboardInterrupt:
+            if not place.is_dir():
+                raise
+            # It was sealed already, and nobody may say that there is no evidence.
+        except OSError as error:
+            raise _explained(place, "was not sealed", error) from error
+        except Exception as error:
+            # The engine deals with one kind of failure only, also if the defect is ours.
+            raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
+        return place
+
+    def _write(self, folder: Path, result: ClaimResult) -> None:
+        # Digests of what is meant to be written: should the disk lose a byte, verifying tells.
+        digests: dict[str, str] = {}
+        size = 0
+        for name, content in _files(result):
+            size += len(content)
+            if len(content) > LARGEST_DOCUMENT or size > LARGEST_BUNDLE:
+                raise ValueError(
+                    f"{name} has {len(content)} bytes and the bundle {size}; a file may have {LARGEST_DOCUMENT} and "
+                    f"all together {LARGEST_BUNDLE}: measure less, or leave it as an artifact"
+                )
+            write_new(folder / name, content)
+            digests[name] = hashlib.sha256(content).hexdigest()
+        sealed = manifest.render(digests)
+        write_new(folder / MANIFEST, sealed)
+        if self._attest is not None:
+            # The contract's own subject: a result's contract has the one that was measured.
+            subject = result.contract.document["subject"]
+            write_new(folder / ATTESTATION, self._attest(result.record, subject, sealed))
+        sync_tree(folder)
+
+
+def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
+    redactor = Redactor()
+    yield RECORD, json_bytes(result.record.to_json())
+    yield CONTRACT, result.contract.content
+    yield ENVIRONMENT, json_bytes(dict(result.environment))
+    yield from subject_files(result.subject)
+    lines, log = [], [*sections(SUBJECT, result.subject, _SUBJECT_LOG)]
+    for mutant in result.contract.mutants:
+        if trial := result.mutants.get(mutant.id):
+            case = artifacts.counterexample(trial.artifacts, redactor) if trial.artifacts is not None else None
+            lines.append(mutant_line(result.contract, mutant, trial, case))
+            log += sections(trial_of(mutant.id), trial, _MUTANT_LOG)
+    yield MUTANTS, b"".join(lines)
+    yield LOGS, b"".join(log)
+    if result.subject.artifacts is not None:
+        yield from _artifacts(result.subject.artifacts, redactor)
+
+
+def _explained(place: Path, what: str, error: OSError) -> SealError:
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    explained = SealError(f"{place} {what}: {error}" + (f" ({remedy})" if remedy else ""))
+    explained.errno = error.errno
+    return explained
+
+
+def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
+    entries: list[artifacts.Artifact] = []
+    omitted = 0
+    for entry, content in artifacts.collect(folder, redactor):
+        if entry is None:
+            omitted += 1
+            continue
+        if entry.copied and entry.name == COUNTEREXAMPLE:
+            yield COUNTEREXAMPLE, content
+            continue
+        entries.append(entry)
+        if entry.copied:
+            yield f"{ARTIFACTS}/{entry.name}", content
+    if entries:
+        yield INDEX, json_bytes(artifacts.index(entries, omitted))

@@ -1,0 +1,74 @@
+"""A record that tells of another machine or another trial than the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.device import Device
+from harness.evidence.bundle_checks import _machine
+from harness.evidence.findings import Code
+from harness.evidence.verify import verify
+from tests.evidence.factory import DEFECTIVE, claim_result, found, rewrite, sealed, set_at
+
+GPU = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_bytes": 150 << 30, "unified": False, "uuid": "GPU-1"}
+TRIAL = {"seconds": 1.2504, "logs": {"stdout": {"size": 0, "sha256": "0"}, "stderr": {"size": 0, "sha256": "0"}}}
+
+
+def test_a_device_that_the_machine_does_not_have(tmp_path: Path) -> None:
+    """Renamed in the record and in every observation, which would discharge a claim about that device."""
+    bundle = sealed(tmp_path)
+    assert verify(bundle).sound
+    for name in ("record.json", "observation.json"):
+        rewrite(bundle, name, set_at("device", "name", "another CPU"))
+    for mutant in DEFECTIVE:
+        rewrite(bundle, "mutants.jsonl", set_at(mutant, "observation", "device", "name", "another CPU"))
+    assert found(verify(bundle)) == {(Code.REJUDGED_DIFFERENTLY, "record.json")}
+
+
+@pytest.mark.parametrize(
+    ("host", "changes", "agrees"),
+    [
+        ({"gpus": [{**GPU, "uuid": "GPU-0"}, {"index": 1, **GPU}]}, {}, True),
+        ({"gpus": [{"index": 0, **GPU}]}, {"name": "NVIDIA GB10"}, False),
+        ({"gpus": [{"index": 0, **GPU}]}, {"compute_capability": "12.1"}, False),
+        ({"gpus": [{**GPU, "uuid": "GPU-0"}, {**GPU, "unified": True}]}, {}, False),
+        ({"gpus": []}, {}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_gpu_is_one_of_the_machine_s(
+    tmp_path: Path, host: Mapping[str, Any], changes: Mapping[str, Any], agrees: bool
+) -> None:
+    """In every field that the record has, and all of them of one GPU."""
+    record = replace(claim_result(tmp_path).record, device=Device("cuda", **{**GPU, **changes}))
+    environment = {"host": {"machine": "x86_64", **host}}
+    assert [one.pointer for one in _machine(record, environment)] == ([] if agrees else ["/device"])
+
+
+def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
+    """By its architecture, which is its name, and in every other field that the record has."""
+    host = {"machine": "aarch64", "memory_bytes": 1 << 30, "gpus": [GPU]}
+    plain = claim_result(tmp_path).record
+    for device, agrees in (
+        ({"name": "aarch64"}, True),
+        ({"name": "aarch64", "memory_bytes": 1 << 30}, True),
+        ({"name": "x86_64"}, False),
+        ({"name": "aarch64", "memory_bytes": 1 << 31}, False),
+        ({"name": "aarch64", "uuid": "GPU-1"}, False),
+        ({"name": GPU["name"]}, False),
+    ):
+        record = replace(plain, device=Device("cpu", **device))
+        assert [one.pointer for one in _machine(record, {"host": host})] == ([] if agrees else ["/device"])
+
+
+@pytest.mark.parametrize("started", ["2026-99-99T99:99:99Z", "0000-01-01T00:00:00Z", "2026-02-30T00:00:00+00:00"])
+def test_a_time_that_is_none(tmp_path: Path, started: str) -> None:
+    """Of the schema's form, and not to be compared with that of any other run."""
+    bundle = sealed(tmp_path)
+    rewrite(bundle, "record.json", set_at("started", started))
+    assert found(verify(bundle)) == {(Code.INVALID, "record.json")}

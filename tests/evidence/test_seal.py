@@ -1,0 +1,398 @@
+"""Sealing: a bundle is whole, or it is not there."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.base.schemas import schema_folder
+from harness.base.vocabulary import Fate
+from harness.contract.clauses import ClauseResult
+from harness.evidence import layout, trial_files
+from harness.evidence.bundle import Bundle
+from harness.evidence.seal import SealError
+from harness.evidence.verify import find_bundles, verify
+from harness.execution.steps import Steps
+from harness.judging.observation import Observation
+from harness.judging.record import MutantRecord, Record
+from harness.search.counterexample import Counterexample
+from tests.contracts import document, healthy
+from tests.evidence.factory import claim_result, contract_in, files_of, mutant_lines, sealed, sealer
+
+ROOT = Path(__file__).parents[2]
+
+
+def everything_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def test_a_bundle_lies_at_its_place_with_all_its_files(tmp_path: Path) -> None:
+    """evidence/<issue>/<claim>/<run>/, and nothing beside it."""
+    bundle = sealed(tmp_path)
+    assert bundle == tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c"
+    assert [path.name for path in bundle.parent.iterdir()] == [bundle.name]
+    assert files_of(bundle) == [
+        "MANIFEST.sha256", "contract.json", "environment.json", "metrics.csv", "mutants.jsonl", "observation.json",
+        "record.json", "telemetry.csv", "trials.log",
+    ]  # fmt: skip
+    assert verify(bundle).findings == ()
+
+
+def test_sha256sum_accepts_the_manifest(tmp_path: Path) -> None:
+    """Whoever has no harness checks the files with what every machine has."""
+    bundle = sealed(tmp_path)
+    command = ["sha256sum", "--check", "--strict", "MANIFEST.sha256"]
+    checked = subprocess.run(command, cwd=bundle, capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout.count(": OK\n") == len([path for path in bundle.rglob("*") if path.is_file()]) - 1
+
+
+def test_what_is_sealed_is_what_was_measured(tmp_path: Path) -> None:
+    """Records and observations come back from their files, numbers that are not finite among them."""
+    measured = healthy(smallest=math.nan, largest=math.inf, values=[0.1, 1e-300, -math.inf])
+    result = claim_result(tmp_path, measurements=measured)
+    bundle = sealer(tmp_path).seal(result)
+    observation = Observation.load(bundle / "observation.json")
+    assert repr(observation.measurements) == repr(measured)
+    record = Record.from_json(json.loads((bundle / "record.json").read_text()))
+    assert repr(record.to_json()) == repr(result.record.to_json())
+    assert (bundle / "contract.json").read_bytes() == result.contract.path.read_bytes()
+    assert verify(bundle).findings == ()
+
+
+def test_texts_that_have_no_utf8_are_sealed_all_the_same(tmp_path: Path) -> None:
+    """A file name in an exception can hold half of a surrogate pair."""
+    result = claim_result(tmp_path, output="no such file: \udcff\n", reason="no such file: \udcff\x1b[31m")
+    bundle = sealer(tmp_path).seal(result)
+    assert Record.from_json(json.loads((bundle / "record.json").read_text())).reason == result.record.reason
+    assert b"\nno such file: \\udcff\n" in (bundle / "trials.log").read_bytes()
+    assert verify(bundle).findings == ()
+
+
+def test_metrics_hold_the_union_of_what_was_recorded(tmp_path: Path) -> None:
+    """Step and seconds first, then every column that any step has; empty where it was not recorded."""
+    result = claim_result(tmp_path)
+    steps = (
+        {"step": 1, "seconds": 0.5, "loss": 2.0},
+        {"step": 2, "seconds": 0.9, "loss": math.nan, "rate": {"nonfinite": "Infinity"}, "phase": 'warm, "up"'},
+        {"step": 3, "seconds": 1.4, "ok": True},
+    )
+    bundle = sealer(tmp_path).seal(replace(result, subject=replace(result.subject, steps=Steps(steps, 3))))
+    rows = list(csv.reader((bundle / "metrics.csv").open(newline="")))
+    assert rows == [
+        ["step", "seconds", "loss", "rate", "phase", "ok"],
+        ["1", "0.5", "2.0", "", "", ""],
+        ["2", "0.9", "NaN", "Infinity", 'warm, "up"', ""],
+        ["3", "1.4", "", "", "", "true"],
+    ]
+    assert verify(bundle).findings == ()
+
+
+def test_a_bundle_of_twenty_mutants_and_fifty_steps_stays_under_150_kilobytes(tmp_path: Path) -> None:
+    """With a log of each trial, in at most fifteen files."""
+    mutants = [
+        {"id": f"mutant-{number}", "subject": "a.b:C", "violates": ["nothing-lost"], "defect": "loses an item"}
+        for number in range(20)
+    ]
+    contract = contract_in(tmp_path, mutants=mutants)
+    left = tmp_path / "left"
+    left.mkdir()
+    for number in range(30):
+        (left / f"{number}.txt").write_text("x")
+    bundle = sealed(
+        tmp_path,
+        contract=contract,
+        mutants={mutant["id"]: {"returned": 2} for mutant in mutants},
+        rows=50,
+        output="a line of the log, with words\n" * 40,
+        artifacts=left,
+    )
+    files = files_of(bundle)
+    assert len(files) <= layout.MOST_FILES
+    assert sum((bundle / name).stat().st_size for name in files) < 150_000
+    assert verify(bundle).findings == ()
+
+
+def test_the_subject_keeps_its_whole_series(tmp_path: Path) -> None:
+    """Ten thousand steps; of the telemetry evenly thinned samples, whose number the record has."""
+    bundle = sealed(tmp_path, rows=10_000)
+    series = json.loads((bundle / "record.json").read_text())["series"]
+    assert len(Bundle(bundle).metrics) == series["metrics"]["kept"] == series["metrics"]["rows"] == 10_000
+    rows = list(csv.DictReader((bundle / "telemetry.csv").open(newline="")))
+    assert (series["telemetry"]["rows"], series["telemetry"]["kept"]) == (10_000, len(rows))
+    assert len(rows) <= trial_files.MOST_SAMPLES
+    assert [rows[0]["seconds"], rows[1]["seconds"]] == ["0.0", str(series["telemetry"]["stride"] / 4)]
+    assert rows[-1]["rss_bytes"] == str(series["telemetry"]["peaks"]["rss_bytes"]) == "19999"
+    assert verify(bundle).findings == ()
+
+
+def test_a_killed_mutant_keeps_what_its_clauses_read(tmp_path: Path) -> None:
+    """Judged again it dies of the same clauses; a survivor keeps everything."""
+    bundle = sealed(tmp_path, mutants={"forgets-one": {"returned": 2}, "stops-early": {}})
+    lines = mutant_lines(bundle)
+    assert set(lines["forgets-one"]["observation"]["measurements"]) == {"given", "returned"}
+    assert set(lines["forgets-one"]["left_out"]) == {"values", "smallest", "largest"}
+    assert lines["forgets-one"]["series"]["metrics"] == {"rows": 3}
+    assert lines["stops-early"]["left_out"] == []
+    fates = {mutant.id: mutant.fate for mutant in Bundle(bundle).record.mutants}
+    assert fates["forgets-one"] is Fate.KILLED
+    assert fates["stops-early"] is not Fate.KILLED
+    assert verify(bundle).findings == ()
+
+
+def test_the_log_of_a_mutant_is_bounded(tmp_path: Path) -> None:
+    """Head and tail are kept, with the size and the digest of the whole."""
+    output = "first\n" + "x" * 100_000 + "last\n"
+    logs = Bundle(sealed(tmp_path, output=output)).logs
+    for trial, limit in (("subject", 64 << 10), ("mutant forgets-one", 4 << 10)):
+        stream = logs[trial, "stdout"]
+        assert limit < len(stream.text) < limit + 100
+        assert stream.text.startswith("first\n")
+        assert stream.text.endswith("last\n")
+        assert (stream.size, stream.sha256) == (len(output), hashlib.sha256(output.encode()).hexdigest())
+
+
+def test_a_reader_with_jq_and_the_record_learns_everything(tmp_path: Path) -> None:
+    """The claim, the verdict, every clause with value and bound, and what killed each mutant."""
+    record = json.loads((sealed(tmp_path) / "record.json").read_text())
+    assert (record["id"], record["verdict"], record["proven"]) == ("F-DEMO-SORT-001", "PASS", True)
+    assert record["title"] == document()["title"]
+    clauses = {clause["id"]: clause for clause in record["clauses"]}
+    assert {clause["outcome"] for clause in clauses.values()} == {"PASS"}
+    assert clauses["nothing-lost"]["value"] == {"given": 3, "returned": 3}
+    assert all(clause["bound"] for clause in clauses.values())
+    mutants = {mutant["id"]: (mutant["fate"], mutant["failed"]) for mutant in record["mutants"]}
+    assert mutants["forgets-one"] == ("killed", ["nothing-lost"])
+    assert mutants["silent-fallback"] == ("not run", [])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 19, 20, 101, 1000])
+def test_thinning_keeps_both_ends_and_the_limit(count: int) -> None:
+    """Evenly spaced, except before the last."""
+    kept, stride = trial_files.thinned(range(count), 10)
+    assert len(kept) <= 10
+    assert kept == sorted({*range(0, count, stride), *([count - 1] if count else [])})
+
+
+# Artifacts
+
+
+def test_small_artifacts_are_copied_and_all_are_listed(tmp_path: Path) -> None:
+    """What is large, a link, a pipe, or git's stands in the index only."""
+    left = tmp_path / "left"
+    (left / "deep").mkdir(parents=True)
+    (left / "deep" / "header.bin").write_bytes(b"\0" * 100)
+    (left / "model.safetensors").write_bytes(b"w" * 300_000)
+    (left / "secret").symlink_to("/etc/hostname")
+    (left / "up").symlink_to("..")
+    os.mkfifo(left / "pipe")
+    (left / "INDEX.json").write_text("{}")
+    (left / ".gitignore").write_text("*")
+    (left / "two\nlines").write_text("x")
+    os.close(os.open(os.fsencode(left) + b"/half\xff", os.O_CREAT))
+    bundle = sealed(tmp_path, artifacts=left)
+    index = {entry["name"]: entry for entry in json.loads((bundle / "artifacts/INDEX.json").read_text())["artifacts"]}
+    assert everything_below(bundle / "artifacts") == {"INDEX.json", "deep", "deep/header.bin"}
+    assert [name for name, entry in index.items() if entry["copied"]] == ["deep/header.bin"]
+    assert index["model.safetensors"]["size"] == 300_000
+    assert len(index["model.safetensors"]["sha256"]) == 64
+    assert "symbolic link" in index["secret"]["reason"]
+    assert "symbolic link" in index["up"]["reason"]
+    assert index["pipe"]["reason"] == "neither a file nor a folder"
+    assert {".gitignore", "INDEX.json", "two\nlines", "half\udcff"} <= set(index)
+    assert verify(bundle).findings == ()
+
+
+def test_at_most_three_artifacts_are_copied(tmp_path: Path) -> None:
+    """The others are named by digest; a counterexample is a file of the bundle and not one of them."""
+    left = tmp_path / "left"
+    left.mkdir()
+    for number in range(8):
+        (left / f"{number}.bin").write_bytes(b"x" * 200_000)
+    case = Counterexample({"n": 1}, ("nothing-lost",), {})
+    (left / "counterexample.json").write_text(json.dumps(case.to_json()))
+    result = claim_result(tmp_path, artifacts=left)
+    bundle = sealer(tmp_path).seal(result)
+    entries = json.loads((bundle / "artifacts/INDEX.json").read_text())["artifacts"]
+    assert [entry["name"] for entry in entries if entry["copied"]] == ["0.bin", "1.bin", "2.bin"]
+    assert {entry["sha256"] for entry in entries} == {hashlib.sha256(b"x" * 200_000).hexdigest()}
+    assert Bundle(bundle).counterexample == case
+
+
+def test_a_thousand_artifacts_are_listed_and_the_rest_counted(tmp_path: Path) -> None:
+    """Nor does the number make a bundle that cannot be verified."""
+    left = tmp_path / "left"
+    left.mkdir()
+    for number in range(1010):
+        (left / f"{number:04}").touch()
+    bundle = sealed(tmp_path, artifacts=left)
+    index = json.loads((bundle / "artifacts/INDEX.json").read_text())
+    assert (len(index["artifacts"]), index["omitted"]) == (1000, 10)
+    assert verify(bundle).findings == ()
+
+
+# What must not be sealed
+
+
+def test_the_contract_that_ran_is_sealed(tmp_path: Path) -> None:
+    """Somebody edits the contract while a long run is under way: the bundle keeps the one that was run."""
+    result = claim_result(tmp_path)
+    before = result.contract.path.read_bytes()
+    result.contract.path.write_bytes(before + b" ")
+    assert (sealer(tmp_path).seal(result) / "contract.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("run", ["../../outside", "", ".", "a/b", ".hidden", "a\nb", "x" * 200])
+def test_a_run_cannot_leave_its_folder(tmp_path: Path, run: str) -> None:
+    """Whatever an id says, nothing is written."""
+    with pytest.raises(SealError, match="cannot be the name of a folder"):
+        sealer(tmp_path).seal(claim_result(tmp_path / "contracts", run=run))
+    assert everything_below(tmp_path) == {"contracts", "contracts/F-DEMO-SORT-001.json"}
+
+
+def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundle is there, so it is told of; before, there is none and nothing that looks like one."""
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.evidence.seal.sync_folder", interrupted)
+    place = sealer(tmp_path).seal(claim_result(tmp_path))
+    assert (place / "MANIFEST.sha256").is_file()
+    monkeypatch.setattr("harness.evidence.seal.sync_tree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sealer(tmp_path).seal(claim_result(tmp_path, run="later"))
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
+    """Not even by itself."""
+    bundle = sealed(tmp_path)
+    before = (bundle / "MANIFEST.sha256").read_bytes()
+    with pytest.raises(SealError, match="exists already"):
+        sealed(tmp_path, output="another\n")
+    assert (bundle / "MANIFEST.sha256").read_bytes() == before
+    assert everything_below(bundle.parent) & {f".unfinished-{bundle.name}"} == set()
+
+
+def test_what_nobody_could_verify_is_not_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sealing refuses the sizes that verifying would not read."""
+    monkeypatch.setattr("harness.evidence.seal.LARGEST_DOCUMENT", 40_000)
+    with pytest.raises(SealError, match=r"\.json has \d+ bytes.*measure less"):
+        sealed(tmp_path, measurements=healthy(values=[0.123456789] * 3000))
+    assert find_bundles([tmp_path]) == []
+
+
+def test_a_defect_of_ours_is_an_oserror_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine has one kind of failure to deal with."""
+
+    def broken(*arguments: object) -> None:
+        raise KeyError("no such figure")
+
+    monkeypatch.setattr("harness.evidence.seal.mutant_line", broken)
+    with pytest.raises(SealError, match="no such figure"):
+        sealed(tmp_path)
+    assert not any(path.is_file() for path in (tmp_path / "evidence").rglob("*"))
+
+
+# Disks that are full, read-only, or in the way
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 84 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=84k", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"needs to mount a filesystem: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_leaves_nothing_that_looks_like_a_bundle(small_disk: Path, tmp_path: Path) -> None:
+    """The error names the place and what to do, and what was written is removed."""
+    result = claim_result(tmp_path, output="x" * 60_000)
+    with pytest.raises(SealError, match=r"was not sealed: .*No space left.*--evidence") as caught:
+        sealer(small_disk).seal(result)
+    assert caught.value.errno == errno.ENOSPC
+    assert everything_below(small_disk) == {"evidence", "evidence/DEMO-1", "evidence/DEMO-1/F-DEMO-SORT-001"}
+    smaller = claim_result(tmp_path, run="2026-11-20T201503Z-cpu-000000")
+    assert verify(sealer(small_disk).seal(smaller)).sound
+
+
+def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path: Path) -> None:
+    """As where no filesystem can be mounted: `ulimit -f` cuts a write short."""
+    script = f"""
+import resource, signal, sys
+from pathlib import Path
+from tests.evidence.factory import claim_result, sealer
+result = claim_result(Path({str(tmp_path)!r}), output="x" * 60_000)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+try:
+    sealer(Path({str(tmp_path)!r})).seal(result)
+except OSError as error:
+    print(error)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert "was not sealed" in ended.stdout, ended.stderr
+    assert "ulimit -f" in ended.stdout
+    assert not any(path.is_file() for path in (tmp_path / "evidence").rglob("*"))
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """Where the evidence folder should be."""
+    (tmp_path / "evidence").write_text("")
+    with pytest.raises(SealError, match="--evidence"):
+        sealed(tmp_path)
+
+
+def test_a_folder_without_permission_is_named(not_root: Path) -> None:
+    """With the remedy."""
+    (not_root / "evidence").mkdir(mode=0o500)
+    with pytest.raises(SealError, match="make the folder writable"):
+        sealed(not_root)
+
+
+def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
+    """As where no trial ran at all."""
+    bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
+    assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
+    assert verify(bundle).findings == ()
+
+
+def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
+    """What `to_json` writes and what the schema allows are one thing, kept in two places."""
+    schema = json.loads((schema_folder() / "record.schema.json").read_text())
+    parts = {Record: schema, MutantRecord: schema["$defs"]["mutant"], ClauseResult: schema["$defs"]["clause"]}
+    for kind, part in parts.items():
+        names = {field.name for field in fields(kind)} | ({"format"} if kind is Record else set())
+        late = {"subject_parameters", "unjudged"}  # not in bundles of before they were there
+        optional = late if kind is Record else set()
+        assert set(part["properties"]) == set(part["required"]) | optional == names
+        assert part["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("name", ["record", "environment", "mutant", "artifacts"])
+def test_schemas_are_schemas(name: str) -> None:
+    """Of draft 2020-12, closed at the top, with an identifier of their own."""
+    schema = json.loads((schema_folder() / f"{name}.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == f"urn:falsifier-harness:{name}:{2 if name == 'record' else 1}"
+    assert schema["additionalProperties"] is False
