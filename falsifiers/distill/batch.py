@@ -9,10 +9,10 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from falsifiers.distill.corpus import load_corpus, sample
-from falsifiers.distill.held_out import divergence, surprise
+from falsifiers.distill.measuring.held_out import divergence, surprise
+from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Gradients
-from falsifiers.distill.watch import train
+from falsifiers.distill.text.corpus import load_corpus, sample
 from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]

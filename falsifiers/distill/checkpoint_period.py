@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from falsifiers.distill.another import another
-from falsifiers.distill.inspection import inspect_export, snapshot
+from falsifiers.distill.measuring.weight_comparison import inspect_export, snapshot
+from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
+from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.running.training import StepWatch, read_back
 from falsifiers.distill.subject import Checkpointing, Run
-from falsifiers.distill.watch import StepWatch, read_back
-from falsifiers.distill.weight_files import WeightFiles, weight_files
 from harness import Trial, first_shown, look, provided
 
 __all__ = ["falsify"]
@@ -57,10 +57,10 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     _examine(trial, trial.subject, trial.parameters["checkpoint_every"], seen)
     for every in trial.parameters["periods"]:
         with trial.subject_fault():
-            subject = another(trial, f"every-{every}/new", checkpoint_every=every)
+            subject = further_subject(trial, f"every-{every}/new", checkpoint_every=every)
         _examine(trial, subject, every, seen)
     with trial.subject_fault():
-        subject = another(
+        subject = further_subject(
             trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
         )
     _examine(trial, subject, _DEFAULT, seen)

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from falsifiers.distill.another import another, directory_of
-from falsifiers.distill.child import Child, Report
-from falsifiers.distill.determinism import be_deterministic
-from falsifiers.distill.inspection import checkpoints_in, inspect_export, is_readable, snapshot
+from falsifiers.distill.measuring.weight_comparison import checkpoints_in, inspect_export, is_readable, snapshot
+from falsifiers.distill.running.determinism import be_deterministic
+from falsifiers.distill.running.forked_run import ForkedRun, Report
+from falsifiers.distill.running.further_subjects import directory_of, further_subject
+from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Checkpointing
-from falsifiers.distill.watch import train
 from harness import Trial
 
 __all__ = ["falsify"]
@@ -57,11 +57,11 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     )
 
 
-def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> Child:
+def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> ForkedRun:
     """Start the run over in a process of its own, from whatever the last one left."""
 
     def work(report: Report) -> str:
-        subject = another(trial, _RUN)
+        subject = further_subject(trial, _RUN)
 
         def on_step(step: int, **values: float) -> None:
             report(step, values["loss"])
@@ -71,10 +71,10 @@ def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> Child:
         subject.resume()
         return str(subject.distill(on_step=on_step).export)
 
-    return Child(work, trial.workspace / "log")
+    return ForkedRun(work, trial.workspace / "log")
 
 
-def _run(trial: Trial[Checkpointing], blow: Blow | None, *expected: int) -> Child:
+def _run(trial: Trial[Checkpointing], blow: Blow | None, *expected: int) -> ForkedRun:
     """Start the run over and wait for its end; another end than the expected ones is the subject's fault."""
     child = _start(trial, blow)
     with trial.subject_fault():
@@ -82,7 +82,7 @@ def _run(trial: Trial[Checkpointing], blow: Blow | None, *expected: int) -> Chil
     return child
 
 
-def _check(child: Child, *expected: int) -> None:
+def _check(child: ForkedRun, *expected: int) -> None:
     if child.exit_code not in expected or not child.steps:
         raise RuntimeError(f"the run ended with {child.exit_code} after {len(child.steps)} steps: {child.log[-2000:]}")
 
@@ -115,7 +115,7 @@ def _killed_at(trial: Trial[Checkpointing], fatal: int) -> Blow:
     return blow
 
 
-def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> Child:
+def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> ForkedRun:
     """SIGKILL from outside at a random moment of the step after `fatal`."""
     child = _start(trial)
     with trial.subject_fault():
@@ -145,6 +145,6 @@ def _torn(trial: Trial[Checkpointing]) -> list[str]:
     return [path.name for path in checkpoints_in(directory_of(trial, _RUN)).values() if not is_readable(path)]
 
 
-def _lost(before: Child, after: Child) -> int:
+def _lost(before: ForkedRun, after: ForkedRun) -> int:
     """Steps that were made before a crash and had to be made again, or never were."""
     return before.steps[-1][0] - (after.steps[0][0] - 1)

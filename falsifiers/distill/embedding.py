@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from falsifiers.distill.inspection import snapshot
+from falsifiers.distill.measuring.weight_comparison import snapshot
+from falsifiers.distill.running.training import StepWatch, read_back
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import StepWatch, read_back
 from harness import NotMeasured, Trial, elsewhere, not_shown
 
 __all__ = ["falsify"]

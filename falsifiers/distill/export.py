@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
-from falsifiers.distill.held_out import HeldOut
-from falsifiers.distill.inspection import inspect_export, same_bits, snapshot, weight_bytes
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.weight_comparison import inspect_export, same_bits, snapshot, weight_bytes
+from falsifiers.distill.measuring.weight_files import weight_files
+from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Distillation, Run
-from falsifiers.distill.watch import StepWatch, train
-from falsifiers.distill.weight_files import weight_files
 from harness import NotShown, Trial, first_shown, look, provided
 
 __all__ = ["falsify"]

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from falsifiers.distill.inspection import UNFINISHED
+from falsifiers.distill.measuring.weight_comparison import UNFINISHED
+from falsifiers.distill.measuring.weight_files import Unreadable
+from falsifiers.distill.measuring.weight_formats import read_weights
 from falsifiers.distill.subject import OnStep, Run
-from falsifiers.distill.weight_files import Unreadable
-from falsifiers.distill.weights import read_weights
 from harness import Hidden, NotShown, look
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun

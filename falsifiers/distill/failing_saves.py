@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from falsifiers.distill.another import another, directory_of
-from falsifiers.distill.child import Child, Report
-from falsifiers.distill.determinism import be_deterministic
-from falsifiers.distill.inspection import UNFINISHED, checkpoints_in, inspect_export, is_readable
+from falsifiers.distill.measuring.weight_comparison import UNFINISHED, checkpoints_in, inspect_export, is_readable
+from falsifiers.distill.running.determinism import be_deterministic
+from falsifiers.distill.running.forked_run import ForkedRun, Report
+from falsifiers.distill.running.further_subjects import directory_of, further_subject
+from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Checkpointing
-from falsifiers.distill.watch import train
 from harness import Trial, elsewhere, not_shown
 
 __all__ = ["falsify"]
@@ -134,12 +134,12 @@ def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     _look_over(name, directory, seen)
 
 
-def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: int | None) -> tuple[Child, Path]:
+def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: int | None) -> tuple[ForkedRun, Path]:
     """One run under the fault; its answer is the number of failed saves that it tells of."""
     directory = directory_of(trial, name)
 
     def work(report: Report) -> int:
-        subject = another(trial, name)
+        subject = further_subject(trial, name)
 
         def on_step(step: int, **values: float) -> None:
             report(step, values["loss"])
@@ -151,7 +151,7 @@ def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: in
 
         return subject.distill(on_step=on_step).failed_saves
 
-    child = Child(work, trial.workspace / f"{name}.log")
+    child = ForkedRun(work, trial.workspace / f"{name}.log")
     with trial.subject_fault():
         child.finish()
     return child, directory

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from falsifiers.distill.held_out import HeldOut, evaluate
+from falsifiers.distill.measuring.held_out import HeldOut, evaluate
+from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation, Run
-from falsifiers.distill.watch import train
 from harness import Trial, look
 
 __all__ = ["falsify"]

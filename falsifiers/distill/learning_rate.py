@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from falsifiers.distill.inspection import snapshot
+from falsifiers.distill.measuring.weight_comparison import snapshot
+from falsifiers.distill.running.training import StepWatch, read_back
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import StepWatch, read_back
 from harness import NotShown, Trial, look
 
 __all__ = ["falsify"]

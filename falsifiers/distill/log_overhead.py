@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from falsifiers.distill.another import another
+from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Stepping
-from falsifiers.distill.watch import read_back
 from harness import NotMeasured, Trial
 from harness.authoring.timing import Interval, Timing, interleave
 
@@ -81,7 +81,7 @@ def _logged(log: Path) -> list[tuple[int, float]]:
 def _untrue(trial: Trial[Stepping]) -> list[int]:
     """The steps of a short run whose line has another loss than the run itself tells, or which have no line."""
     with trial.subject_fault():
-        subject = another(trial, "told", steps=_TOLD)
+        subject = further_subject(trial, "told", steps=_TOLD)
         told = dict(enumerate(subject.distill(on_step=lambda step, **values: None).losses, start=1))
         log = Path(subject.log)
     lines = _logged(log)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from falsifiers.distill.another import another
+from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.running.training import Overrun, StepWatch, read_back
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import Overrun, StepWatch, read_back
 from harness import NotMeasured, Trial, look
 from harness.external.command import RequestRefused
 
@@ -55,7 +55,7 @@ class _Watched:
 def _asked(trial: Trial[Distillation], steps: int) -> Distillation:
     """A fresh subject that was asked for so many steps."""
     with trial.subject_fault():
-        return another(trial, f"steps-{steps}", steps=steps)
+        return further_subject(trial, f"steps-{steps}", steps=steps)
 
 
 @look

@@ -11,10 +11,10 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from falsifiers.distill.another import setting_of
-from falsifiers.distill.held_out import divergence, log_probabilities
+from falsifiers.distill.measuring.held_out import divergence, log_probabilities
+from falsifiers.distill.running.further_subjects import setting_of
+from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Precomputing
-from falsifiers.distill.watch import read_back
 from harness import Trial
 
 __all__ = ["falsify"]

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from falsifiers.distill.another import setting_of
-from falsifiers.distill.held_out import HeldOut
-from falsifiers.distill.inspection import same_bits, snapshot
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.weight_comparison import same_bits, snapshot
+from falsifiers.distill.running.further_subjects import setting_of
+from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Checkpointing
-from falsifiers.distill.watch import StepWatch, train
 from harness import Trial
 
 __all__ = ["falsify"]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from falsifiers.distill.held_out import HeldOut, evaluate, foresight
+from falsifiers.distill.measuring.held_out import HeldOut, evaluate, foresight
+from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import train
 from harness import Trial, look
 
 __all__ = ["falsify"]

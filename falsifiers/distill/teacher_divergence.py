@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from falsifiers.distill.held_out import HeldOut, evaluate
+from falsifiers.distill.measuring.held_out import HeldOut, evaluate
+from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.watch import train
 from harness import Trial
 
 __all__ = ["falsify"]

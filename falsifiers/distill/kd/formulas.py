@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from falsifiers.distill.held_out import log_probabilities
 from falsifiers.distill.kd.subject import IGNORED, Question
+from falsifiers.distill.measuring.held_out import log_probabilities
 
 __all__ = ["Truth", "truth"]
 

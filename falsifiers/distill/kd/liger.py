@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import torch
 from hypothesis import strategies as st
 
-from falsifiers.distill.held_out import log_probabilities
 from falsifiers.distill.kd.cases import cases, first_cases, question
 from falsifiers.distill.kd.formulas import truth
 from falsifiers.distill.kd.subject import IGNORED, Answer, Question
+from falsifiers.distill.measuring.held_out import log_probabilities
 from harness import Trial
 
 __all__ = ["WeightedKdLoss", "falsify"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from falsifiers.distill.inspection import snapshot
+from falsifiers.distill.measuring.weight_comparison import snapshot
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.export import save_weights
 from harness import Setting

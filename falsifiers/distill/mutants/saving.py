@@ -8,7 +8,7 @@ from types import TracebackType
 
 from torch import Tensor
 
-from falsifiers.distill.inspection import snapshot
+from falsifiers.distill.measuring.weight_comparison import snapshot
 from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, metadata_only
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer

@@ -14,11 +14,11 @@ import transformers
 from torch import Tensor
 from transformers import Qwen2ForCausalLM
 
-from falsifiers.distill import corpus as corpus_module
-from falsifiers.distill.cache import cached_tensors
-from falsifiers.distill.corpus import Corpus, sample
 from falsifiers.distill.reference import config
 from falsifiers.distill.reference.config import ARCHITECTURES, Recipe, new_model
+from falsifiers.distill.text import corpus as corpus_module
+from falsifiers.distill.text.corpus import Corpus, sample
+from falsifiers.distill.text.tensor_cache import cached_tensors
 
 __all__ = ["trained_teacher"]
 

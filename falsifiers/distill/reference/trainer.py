@@ -12,8 +12,6 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import Qwen2ForCausalLM
 
-from falsifiers.distill.cache import tensors_digest
-from falsifiers.distill.corpus import Corpus, load_corpus, sample
 from falsifiers.distill.reference.checkpointing import Checkpointer
 from falsifiers.distill.reference.config import Recipe, new_model
 from falsifiers.distill.reference.export import checkpoint_path, checkpoint_steps, save_weights
@@ -23,6 +21,8 @@ from falsifiers.distill.reference.state import capture, read_state, restore, res
 from falsifiers.distill.reference.teacher import trained_teacher
 from falsifiers.distill.reference.teacher_cache import logits_of, write_teacher_cache
 from falsifiers.distill.subject import OnStep, Run
+from falsifiers.distill.text.corpus import Corpus, load_corpus, sample
+from falsifiers.distill.text.tensor_cache import tensors_digest
 from harness import Setting
 
 __all__ = ["Distillation"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from falsifiers.distill.inspection import inspect_export, snapshot
+from falsifiers.distill.measuring.weight_comparison import inspect_export, snapshot
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.reference.checkpointing import Checkpointer, HostCopy
 from falsifiers.distill.reference.config import Recipe

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from falsifiers.distill.corpus import blocks_of, load_corpus, sample, split
+from falsifiers.distill.text.corpus import blocks_of, load_corpus, sample, split
 from harness import NotMeasured
 
 BYTES = {"corpus": None, "tokenizer": "bytes"}

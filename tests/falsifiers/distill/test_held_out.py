@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from falsifiers.distill.held_out import HeldOut, evaluate
-from falsifiers.distill.watch import StepWatch, read_back
+from falsifiers.distill.measuring.held_out import HeldOut, evaluate
+from falsifiers.distill.running.training import StepWatch, read_back
 from harness.authoring.faults import SubjectFault
 from tests.falsifiers.distill.trials import Tables, a_setting, a_trial
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from falsifiers.distill.held_out import divergence, log_probabilities, surprise
+from falsifiers.distill.measuring.held_out import divergence, log_probabilities, surprise
 from falsifiers.distill.reference.loss import distillation_loss
 
 ALPHA, TEMPERATURE = 0.3, 4.0

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from falsifiers.distill.inspection import checkpoints_in, inspect_export, snapshot, weight_bytes
+from falsifiers.distill.measuring.weight_comparison import checkpoints_in, inspect_export, snapshot, weight_bytes
 from falsifiers.distill.mutants.exporting import HISTORICAL_METADATA, metadata_only
 
 LIVE = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1.0, 2.0]), "c": torch.tensor([3.0, 4.0])}

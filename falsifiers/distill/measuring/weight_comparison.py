@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from falsifiers.distill.weight_files import Unreadable, read_safetensors
+from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
 from harness import look
 
 __all__ = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from falsifiers.distill.child import Child, Report
+from falsifiers.distill.running.forked_run import ForkedRun, Report
 from harness import NotMeasured, NotShown
 
 
@@ -29,11 +29,11 @@ def test_what_was_not_measured_in_a_child_is_not_measured(tmp_path: Path, reason
         report(1, 2.0)
         raise reason
 
-    child = Child(work, tmp_path / "log")
+    run = ForkedRun(work, tmp_path / "log")
     with pytest.raises(NotMeasured) as raised:
-        child.finish()
+        run.finish()
     assert (type(raised.value), str(raised.value)) == (kind, str(reason))
-    assert (child.steps, child.answer) == ([(1, 2.0)], None)
+    assert (run.steps, run.answer) == ([(1, 2.0)], None)
 
 
 def test_what_else_is_raised_in_a_child_is_told_by_its_end(tmp_path: Path) -> None:
@@ -43,5 +43,5 @@ def test_what_else_is_raised_in_a_child_is_told_by_its_end(tmp_path: Path) -> No
         report(1, 2.0)
         raise OSError("something broke")
 
-    child = Child(work, tmp_path / "log").finish()
-    assert (child.exit_code, child.steps) == (1, [(1, 2.0)])
+    run = ForkedRun(work, tmp_path / "log").finish()
+    assert (run.exit_code, run.steps) == (1, [(1, 2.0)])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from falsifiers.distill.weight_files import Unreadable
+from falsifiers.distill.measuring.weight_files import Unreadable
 from harness.inspect.checkpoint import Refused, formats
 from harness.inspect.checkpoint.bounded_file import opened
 from harness.inspect.checkpoint.scan import numbers, refuse_endless_views

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from falsifiers.distill.corpus import Corpus, load_corpus, sample
 from falsifiers.distill.subject import Distillation
+from falsifiers.distill.text.corpus import Corpus, load_corpus, sample
 from harness import Trial, look
 
 __all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]

@@ -21,7 +21,7 @@ import tokenizers
 import torch
 from torch import Tensor
 
-from falsifiers.distill.cache import cached_tensors
+from falsifiers.distill.text.tensor_cache import cached_tensors
 from harness import NotMeasured
 
 __all__ = ["Corpus", "blocks_of", "load_corpus", "sample", "split"]

@@ -1,4 +1,4 @@
-"""More than one run in a trial: another subject like the trial's own, with some parameters changed."""
+"""Further subjects of the trial's kind, with some parameters changed: for falsifiers that need several runs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, TypeVar
 from falsifiers.distill.subject import Checkpointing
 from harness import Setting, Trial
 
-__all__ = ["another", "directory_of", "setting_of"]
+__all__ = ["directory_of", "further_subject", "setting_of"]
 
 S = TypeVar("S")
 
 
 def setting_of(trial: Trial[Any], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> Setting:
-    """The trial's setting in a workspace of its own, which does not exist yet, with parameters changed or left out."""
+    """The trial's setting with parameters changed or left out, and a workspace of its own that does not exist yet."""
     asked = {key: value for key, value in {**trial.parameters, **changed}.items() if key not in without}
     return replace(trial.setting, parameters=asked, workspace=trial.workspace / name)
 
 
-def another(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:
-    """Build a subject of the trial's kind for that setting; to be called inside `subject_fault`.
+def further_subject(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **changed: Any) -> S:
+    """Build a subject of the trial's kind for that setting. Call it inside `subject_fault`.
 
     Raises:
         NotShown: the subject is a run that has ended.
@@ -32,5 +32,5 @@ def another(trial: Trial[S], name: str, *, without: tuple[str, ...] = (), **chan
 
 
 def directory_of(trial: Trial[Checkpointing], name: str) -> Path:
-    """Where the subject of that name has its checkpoints, without building it."""
+    """The folder with the checkpoints of the subject of that name, which is not built for this."""
     return setting_of(trial, name).workspace / Path(trial.subject.directory).relative_to(trial.workspace)

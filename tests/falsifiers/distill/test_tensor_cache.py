@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from falsifiers.distill.cache import cached_tensors
+from falsifiers.distill.text.tensor_cache import cached_tensors
 
 
 class Maker:

@@ -1,7 +1,7 @@
-"""Runs in processes of their own: one that is killed, or exits, must not take the trial with it.
+"""A run in a process of its own. It may be killed or exit without ending the trial.
 
-The child is forked off, so that it starts at once and with the trial's imports; that is why a trial that wants children
-lets no subject compute in its own process before the last of them has ended.
+The process is forked, so it starts at once and with the trial's imports. A fork copies the state of torch: until the last
+forked run has ended, no subject may compute in the trial's process.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from harness import NotMeasured, NotShown
 
-__all__ = ["Child", "Report"]
+__all__ = ["ForkedRun", "Report"]
 
 Report = Callable[[int, float], None]
-"""What the work in a child calls after each step, with the step and its loss; the parent gets both at once."""
+"""The work calls this after each step, with the step and its loss. The trial gets both at once."""
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -33,17 +33,17 @@ class _Answer:
     value: Any
 
 
-class Child:
-    """A process that does some work, tells of its steps, and ends in whatever way it ends.
+class ForkedRun:
+    """A process that does some work and reports its steps. It may end in any way.
 
     Attributes:
-        steps: the steps it told of, with their losses, in order.
-        answer: what the work returned; None where it did not come to that.
-        exit_code: as the shell knows it, or the signal's number, negative. An exception of the work exits with 1.
+        steps: the steps that it reported, with their losses, in order.
+        answer: what the work returned; None if it did not return.
+        exit_code: the exit status, or the negative number of the signal that ended it. An exception of the work is 1.
     """
 
     def __init__(self, work: Callable[[Report], Any], log: Path) -> None:
-        """Start to work; what the process prints goes to the file `log`."""
+        """Start the work. What the process prints goes to the file `log`."""
         self.steps: list[tuple[int, float]] = []
         self.answer: Any = None
         self.exit_code = 0
@@ -55,10 +55,10 @@ class Child:
         theirs.close()
 
     def follow(self) -> Iterator[int]:
-        """Yield every step when it is told; ends when the process does.
+        """Yield each step when it is reported; stop when the process ends.
 
         Raises:
-            NotShown, NotMeasured: the work raised it, and so it did not end by any fault of the subject's.
+            NotShown, NotMeasured: the work raised it; the subject is not to blame for this end.
         """
         hindered: NotMeasured | None = None
         with contextlib.suppress(EOFError, ConnectionError):
@@ -76,14 +76,14 @@ class Child:
         if hindered is not None:
             raise hindered
 
-    def finish(self) -> Child:
-        """Wait for the end; raises as `follow` does."""
+    def finish(self) -> ForkedRun:
+        """Wait for the end. Raises what `follow` raises."""
         for _ in self.follow():
             pass
         return self
 
     def kill(self) -> None:
-        """SIGKILL, to the process and all that it started in its group."""
+        """Send SIGKILL to the process and to all that it started in its group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -94,12 +94,12 @@ class Child:
 
 
 def _live(work: Callable[[Report], Any], messages: Connection, log: Path) -> None:
-    """The body of the child; multiprocessing prints what else is raised here and exits with 1."""
+    """The body of the process. For other exceptions, multiprocessing prints the traceback and exits with 1."""
     os.setpgid(0, 0)
     printed = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     try:
         messages.send(_Answer(work(lambda step, loss: messages.send((step, loss)))))
-    except NotMeasured as reason:  # by its text: of a subclass nobody knows whether it can be pickled
+    except NotMeasured as reason:  # by its text, because a subclass may not be picklable
         messages.send((NotShown if isinstance(reason, NotShown) else NotMeasured)(str(reason)))
