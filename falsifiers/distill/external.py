@@ -20,8 +20,8 @@ from falsifiers.distill.subject import OnStep, Run
 from harness import Hidden, NotShown, look
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
-from harness.external.log import EventKind
-from harness.external.run import Telling
+from harness.external.output_events import EventKind
+from harness.external.output_summary import Telling
 
 __all__ = ["Command", "Recorded"]
 

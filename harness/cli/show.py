@@ -19,7 +19,7 @@ from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
-from harness.external.subject import External, Kind
+from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import shortfalls
 from harness.report import bound_text, figures

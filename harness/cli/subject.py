@@ -18,7 +18,7 @@ from harness.cli.parameters import overrides
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
-from harness.external.subject import External, Kind
+from harness.external.choice import External, Kind
 
 if TYPE_CHECKING:
     from harness.external.trainer import Trainer

@@ -19,7 +19,7 @@ from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.faults import NotMeasured, NotShown
 from harness.authoring.setting import Setting
 from harness.external import command, directory
-from harness.external.run import Telling
+from harness.external.output_summary import Telling
 from harness.external.trainer import Trainer, load
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]

@@ -22,9 +22,9 @@ from typing import IO, Any
 
 from harness.authoring.faults import NotMeasured
 from harness.external import directory
-from harness.external.log import LogReader
 from harness.external.memory import LargestProcess
-from harness.external.run import Telling
+from harness.external.output_events import LogReader
+from harness.external.output_summary import Telling
 from harness.external.trainer import Exit, Trainer
 
 __all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
-from harness.external.log import LogReader
-from harness.external.run import Telling
+from harness.external.output_events import LogReader
+from harness.external.output_summary import Telling
 from harness.external.trainer import Trainer
 
 __all__ = ["checkpoints", "digest", "logs", "read_logs"]

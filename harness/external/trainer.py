@@ -20,8 +20,8 @@ from typing import Any
 from harness.authoring.faults import NotMeasured
 from harness.base import schemas
 from harness.base.redaction import Redactor, looks_secret
-from harness.external.log import EventKind, LineRule
-from harness.external.patterns import PatternRefused, compiled
+from harness.external.linear_regex import PatternRefused, compiled
+from harness.external.output_events import EventKind, LineRule
 
 __all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Trainer", "TrainerError", "load"]
 

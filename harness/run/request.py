@@ -10,7 +10,7 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
-from harness.external.subject import External
+from harness.external.choice import External
 
 __all__ = ["RunRequest"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.authoring.faults import NotMeasured
 from harness.external import command
-from harness.external.run import Telling
+from harness.external.output_summary import Telling
 from harness.external.trainer import load
 
 TRAINER = """

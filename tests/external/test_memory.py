@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.external import command
-from harness.external.run import Telling
+from harness.external.output_summary import Telling
 from harness.external.trainer import load
 
 MIB = 2**20
@@ -30,7 +30,7 @@ STARTER = """
 import sys
 from pathlib import Path
 from harness.external import command
-from harness.external.run import Telling
+from harness.external.output_summary import Telling
 from harness.external.trainer import load
 held = b"x" * int(sys.argv[2])
 print("memory", command.run(load(Path(sys.argv[1])), {"output": sys.argv[3]}, Telling(lambda step, values: None)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.contract import Contract, Profile
-from harness.external.subject import External, Kind
+from harness.external.choice import External, Kind
 from harness.machine import requirements, toolchain
 from harness.machine.toolchain import Tool
 from harness.run.plan import MOST_PARALLEL, device_of, make_plan, option_for_target

@@ -16,8 +16,8 @@ from falsifiers.blackwell.ptx.code_census import Census, Look, census, summary
 from falsifiers.blackwell.watching.compilations import forbid_compiling
 from harness import Hidden, NotMeasured, NotShown, Trial, look
 from harness.authoring.device_watch import DeviceWatch
-from harness.external.kernels import KernelTelling
-from harness.external.run import Telling
+from harness.external.kernel_summary import KernelTelling
+from harness.external.output_summary import Telling
 
 __all__ = ["OnStep", "OutsideEngine", "look_from_outside"]
 

@@ -1,7 +1,7 @@
 """A run in a process of its own. It may be killed or exit without ending the trial.
 
-The process is forked, so it starts at once and with the trial's imports. A fork copies the state of torch, so no subject
-computes in the trial's process before the last forked run has ended.
+The process is forked: it starts at once, with the imports of the trial. A fork copies the state of torch. So no subject
+computes in the process of the trial before the last forked run has ended.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from harness.external.patterns import compiled
+from harness.external.linear_regex import compiled
 
 __all__ = ["LONGEST_LINE", "Event", "EventKind", "LineRule", "LogReader"]
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.external.kernels import KernelTelling
-from harness.external.log import LONGEST_LINE, Event, EventKind, LineRule, LogReader, number
-from harness.external.patterns import PatternRefused, compiled
-from harness.external.run import Telling, TooManySteps
+from harness.external.kernel_summary import KernelTelling
+from harness.external.linear_regex import PatternRefused, compiled
+from harness.external.output_events import LONGEST_LINE, Event, EventKind, LineRule, LogReader, number
+from harness.external.output_summary import Telling, TooManySteps
 from tests.external.trainers import APR
 
 RULES = APR.lines
@@ -262,7 +262,7 @@ def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str
 
 def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks for so many."""
-    monkeypatch.setattr("harness.external.run.MOST_STEPS", 3)
+    monkeypatch.setattr("harness.external.output_summary.MOST_STEPS", 3)
     with pytest.raises(TooManySteps):
         told(*(b"step %d loss=1" % step for step in range(1, 6)))
 
