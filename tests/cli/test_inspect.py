@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.inspect import _KINDS
@@ -119,13 +120,12 @@ def test_a_file_that_is_refused(tmp_path: Path, model: Path) -> None:
     assert against.stderr.startswith("harness: cut.safetensors: ")
 
 
-def test_a_file_that_is_nothing_of_all_that(tmp_path: Path) -> None:
-    """Neither a checkpoint nor a program: both are said."""
+def test_a_file_that_is_nothing_of_all_that(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """The refusal of a file that is neither a checkpoint nor a program names both."""
     (tmp_path / "README.md").write_text("# Hello\n")
     done = harness(tmp_path, "inspect", "README.md")
     assert done.returncode == ExitStatus.REFUSED
-    assert "begins like none of" in done.stderr
-    assert "no program or library either, and holds no code for NVIDIA GPUs" in done.stderr
+    assert done.stderr == snapshot
 
 
 def test_a_name_that_steers_the_terminal_is_written_out(tmp_path: Path) -> None:
