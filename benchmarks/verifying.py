@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from harness.contract.project import Project
-from harness.evidence import reader
+from harness.evidence import untrusted
 from harness.evidence.verify import find_bundles, verify_all
 
 RATIO = 0.8
@@ -55,8 +55,8 @@ def hashing_ratio(folder: Path, mebibytes: int, repeats: int) -> float:
         names = sorted(path.name for path in place.iterdir())
 
         def ours(place: Path = place) -> None:
-            for name in reader.scan(place).files:
-                reader.digest(place, name)
+            for name in untrusted.scan(place).files:
+                untrusted.digest(place, name)
 
         def theirs(place: Path = place, names: list[str] = names) -> None:
             subprocess.run(["sha256sum", "--", *names], cwd=place, stdout=subprocess.DEVNULL, check=True)

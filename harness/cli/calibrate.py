@@ -17,7 +17,7 @@ from harness.contract.project import Project
 from harness.run.request import RunRequest
 
 if TYPE_CHECKING:
-    from harness.evidence.result import ClaimResult
+    from harness.evidence.seal import ClaimResult
     from harness.run.events import Event
 
 __all__ = ["command"]

@@ -20,8 +20,8 @@ from harness.report.escaping import printable
 if TYPE_CHECKING:
     from harness.contract.project import Project
     from harness.evidence.difference import Change, Difference, Moved, SeriesChange
+    from harness.evidence.history import Noise
     from harness.evidence.index import Entry
-    from harness.evidence.noise import Noise
 
 __all__ = ["command"]
 

@@ -129,6 +129,6 @@ def _noise(row: Mapping[Hashable, Any]) -> str:
 
 
 def _shift(row: Mapping[Hashable, Any]) -> str:
-    from harness.evidence.noise import Shift
+    from harness.evidence.history import Shift
 
     return shifts.shift(Shift(row["shift"]), row["earlier"])

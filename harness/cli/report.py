@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.contract.project import Project
     from harness.evidence.findings import Verification
     from harness.evidence.verify import Against
-    from harness.report.examined import Examined
+    from harness.report.bundle_results import BundleResult
 
 __all__ = ["command"]
 
@@ -109,13 +109,13 @@ def _html(
 
 
 def _files(verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None) -> None:
-    from harness.report.examined import examine
+    from harness.report.bundle_results import bundle_results
     from harness.report.files import write_file
 
-    examined = examine(verifications)
+    results = bundle_results(verifications)
     quiet = Path("-") in targets.values()
     for name, target in targets.items():
-        text = _writer(name)(examined)
+        text = _writer(name)(results)
         if target == Path("-"):
             click.echo(text, nl=False)
             continue
@@ -125,10 +125,10 @@ def _files(verifications: Sequence[Verification], targets: dict[str, Path], summ
             raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint=f"--{name}") from error
         click.echo(_counted(verifications, target), err=quiet)
     if summary is not None:
-        _append(examined, summary)
+        _append(results, summary)
 
 
-def _writer(name: str) -> Callable[[Sequence[Examined]], str]:
+def _writer(name: str) -> Callable[[Sequence[BundleResult]], str]:
     """What writes a format; each is loaded when it is asked for."""
     if name == "markdown":
         from harness.report.markdown import render as render_markdown
@@ -155,7 +155,7 @@ def _step_summary() -> Path:
     return Path(named)
 
 
-def _append(examined: Sequence[Examined], summary: Path) -> None:
+def _append(results: Sequence[BundleResult], summary: Path) -> None:
     """Append to a job's summary as much as it still takes."""
     from harness.report import markdown
 
@@ -163,7 +163,7 @@ def _append(examined: Sequence[Examined], summary: Path) -> None:
         there = summary.stat().st_size if summary.exists() else 0
         limit = max(markdown.SUMMARY - there, markdown.LEAST)
         with summary.open("a", encoding="utf-8") as file:
-            file.write(markdown.render(examined, limit))
+            file.write(markdown.render(results, limit))
     except OSError as error:
         raise click.UsageError(f"GITHUB_STEP_SUMMARY: {summary} cannot be written: {error.strerror}") from error
 

@@ -13,8 +13,8 @@ import click
 from harness.base.vocabulary import ExitStatus
 
 if TYPE_CHECKING:
-    from harness.evidence.gaps import Gaps
     from harness.evidence.status import ClaimStatus
+    from harness.evidence.survey import Gaps
 
 __all__ = ["command"]
 
@@ -88,8 +88,7 @@ def command(
     """
     from harness.contract.mentions import mentions
     from harness.contract.project import Project
-    from harness.evidence.gaps import gaps
-    from harness.evidence.survey import Survey
+    from harness.evidence.survey import Survey, gaps
     from harness.report import status as report
     from harness.report.counting import counting
 
@@ -142,7 +141,7 @@ def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
 
 def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
     """The claims whose status is among these words, and the gaps that are; contracts that cannot be run stay."""
-    from harness.evidence.gaps import Gaps
+    from harness.evidence.survey import Gaps
 
     kept = Gaps(
         unclaimed=found.unclaimed if "unclaimed" in only else {},

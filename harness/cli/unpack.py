@@ -35,7 +35,7 @@ def command(archive: Path, into: Path) -> ExitStatus:
     from harness.evidence.archive import ArchiveError
     from harness.evidence.unpack import unpack
     from harness.report.escaping import printable
-    from harness.report.verified import line
+    from harness.report.verification_lines import line
 
     try:
         bundles = unpack(archive, into)

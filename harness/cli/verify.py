@@ -94,7 +94,7 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
 
 
 def _show(one: Verification) -> None:
-    from harness.report.verified import line
+    from harness.report.verification_lines import line
 
     click.echo(_plain(line(one)))
     for finding in (*one.findings, *one.remarks):
@@ -102,7 +102,7 @@ def _show(one: Verification) -> None:
 
 
 def _counted(verifications: Sequence[Verification]) -> str:
-    from harness.report.verified import denominator
+    from harness.report.verification_lines import denominator
 
     total = len(verifications)
     return f"{total} bundle{'' if total == 1 else 's'}: {denominator(verifications)}"

@@ -1,8 +1,9 @@
-"""Evidence: bundles that say what came of one run of one claim, sealed so that anybody can judge it again.
+"""Evidence: bundles that hold the result of one run of one claim, sealed so that anybody can judge it again.
 
-    Sealer(root, views).seal(result)   writes a bundle                      (harness.evidence.bundle)
-    verify(path)                       finds what is wrong with one         (harness.evidence.verify)
-    sign(path, signer)                 vouches for one                      (harness.evidence.signing)
+    Sealer(root).seal(result)   writes a bundle                      (harness.evidence.seal)
+    Bundle(path).record         reads one, part by part              (harness.evidence.bundle)
+    verify(path)                finds what is wrong with one         (harness.evidence.verify)
+    sign(path, signer)          vouches for one                      (harness.evidence.signing)
 
-Writing and verifying share the names and limits in `harness.evidence.layout` and nothing else.
+Sealing and verifying share the names and limits in `harness.evidence.layout`; verifying trusts nothing else.
 """

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar, final
 
 from harness.base import schemas, strictjson
 from harness.contract import Contract, ContractError, parse
-from harness.evidence import manifest, reader
+from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
 from harness.evidence.layout import (
     ARTIFACTS,
@@ -37,7 +37,7 @@ from harness.evidence.layout import (
     RECORD,
     TELEMETRY,
 )
-from harness.evidence.trial_log import Stream, TrialLogError, parse_log
+from harness.evidence.trial_files import Stream, TrialLogError, parse_log
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation, ObservationError
 from harness.judging.record import FORMAT, Record, RecordError
@@ -98,13 +98,13 @@ class Bundle:
         self._contents: dict[str, tuple[bytes, str]] = {}
 
     @cached_property
-    def listing(self) -> reader.Listing:
+    def listing(self) -> untrusted.Listing:
         """What lies in the folder, links and pipes among it.
 
         Raises:
-            reader.TooLarge: more files, deeper folders or more bytes than any bundle has.
+            untrusted.TooLarge: more files, deeper folders or more bytes than any bundle has.
         """
-        return reader.scan(self.path)
+        return untrusted.scan(self.path)
 
     def content(self, name: str) -> bytes:
         """The bytes of one of its documents."""
@@ -113,7 +113,7 @@ class Bundle:
     def digest(self, name: str) -> str:
         """The sha256 of a file of any size; nothing but documents is kept in memory."""
         if name.startswith(f"{ARTIFACTS}/") and name != INDEX:
-            return self._opened(name, lambda: reader.digest(self.path, name))
+            return self._opened(name, lambda: untrusted.digest(self.path, name))
         return self._read(name)[1]
 
     def attempt(self, part: Callable[[Bundle], T], default: D, problems: list[str]) -> T | D:
@@ -243,13 +243,13 @@ class Bundle:
 
     def _read(self, name: str) -> tuple[bytes, str]:
         if name not in self._contents:
-            self._contents[name] = self._opened(name, lambda: reader.read(self.path, name))
+            self._contents[name] = self._opened(name, lambda: untrusted.read(self.path, name))
         return self._contents[name]
 
     def _opened(self, name: str, read: Callable[[], T]) -> T:
         try:
             return read()
-        except reader.TooLarge as error:
+        except untrusted.TooLarge as error:
             raise BundleError(name, [schemas.Problem("", f"{error}; it was not read")]) from error
         except OSError as error:
             raise BundleError(name, [schemas.Problem("", f"cannot be read: {error.strerror or error}")]) from error

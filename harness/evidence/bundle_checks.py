@@ -19,11 +19,10 @@ from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.builtin import COMPLETES
 from harness.contract.cel_engine import engine
-from harness.evidence import attestation, reader
+from harness.evidence import attestation, untrusted
 from harness.evidence.archive import UNPACKING
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, MutantTrial
-from harness.evidence.clock import clock_ahead
 from harness.evidence.findings import Code, Finding, Severity, Verification
 from harness.evidence.layout import (
     ARTIFACTS,
@@ -45,8 +44,8 @@ from harness.evidence.layout import (
     UNFINISHED,
 )
 from harness.evidence.rejudge import rejudge
-from harness.evidence.staleness import Origin, coverage
-from harness.evidence.trial_log import SUBJECT, trial_of
+from harness.evidence.staleness import Origin, clock_ahead, coverage
+from harness.evidence.trial_files import SUBJECT, trial_of
 from harness.judging.observation import Observation
 from harness.judging.record import Record
 from harness.search.counterexample import Counterexample, judge_case
@@ -131,7 +130,7 @@ class _Checks:
                 self.note(Code.INCOMPLETE, "", f"lies in {part}: it was never finished")
         try:
             listing = self._bundle.listing
-        except reader.TooLarge as error:
+        except untrusted.TooLarge as error:
             self.note(Code.INVALID, "", f"{error}; it was not read")
             return
         self._files = listing.files

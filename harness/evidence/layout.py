@@ -14,7 +14,7 @@ evidence/<issue>/<claim>/<run>/
   MANIFEST.sha256
   attestation.intoto.jsonl    only if somebody signed
 
-While it is written, the folder is called .unfinished-<run>~… (see `harness.evidence.unfinished`).
+While it is written, the folder is called .unfinished-<run>~… (see `harness.evidence.durable`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-from harness.evidence import manifest, reader
+from harness.evidence import manifest, untrusted
 from harness.evidence.archive import MOST_ENTRIES, ArchiveError, check_sizes, files_by_bundle
 from harness.evidence.durable import sync_folder
 from harness.evidence.layout import MANIFEST
@@ -122,9 +122,9 @@ def _sound(paths: Sequence[Path]) -> list[Verification]:
 
 
 def _files(bundle: Verification) -> Iterable[_File]:
-    content, _ = reader.read(bundle.path, MANIFEST)
+    content, _ = untrusted.read(bundle.path, MANIFEST)
     digests = manifest.parse(content)
-    listing = reader.scan(bundle.path)
+    listing = untrusted.scan(bundle.path)
     for name, size in listing.files.items():
         yield _File(bundle.path, name, f"{bundle.issue}/{bundle.id}/{bundle.run}/{name}", size, digests.get(name))
 
@@ -138,7 +138,7 @@ def _write(output: BinaryIO, files: Iterable[_File]) -> None:
             entry.file_size = file.size
             hashed = hashlib.sha256()
             with archive.open(entry, "w") as into:
-                for chunk in reader.chunks(file.bundle, file.name):
+                for chunk in untrusted.chunks(file.bundle, file.name):
                     hashed.update(chunk)
                     into.write(chunk)
             if file.sha256 not in (None, hashed.hexdigest()):

@@ -1,4 +1,4 @@
-"""Sealing: a claim's result becomes a folder that is either whole or not there.
+"""Sealing: a `ClaimResult` becomes a folder that is either whole or not there.
 
     sealer = Sealer(project.evidence)
     place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
@@ -11,13 +11,15 @@ from __future__ import annotations
 import errno
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from harness.base.redaction import Redactor
+from harness.contract import Contract
 from harness.evidence import artifacts, manifest
-from harness.evidence.durable import sync_folder, sync_tree, write_new
+from harness.evidence.durable import remove_stale, sync_folder, sync_tree, unfinished, write_new
 from harness.evidence.layout import (
     ARTIFACTS,
     ATTESTATION,
@@ -33,13 +35,17 @@ from harness.evidence.layout import (
     RECORD,
     is_folder_name,
 )
-from harness.evidence.result import ClaimResult
-from harness.evidence.trial_files import json_bytes, mutant_line, subject_files
-from harness.evidence.trial_log import SUBJECT, sections, trial_of
-from harness.evidence.unfinished import remove_stale, unfinished
+from harness.evidence.trial_files import SUBJECT, json_bytes, mutant_line, sections, subject_files, trial_of
+from harness.execution.executor import TrialResult
 from harness.judging.record import Record
 
-__all__ = ["Attest", "SealError", "Sealer"]
+__all__ = [
+    "Attest",
+    "ClaimResult",
+    "Seal",
+    "SealError",
+    "Sealer",
+]
 
 Attest = Callable[[Record, str, bytes], bytes]
 """The content of an attestation of a record, its contract's subject and a manifest (see `attestation.attest`)."""
@@ -181,3 +187,20 @@ def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
             yield f"{ARTIFACTS}/{entry.name}", content
     if entries:
         yield INDEX, json_bytes(artifacts.index(entries, omitted))
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """A claim's record with what the record was made from."""
+
+    record: Record
+    contract: Contract
+    subject: TrialResult
+    mutants: Mapping[str, TrialResult]
+    """The trials of the mutants that ran, by id."""
+    environment: Mapping[str, Any]
+    """Host, software, and the variables that decide how code runs."""
+
+
+Seal = Callable[[ClaimResult], Path]
+"""Writes a bundle and returns its folder; OSError where it cannot."""

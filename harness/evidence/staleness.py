@@ -4,9 +4,9 @@
     for finding in (*coverage(record, contract_subject), *staleness(record, state)):
         print(finding)
 
-Everything follows from digests and from git's history, nothing from dates or names: a file that was touched, or changed
-and changed back, makes nothing stale, and a bundle keeps its age however it is called. All findings are remarks
-(`Severity.REMARK`): a stale bundle is still sound evidence of what was measured then.
+Staleness follows from digests and from git's history, not from dates or names: a file that was touched, or changed and
+changed back, makes nothing stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound evidence
+of what was measured then. A run that says that it starts in the future gets a remark too (`clock_ahead`).
 
 Which source files are whose
 ----------------------------
@@ -32,6 +32,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, final
@@ -46,7 +47,17 @@ from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
 from harness.judging.record import Record
 from harness.machine import git, provenance
 
-__all__ = ["STALE", "Origin", "ProjectState", "Recorded", "changes", "coverage", "staleness"]
+__all__ = [
+    "STALE",
+    "Origin",
+    "ProjectState",
+    "Recorded",
+    "changes",
+    "clock_ahead",
+    "coverage",
+    "is_ahead",
+    "staleness",
+]
 
 STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 """The codes that make evidence stale: contract, falsifier or subject are not those that it speaks of."""
@@ -257,3 +268,24 @@ def _digest(path: Path) -> str | None:
     finally:
         os.close(descriptor)
     return hashlib.sha256(content).hexdigest()
+
+
+_SLACK = timedelta(hours=1)
+"""By how much two clocks may differ before anybody is told: machines without network time are minutes apart."""
+
+
+def is_ahead(started: datetime, now: datetime) -> bool:
+    """Whether a time is later than `now` by more than clocks differ."""
+    return started > now + _SLACK
+
+
+def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
+    """The remark on a record from the future; a `started` that is no point in time is somebody else's to tell."""
+    try:
+        started = datetime.fromisoformat(record.started)
+    except ValueError:
+        return
+    if is_ahead(started, now):
+        said = f"it says {record.started}, and by this machine's clock it is {now.isoformat(timespec='seconds')}"
+        order = "a PASS counts as the oldest of its claim's runs, a FAIL or VOID as the newest"
+        yield Finding(Code.CLOCK_AHEAD, RECORD, f"{said}: one of the two clocks is wrong; {order}", "/started")

@@ -43,8 +43,8 @@ from typing import final
 from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
-from harness.evidence.clock import is_ahead
 from harness.evidence.index import Entry
+from harness.evidence.staleness import is_ahead
 
 __all__ = ["Cell", "ClaimStatus", "Stale", "Status", "Strength", "speaks_for", "statuses"]
 

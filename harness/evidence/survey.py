@@ -1,4 +1,4 @@
-"""A survey of a project: its claims, its evidence, and what the one says of the other as the project is now.
+"""A survey of a project: the status of its claims by its evidence, and the gaps that no status shows.
 
 survey = Survey.of(Project.find())
 for claim in survey.claims:
@@ -7,11 +7,13 @@ for claim in survey.claims:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.project import Project
 from harness.evidence.index import Contents, Entry, Watch, read
@@ -19,7 +21,12 @@ from harness.evidence.staleness import ProjectState, changes
 from harness.evidence.status import ClaimStatus, statuses
 from harness.machine.paths import cache_folder
 
-__all__ = ["Staleness", "Survey"]
+__all__ = [
+    "Gaps",
+    "Staleness",
+    "Survey",
+    "gaps",
+]
 
 
 @final
@@ -72,3 +79,58 @@ class Survey:
         stale = Staleness(project)
         claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
         return cls(tuple(contracts), tuple(refused), contents, claims, stale)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Where coverage ends; everything sorted by id."""
+
+    unclaimed: Mapping[str, Sequence[str]]
+    """Ids that sources or documents name and no contract has, with the places."""
+    refused: Mapping[str, Sequence[str]]
+    """Contracts that cannot be run at all, for want of a falsifier or of mutants or for another reason, with why."""
+    never_full: tuple[str, ...]
+    """Claims whose falsifier was never run in the full profile, with any subject and parameters, to a verdict."""
+    never_killed: Mapping[str, Sequence[str]]
+    """Of each claim that was run the mutants that no run killed: nothing shows yet that the falsifier sees them."""
+    orphaned: Mapping[str, int]
+    """Claims that have evidence and no contract any more, with how many bundles."""
+
+
+def gaps(
+    contracts: Iterable[Contract],
+    refused: Iterable[ContractError],
+    entries: Iterable[Entry],
+    mentions: Mapping[str, Sequence[str]],
+) -> Gaps:
+    """Find the gaps.
+
+    Args:
+        refused: of each contract that cannot be loaded why; its file is named by the claim's id.
+        entries: all evidence.
+        mentions: every id that the project's files name, with the places.
+    """
+    loaded = {contract.id: contract for contract in contracts}
+    unusable = {error.path.stem: [str(problem) for problem in error.problems] for error in refused}
+    bundles: dict[str, int] = {}
+    killed: dict[str, set[str]] = {}
+    in_full = set()
+    for entry in entries:
+        bundles[entry.id] = bundles.get(entry.id, 0) + 1
+        killed.setdefault(entry.id, set()).update(entry.killed)
+        if entry.profile == "full" and entry.verdict is not Verdict.NOT_MEASURED:
+            in_full.add(entry.id)
+    alive = {
+        name: [mutant.id for mutant in loaded[name].mutants if mutant.id not in killed[name]]
+        for name in sorted(killed)
+        if name in loaded
+    }
+    known = {*loaded, *unusable}
+    return Gaps(
+        unclaimed={name: list(mentions[name]) for name in sorted(mentions) if name not in known},
+        refused=dict(sorted(unusable.items())),
+        never_full=tuple(sorted(name for name in loaded if name not in in_full)),
+        never_killed={name: mutants for name, mutants in alive.items() if mutants},
+        orphaned={name: bundles[name] for name in sorted(bundles) if name not in known},
+    )

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from harness.evidence import reader
+from harness.evidence import untrusted
 from harness.evidence.archive import (
     LARGEST_ARCHIVE,
     MOST_ENTRIES,
@@ -185,7 +185,7 @@ def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) ->
     if folder.is_symlink() or not folder.is_dir():
         return "it is no folder"
     try:
-        listing = reader.scan(folder)
+        listing = untrusted.scan(folder)
         for name, why in listing.refused.items():
             return f"{name or 'it'} {why}"
         for name in sorted({*listing.files, *listing.empty} ^ files.keys()):
@@ -194,9 +194,9 @@ def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) ->
             packed = hashlib.sha256()
             for chunk in _content(archive, member):
                 packed.update(chunk)
-            if reader.digest(folder, name) != packed.hexdigest():
+            if untrusted.digest(folder, name) != packed.hexdigest():
                 return f"{name} has other content"
-    except reader.TooLarge as error:
+    except untrusted.TooLarge as error:
         return f"it {error}"
     return ""
 

@@ -19,7 +19,7 @@ from harness.report import bound_text, figures
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
-    from harness.report.examined import Examined
+    from harness.report.bundle_results import BundleResult
 
 __all__ = ["NOTHING", "Case", "Kind", "Status", "of_bundle", "of_record"]
 
@@ -80,7 +80,7 @@ def of_record(record: Record) -> list[Case]:
     return cases
 
 
-def of_bundle(bundle: Examined) -> list[Case]:
+def of_bundle(bundle: BundleResult) -> list[Case]:
     """The cases of a bundle; of one that is unsound or not accepted just that it is."""
     if bundle.record is not None:
         return of_record(bundle.record)

@@ -18,10 +18,10 @@ from typing import Any
 
 from harness.judging.record import Record
 from harness.report import cases
+from harness.report.bundle_results import BundleResult
 from harness.report.cases import Case, Status
 from harness.report.caveats import narrowed
 from harness.report.escaping import printable
-from harness.report.examined import Examined
 
 __all__ = ["SPEC_VERSION", "render"]
 
@@ -43,7 +43,7 @@ _LONGEST_SECONDS = 1e9
 """Some thirty years, longer than any run."""
 
 
-def render(bundles: Sequence[Examined]) -> str:
+def render(bundles: Sequence[BundleResult]) -> str:
     """The document; the same bundles give the same text."""
     tests = [_test(case, bundle) for bundle in bundles for case in cases.of_bundle(bundle)]
     tests = tests or [_test(cases.NOTHING, None)]
@@ -68,7 +68,7 @@ def render(bundles: Sequence[Examined]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _test(case: Case, bundle: Examined | None) -> dict[str, Any]:
+def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     record = bundle.record if bundle is not None else None
     test: dict[str, Any] = {
         "name": f"{case.claim} {case.name}",

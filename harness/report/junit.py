@@ -29,7 +29,7 @@ from harness.report.files import write_file
 from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished, RunStarted
 
 if TYPE_CHECKING:
-    from harness.report.examined import Examined
+    from harness.report.bundle_results import BundleResult
 
 __all__ = ["handler", "render", "report", "write"]
 
@@ -61,7 +61,7 @@ def write(
     write_file(path, _document(records, missing, passed_over))
 
 
-def report(bundles: Sequence[Examined]) -> str:
+def report(bundles: Sequence[BundleResult]) -> str:
     """Many bundles as one document; one that is unsound or not accepted is an error."""
     refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
     nothing = [] if bundles else [(cases.NOTHING.name, cases.NOTHING.message)]

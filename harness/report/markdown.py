@@ -15,9 +15,9 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code
 from harness.judging.record import Record
 from harness.report import figures
+from harness.report.bundle_results import BundleResult
 from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
-from harness.report.examined import Examined
 from harness.report.tables import (
     beside,
     clause_table,
@@ -30,7 +30,7 @@ from harness.report.tables import (
     tally,
     verdict,
 )
-from harness.report.verified import denominator, signed
+from harness.report.verification_lines import denominator, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 
@@ -52,7 +52,7 @@ _IN_THE_TABLE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 """Remarks that every row of the table says already, and that need no section of their own."""
 
 
-def render(bundles: Sequence[Examined], limit: int = COMMENT) -> str:
+def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     """The text, of at most `limit` bytes of UTF-8; it ends in a newline.
 
     Args:
@@ -93,16 +93,16 @@ def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], in
     return shown, room
 
 
-def _gravity(bundle: Examined) -> int:
+def _gravity(bundle: BundleResult) -> int:
     return _GRAVEST.index(bundle.verification.standing)
 
 
-def _heading(bundles: Sequence[Examined]) -> str:
+def _heading(bundles: Sequence[BundleResult]) -> str:
     counts = [(word, sum(bundle.verification.standing == word for bundle in bundles)) for word in _GRAVEST]
     return ", ".join(f"{count} {word}" for word, count in counts if count) or "nothing was measured"
 
 
-def _denominator(bundles: Sequence[Examined]) -> str:
+def _denominator(bundles: Sequence[BundleResult]) -> str:
     claims = len({bundle.name for bundle in bundles})
     of = f"{len(bundles)} bundle{_s(len(bundles))} of {claims} claim{_s(claims)}"
     return f"{of}: {denominator([bundle.verification for bundle in bundles])}."
@@ -112,7 +112,7 @@ def _s(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def _row(bundle: Examined) -> str:
+def _row(bundle: BundleResult) -> str:
     """A bundle's line of the table of verdicts."""
     record = bundle.record
     if record is None:
@@ -141,7 +141,7 @@ def _weighty(verdict: Verdict) -> str:
     return str(verdict) if verdict is Verdict.PASS else f"**{verdict}**"
 
 
-def _against(bundle: Examined) -> Iterator[str]:
+def _against(bundle: BundleResult) -> Iterator[str]:
     """What speaks against a claim, or against its evidence; nothing of a PASS that nothing narrows."""
     record = bundle.record
     if record is None:

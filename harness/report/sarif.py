@@ -25,9 +25,9 @@ from urllib.parse import quote
 from harness.base.vocabulary import Verdict
 from harness.judging.record import Record
 from harness.report import cases
+from harness.report.bundle_results import BundleResult
 from harness.report.cases import Case, Kind, Status
 from harness.report.escaping import printable
-from harness.report.examined import Examined
 
 __all__ = ["render"]
 
@@ -42,9 +42,9 @@ _KINDS = {
 }
 
 
-def render(bundles: Sequence[Examined]) -> str:
+def render(bundles: Sequence[BundleResult]) -> str:
     """The document; the same bundles give the same text."""
-    found: list[tuple[Case, Examined | None]] = [(case, one) for one in bundles for case in cases.of_bundle(one)]
+    found: list[tuple[Case, BundleResult | None]] = [(case, one) for one in bundles for case in cases.of_bundle(one)]
     found = found or [(cases.NOTHING, None)]
     told = [(case, bundle) for case, bundle in found if case.status is not Status.PASS]
     rules = {_rule_id(case): _rule(case) for case, _ in told}
@@ -73,7 +73,7 @@ def render(bundles: Sequence[Examined]) -> str:
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, allow_nan=False) + "\n"
 
 
-def _verdict(bundle: Examined) -> str:
+def _verdict(bundle: BundleResult) -> str:
     return bundle.verification.standing
 
 
@@ -91,7 +91,7 @@ def _rule(case: Case) -> dict[str, Any]:
     return {"id": _rule_id(case), "name": case.name, "shortDescription": {"text": what}}
 
 
-def _result(case: Case, bundle: Examined | None, positions: dict[str, int]) -> dict[str, Any]:
+def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) -> dict[str, Any]:
     kind, level = _KINDS[case.status]
     rule = _rule_id(case)
     record = bundle.record if bundle is not None else None
@@ -124,7 +124,7 @@ def _circumstances(record: Record) -> dict[str, Any]:
     }
 
 
-def _uri(case: Case, bundle: Examined | None) -> str:
+def _uri(case: Case, bundle: BundleResult | None) -> str:
     """The source file to look into: the subject's for a clause, the falsifier's for a mutant, else the bundle's."""
     if bundle is None:
         return "."
@@ -140,7 +140,7 @@ def _uri(case: Case, bundle: Examined | None) -> str:
     return quote(os.fsencode(shown))
 
 
-def _notifications(bundles: Sequence[Examined]) -> Iterator[dict[str, Any]]:
+def _notifications(bundles: Sequence[BundleResult]) -> Iterator[dict[str, Any]]:
     """Why the run as a whole cannot be taken for a success, whatever its results."""
     if not bundles:
         yield {"level": "error", "message": {"text": cases.NOTHING.message}}

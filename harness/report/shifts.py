@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.evidence.noise import FEWEST, Shift
+from harness.evidence.history import FEWEST, Shift
 from harness.report import figures
 
 __all__ = ["change", "earlier", "shift"]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.evidence.gaps import Gaps
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.status import Cell, ClaimStatus, Status
+from harness.evidence.survey import Gaps
 from harness.report import figures
 from harness.report.escaping import code_span, markdown, printable
 

@@ -19,7 +19,7 @@ from harness.contract.calibration import calibration_path
 from harness.contract.clauses import Clause
 from harness.contract.layout import laid_out
 from harness.contract.ratio import has_ratio, ratio
-from harness.evidence.result import ClaimResult
+from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialResult
 from harness.judging.judge import judge
 

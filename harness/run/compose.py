@@ -8,7 +8,7 @@ from typing import Protocol
 
 from harness.contract import Contract
 from harness.contract.project import Project
-from harness.evidence.result import Seal
+from harness.evidence.seal import Seal
 from harness.execution.executor import Executor
 from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Gpu, Host

@@ -20,7 +20,7 @@ from harness.base.redaction import Redactor, allowed_environment
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
-from harness.evidence.result import ClaimResult, Seal
+from harness.evidence.seal import ClaimResult, Seal
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import Executor, TrialResult
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named

@@ -16,8 +16,7 @@ from harness.evidence import manifest
 from harness.evidence.findings import Code, Verification
 from harness.evidence.layout import MANIFEST
 from harness.evidence.layout import MUTANTS as MUTANT_TRIALS
-from harness.evidence.result import ClaimResult
-from harness.evidence.seal import Sealer
+from harness.evidence.seal import ClaimResult, Sealer
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialResult
 from harness.execution.logs import Log

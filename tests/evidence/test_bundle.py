@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.base.vocabulary import Outcome
 from harness.evidence import layout
 from harness.evidence.bundle import Bundle, BundleError
-from harness.evidence.trial_log import Stream, TrialLogError, parse_log, sections
+from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
 from tests.contracts import observe
 from tests.evidence.factory import claim_result, sealer, trial

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.base.vocabulary import Verdict
-from harness.evidence import index, index_cache, reader
+from harness.evidence import index, index_cache, untrusted
 from harness.evidence.index import Contents, read
 from harness.judging.record import Record
 from tests.contracts import healthy
@@ -31,14 +31,14 @@ def cache(tmp_path: Path) -> Path:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The records that are read from now on, by folder."""
     seen: list[Path] = []
-    original = reader.read
+    original = untrusted.read
 
     def counting(root: Path, name: str) -> tuple[bytes, str]:
         if name == "record.json":
             seen.append(root)
         return original(root, name)
 
-    monkeypatch.setattr(reader, "read", counting)
+    monkeypatch.setattr(untrusted, "read", counting)
     return seen
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.evidence.rejudge import rejudge
-from harness.evidence.result import ClaimResult
+from harness.evidence.seal import ClaimResult
 from tests.contracts import healthy
 from tests.evidence.factory import MUTANTS, claim_result, contract_in
 from tests.strategies import json_values

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.evidence.durable import unfinished
 from harness.evidence.findings import Code
 from harness.evidence.layout import UNFINISHED
-from harness.evidence.unfinished import unfinished
 from harness.evidence.verify import find_bundles, verify
 from tests.evidence.factory import sealed
 

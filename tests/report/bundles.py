@@ -8,14 +8,14 @@ from pathlib import Path
 from harness.evidence.findings import Code, Finding, Verification
 from harness.evidence.verify import verify_all
 from harness.judging.record import Record
-from harness.report.examined import Examined, examine
+from harness.report.bundle_results import BundleResult, bundle_results
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
 
 __all__ = ["every_verdict", "examined", "unsound"]
 
 
-def every_verdict(folder: Path) -> list[Examined]:
+def every_verdict(folder: Path) -> list[BundleResult]:
     """A sound bundle of each verdict, an unproven PASS, and one that was tampered with."""
     paths = [
         sealed(folder, run="a-pass"),
@@ -26,18 +26,18 @@ def every_verdict(folder: Path) -> list[Examined]:
         sealed(folder, run="f-tampered"),
     ]
     tamper(paths[-1])
-    return examine(verify_all(paths))
+    return bundle_results(verify_all(paths))
 
 
-def examined(record: Record) -> Examined:
+def examined(record: Record) -> BundleResult:
     """A sound bundle with this record."""
     path = Path("evidence", record.issue, record.id, record.run)
-    return Examined(Verification(path, (), verdict=record.verdict, id=record.id), record)
+    return BundleResult(Verification(path, (), verdict=record.verdict, id=record.id), record)
 
 
-def unsound(text: str) -> Examined:
+def unsound(text: str) -> BundleResult:
     """A bundle of whose record nothing is believed; what is wrong with it was made up by somebody."""
     finding = Finding(Code.TAMPERED, text, text)
     name = text.replace("/", "").replace("\0", "") or "x"
     on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # a file's name is bytes, whatever they say
-    return Examined(Verification(Path("evidence") / on_disk, (finding,)), None)
+    return BundleResult(Verification(Path("evidence") / on_disk, (finding,)), None)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 
 from harness.report import ctrf
-from harness.report.examined import Examined
+from harness.report.bundle_results import BundleResult
 from tests.evidence.factory import claim_result
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts
@@ -23,7 +23,7 @@ VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_text()), format_checker=Draft
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def results(bundles: Sequence[Examined]) -> dict[str, Any]:
+def results(bundles: Sequence[BundleResult]) -> dict[str, Any]:
     """What a reader takes from a report that is of the schema, with counts that are true."""
     document = json.loads(ctrf.render(bundles))
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []

@@ -16,7 +16,7 @@ from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verify import Against, verify_all
 from harness.report import ctrf, junit, markdown, sarif
-from harness.report.examined import Examined, examine
+from harness.report.bundle_results import BundleResult, bundle_results
 from tests.contracts import healthy, write_project
 from tests.evidence.factory import claim_result, contract_in, rewrite, sealed, set_at
 from tests.report.bundles import every_verdict, examined, unsound
@@ -47,7 +47,7 @@ def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> Non
     other = "falsifiers.demo.sorting:Forgetful"
     bundle = sealed(tmp_path, subject=other)
     rewrite(bundle, "observation.json", set_at("subject", other))
-    bundles = examine(verify_all([bundle]))
+    bundles = bundle_results(verify_all([bundle]))
     text = markdown.render(bundles)
     assert "| PASS (another subject, reduced profile) | " in text
     assert "### PASS (another subject, reduced profile): F-DEMO-SORT-001" in text
@@ -67,7 +67,7 @@ def test_rows_say_what_sets_them_apart(tmp_path: Path) -> None:
         sealed(tmp_path, run="b-fail", measurements=healthy(returned=2), overrides={"steps": 5}),
         sealed(tmp_path, run="c-elsewhere", contract=contract_in(tmp_path / "gb10", target={"device": "NVIDIA GB10"})),
     ]
-    plain = markdown.render(examine(verify_all(bundles)))
+    plain = markdown.render(bundle_results(verify_all(bundles)))
     rows = [line.split("|")[1].strip() for line in plain.splitlines() if line.startswith("|")][2:5]
     assert rows == [
         "**FAIL** (parameters overridden: steps=5)",
@@ -78,7 +78,9 @@ def test_rows_say_what_sets_them_apart(tmp_path: Path) -> None:
     project = Project.around(write_project(tmp_path / "elsewhere"))
     assert project is not None
     against = Against(state=ProjectState(project))
-    assert "| PASS (reduced profile, stale) |" in markdown.render(examine(verify_all(bundles[:1], against=against)))
+    assert "| PASS (reduced profile, stale) |" in markdown.render(
+        bundle_results(verify_all(bundles[:1], against=against))
+    )
 
 
 def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_no_bundle_is_said(tmp_path: Path) -> None:
 def test_any_number_of_bundles_fits(tmp_path: Path, limit: int) -> None:
     """What is left out is counted, and the counts are of all."""
     record = claim_result(tmp_path, measurements=healthy(returned=2)).record
-    bundles: list[Examined] = [examined(replace(record, id=f"F-{number}-001")) for number in range(700)]
+    bundles: list[BundleResult] = [examined(replace(record, id=f"F-{number}-001")) for number in range(700)]
     text = markdown.render([*bundles, *[unsound(f"{number}" * 50) for number in range(300)]], limit)
     assert len(text.encode()) <= limit
     assert "300 UNSOUND, 700 FAIL" in text

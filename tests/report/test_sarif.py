@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
 from harness.report import sarif
-from harness.report.examined import Examined
+from harness.report.bundle_results import BundleResult
 from tests.contracts import healthy
 from tests.evidence.factory import claim_result
 from tests.report.bundles import every_verdict, examined, unsound
@@ -25,7 +25,7 @@ VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()), format_checker=
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def run_of(bundles: Sequence[Examined]) -> dict[str, Any]:
+def run_of(bundles: Sequence[BundleResult]) -> dict[str, Any]:
     """The run of a report that is of the schema, and keeps the rules that a schema cannot say."""
     document = json.loads(sarif.render(bundles))
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []

@@ -11,7 +11,7 @@ import pytest
 from harness.base.vocabulary import Fate
 from harness.contract import Contract
 from harness.contract.calibration import Calibration
-from harness.evidence.result import ClaimResult
+from harness.evidence.seal import ClaimResult
 from harness.run.calibration import SUBJECT, Margin, Rate, Spread, margins, measured, rates, spreads
 from tests.contracts import contract_of, document, healthy
 from tests.evidence.factory import claim_result

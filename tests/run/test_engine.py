@@ -18,7 +18,7 @@ import pytest
 from harness.base.vocabulary import Fate, Phase, Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
-from harness.evidence.result import ClaimResult
+from harness.evidence.seal import ClaimResult
 from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.lease import CPU, LeaseUnavailable, lease
 from harness.execution.logs import Log

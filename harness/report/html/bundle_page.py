@@ -24,7 +24,7 @@ from harness.report.html.clauses import Clauses, Kind, Row
 from harness.report.html.contents import Contents
 from harness.report.html.kills import kills
 from harness.report.html.templating import marked, page
-from harness.report.verified import signature, signed
+from harness.report.verification_lines import signature, signed
 
 __all__ = ["ALONE", "Extent", "render", "unreadable"]
 
@@ -79,7 +79,7 @@ def render(
         verification: what verifying the bundle said; None where it is just being sealed, and cannot vouch for itself.
         extent: how much of the bundle the page carries itself.
         home: a link to the index; None where there is none.
-        asked: what the bundle was held against (see `harness.report.verified.asked`).
+        asked: what the bundle was held against (see `harness.report.verification_lines.asked`).
     """
     record = contents.record
     narrowing = list(_caveats(contents, verification))

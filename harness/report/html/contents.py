@@ -10,7 +10,7 @@ from typing import Any
 from harness.contract import Contract
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, MutantTrial, Series
-from harness.evidence.trial_log import SUBJECT, Stream
+from harness.evidence.trial_files import SUBJECT, Stream
 from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
 from harness.judging.record import Record

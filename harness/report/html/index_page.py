@@ -11,7 +11,7 @@ from harness.base.vocabulary import Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.report.html.matrix import Matrix
 from harness.report.html.templating import marked, page
-from harness.report.verified import signed
+from harness.report.verification_lines import signed
 
 __all__ = ["Entry", "render"]
 
@@ -59,7 +59,7 @@ def render(entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[st
 
     Args:
         entries: the bundles in the order in which they are to be listed.
-        asked: what they were held against (see `harness.report.verified.asked`).
+        asked: what they were held against (see `harness.report.verification_lines.asked`).
     """
     words = [*map(str, Verdict), NOT_ACCEPTED, UNSOUND]
     standings = [entry.verification.standing for entry in entries]

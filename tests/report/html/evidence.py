@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits
-from harness.evidence.result import ClaimResult
+from harness.evidence.seal import ClaimResult
 from harness.evidence.staleness import ProjectState
 from harness.evidence.verify import Against, verify_all
 from harness.report.html import site

@@ -13,7 +13,7 @@ from harness.evidence.findings import Code, Severity
 from harness.evidence.signing import sign
 from harness.evidence.verify import Against, verify_all
 from harness.report import markdown
-from harness.report.examined import examine
+from harness.report.bundle_results import bundle_results
 from harness.report.html import site
 from tests.evidence.attested import forge, statement_of
 from tests.evidence.factory import sealed
@@ -90,7 +90,7 @@ def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
     page = text(next((tmp_path / "site" / "F-DEMO-SORT-001").iterdir()))
     assert (verification.standing, verification.signed_by) == ("UNSOUND", ())
     assert "the files as the manifest lists them, and these are others: record.json" in page
-    for said in (page, markdown.render(examine([verification]))):
+    for said in (page, markdown.render(bundle_results([verification]))):
         assert "igned by a trusted key" not in said
         assert f"igned by {signers[0].public_key.keyid[:12]}" not in said
 

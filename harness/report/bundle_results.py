@@ -11,11 +11,11 @@ from harness.evidence.findings import Verification
 from harness.judging.record import Record
 from harness.report.escaping import printable
 
-__all__ = ["Examined", "examine"]
+__all__ = ["BundleResult", "bundle_results"]
 
 
 @dataclass(frozen=True)
-class Examined:
+class BundleResult:
     """One bundle."""
 
     verification: Verification
@@ -38,14 +38,14 @@ class Examined:
         return printable(f"{self.verification.standing.lower().replace('_', ' ')}: {self.verification.problem}")
 
 
-def examine(verifications: Iterable[Verification]) -> list[Examined]:
+def bundle_results(verifications: Iterable[Verification]) -> list[BundleResult]:
     """Verified bundles with the records of those that are accepted, newest first within a claim."""
-    examined = [_examine(verification) for verification in verifications]
-    examined.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
-    return sorted(examined, key=lambda one: one.name)
+    results = [_result(verification) for verification in verifications]
+    results.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
+    return sorted(results, key=lambda one: one.name)
 
 
-def _examine(verification: Verification) -> Examined:
+def _result(verification: Verification) -> BundleResult:
     if not verification.accepted:
-        return Examined(verification, None)
-    return Examined(verification, Bundle(verification.path).record)
+        return BundleResult(verification, None)
+    return BundleResult(verification, Bundle(verification.path).record)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.evidence.clock import clock_ahead
 from harness.evidence.findings import Code, Finding
+from harness.evidence.staleness import clock_ahead
 from harness.evidence.verify import verify
 from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 
