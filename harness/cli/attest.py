@@ -20,7 +20,7 @@ __all__ = ["command"]
     envvar="HARNESS_SIGNING_KEY",
     required=True,
     metavar="FILE",
-    help="The private key (harness keygen); or name it in HARNESS_SIGNING_KEY.",
+    help="The private key (harness keygen). HARNESS_SIGNING_KEY also names it.",
 )
 def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
     """Sign the bundles at or below each PATH. With your signature you vouch that they state what was measured.

@@ -25,18 +25,18 @@ __all__ = ["command"]
 
 @click.command("calibrate")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
-@click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds a claim.")
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="The others follow on it.")
+@click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds per claim.")
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first of the seeds.")
 @click.option(
     "--profile",
     type=click.Choice(["auto", "full", "reduced"]),
     default="auto",
     show_default=True,
-    help="auto takes full where this machine meets its requirements, else reduced.",
+    help="auto takes full if this machine meets its requirements, else reduced.",
 )
 @click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
 @click.option("-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter in every run.")
-@click.option("--no-mutants", is_flag=True, help="Only the subject: for many seeds in little time.")
+@click.option("--no-mutants", is_flag=True, help="Run only the subject, which takes less time.")
 @click.option(
     "--write", "is_written", is_flag=True, help="Write ID.calibration.json, and its digest into the contract."
 )
@@ -56,14 +56,14 @@ def command(
 ) -> ExitStatus:
     """Run claims with many seeds, each as `harness run` does it, and seal nothing.
 
-    Printed are how often the subject passed and each mutant was killed; for every clause with a threshold, how far
-    beyond it they were: a ratio above 1 violates the clause, so that the subject's largest should be well below 1 and
-    a mutant's smallest well above; and between what the subject's numbers lay.
+    It prints how often the subject passed and each mutant was killed. For every clause with a threshold it prints a
+    ratio; above 1 violates the clause. The subject's largest ratio should be well below 1, and a mutant's smallest well
+    above. It also prints the range of each of the subject's numbers.
 
     With --write the ratios and seeds go to ID.calibration.json next to the contract, and its SHA-256 into the contract.
     Nothing is written unless every run passed.
 
-    The exit status is that of the worst run. Ctrl-C ends it, and what was measured until then is printed.
+    The exit status is that of the worst run. After Ctrl-C it prints what it has measured.
     """
     if is_written and (parameters or no_mutants):
         raise click.UsageError("--write records whole runs of the contract's profile; leave out -P and --no-mutants")

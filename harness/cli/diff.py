@@ -34,19 +34,18 @@ _DIGEST = re.compile("[0-9a-f]{40,64}")
 @click.option(
     "--evidence",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where bundles are, instead of the project's evidence/.",
+    help="The folder of bundles, instead of the project's evidence/.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> ExitStatus:
     """Show what changed between two runs of a claim: environment, contract, parameters, sources, clauses,
     measurements, mutants and step series.
 
-    A and B are bundles: their folders, or the names of their runs. With the ID of a claim alone, its newest run is
-    compared with the one before it on the same class of device and in the same profile; runs in which nothing ran are
-    passed over.
+    A and B are bundles: folders, or names of runs. With the ID of a claim, its newest run is compared with the one
+    before it on the same class of device and in the same profile; runs in which nothing ran are skipped.
 
-    Of a measurement that differs it is said whether B left the noise of the earlier runs of its class of device (see
-    `harness history --help`). The exit status is 0 whatever changed.
+    For each measurement that differs, diff says whether B left the noise of the earlier runs on its class of device
+    (see `harness history --help`). The exit status is 0 whatever changed.
     """
     need_pandas("harness diff")
     from harness.contract.project import Project

@@ -16,9 +16,9 @@ __all__ = ["command"]
 
 @click.command("fmt")
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 where a file would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
 def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
-    """Lay out contract files: files, or folders of them; all of the project's where no PATH is given.
+    """Lay out contract files: files, or folders of them; all of the project's if no PATH is given.
 
     Keys stay in their order. A changed layout is a changed file: evidence of the claim becomes STALE.
     """

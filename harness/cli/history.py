@@ -22,26 +22,28 @@ __all__ = ["command", "need_pandas"]
 
 @click.command("history")
 @click.argument("identifier", metavar="ID")
-@click.option("--measurement", "names", multiple=True, metavar="NAME", help="Only this one, run by run; repeatable.")
-@click.option("--device", metavar="TEXT", default="", help="Only devices whose name contains this, such as H200.")
+@click.option(
+    "--measurement", "names", multiple=True, metavar="NAME", help="Only this measurement, run by run; repeatable."
+)
+@click.option("--device", metavar="TEXT", default="", help="Only devices with this in their name, such as H200.")
 @click.option(
     "--evidence",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where bundles are, instead of the project's evidence/.",
+    help="The folder of bundles, instead of the project's evidence/.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line and measurement.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, one for each measurement.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 def command(
     identifier: str, names: tuple[str, ...], device: str, evidence: Path | None, as_json: bool, as_csv: bool
 ) -> ExitStatus:
-    """Show how the measurements of a claim moved: all numbers that its clauses look at, and the time of its trials.
+    """Show how the measurements of a claim moved: the numbers that its clauses look at, and the time of its trials.
 
-    Without --measurement, each one's newest value beside those before it; with it, every run. Runs are compared within
-    one class of device, profile, subject and parameters. A value is called above or below where it left the noise of
-    the earlier runs: their median, plus or minus their scatter times a factor that calls one healthy value in a hundred
-    a shift. With fewer than five earlier runs nothing is called.
+    Without --measurement, the newest value of each is shown beside the earlier ones; with it, every run. Only runs of
+    the same class of device, profile, subject and parameters are compared. A value is above or below if it left the
+    noise of the earlier runs: their median, plus or minus a multiple of their scatter that one healthy value in a
+    hundred exceeds. With fewer than five earlier runs there is no answer.
 
-    The exit status is 3 where there is no run, else 0, whatever moved.
+    The exit status is 3 if there is no run, else 0.
     """
     if as_json and as_csv:
         raise click.UsageError("choose one of --json and --csv")

@@ -40,7 +40,7 @@ _LISTS = (".json", ".txt", ".md")
     multiple=True,
     metavar="KIND",
     type=click.Choice([*_KINDS, _DIFFERENT]),
-    help=f"Exit with 1 if this is found: {', '.join(_KINDS)}; or `{_DIFFERENT}`, with --against. May be repeated.",
+    help=f"Exit with 1 on this finding: {', '.join(_KINDS)}; or `{_DIFFERENT}`, with --against. May be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: bool) -> ExitStatus:

@@ -24,10 +24,10 @@ __all__ = ["command"]
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
-    """Check contracts: files, or folders of them; all of the project's where no PATH is given.
+    """Check contracts: files, or folders of them; all of the project's if no PATH is given.
 
-    Besides what every command refuses, lint searches for an observation that satisfies the contract and, for each of
-    its clauses, for one that violates just that. The exit status is 2 where an error was found.
+    lint makes the checks that every command makes. It also searches for an observation that satisfies the contract and,
+    for each clause, for one that violates this clause. The exit status is 2 if there is an error.
     """
     project = Project.find()
     files = [file for path in paths for file in _files(project, path)] if paths else project.files()

@@ -58,8 +58,8 @@ def command(
 ) -> ExitStatus:
     """Scaffold a claim: contract, falsifier, subject, mutant and test.
 
-    `harness lint` passes at once; `harness run ID` says NOT_MEASURED until you have filled in what is marked TODO.
-    Nothing is ever overwritten: where a file exists, nothing at all is written.
+    `harness lint` passes at once. `harness run ID` says NOT_MEASURED until you fill in the parts marked TODO. If one of
+    the files exists, nothing is written.
     """
     project = Project.find()
     if not project.search:

@@ -19,8 +19,8 @@ __all__ = ["command"]
 def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
     """Pack the bundles at or below each BUNDLE into one zip file, which `harness unpack` reads.
 
-    The same bundles give the same bytes, wherever and whenever they are packed. Each is verified first, and an unsound
-    one is refused; the verdict in it may be any. An existing file is not replaced.
+    The same bundles always give the same bytes. Each is verified first, and an unsound one is refused; its verdict does
+    not matter. An existing file is not replaced.
 
     Exit status: 0 packed, 2 refused, 3 there was no bundle to pack.
     """

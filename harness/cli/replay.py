@@ -27,14 +27,12 @@ __all__ = ["command"]
 def command(
     bundle: Path, mutant: str | None, subject: str | None, profile: str | None, device: str, as_json: bool
 ) -> ExitStatus:
-    """Run the counterexample of a bundle again, exactly it and nothing else, against the present code.
+    """Run only the counterexample of a bundle again, against the present code.
 
-    That is the code of the subject that it refuted: the claim's own, the mutant, or what the run was given by
-    --subject.
+    The subject is the one that it refuted: the claim's own, the mutant, or the one that --subject named.
 
-    The exit status is 1 where it still refutes the claim, 0 where it no longer does, 2 where the bundle is unsound, has
-    no counterexample, or the claim has changed too much, 3 where the case could not be run here, and 130 where it was
-    interrupted.
+    Exit status: 1 if the case still refutes the claim; 0 if it no longer does; 2 if the bundle is unsound or has no
+    counterexample, or if the claim changed too much; 3 if the case cannot run here; 130 if interrupted.
     """
     from harness.cli.parameters import checked_device
     from harness.cli.subject import checked_subject

@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--step-summary", is_flag=True, help="Append to $GITHUB_STEP_SUMMARY, below its 1 MiB.")
 @click.option("--ctrf", type=_FILE, metavar="FILE|-", help="Write a CTRF report.")
 @click.option("--junit", type=_FILE, metavar="FILE|-", help="Write a JUnit report.")
-@click.option("--sarif", type=_FILE, metavar="FILE|-", help="Write what speaks against the claims as SARIF 2.1.0.")
+@click.option("--sarif", type=_FILE, metavar="FILE|-", help="Write the findings against the claims as SARIF 2.1.0.")
 @trusted_key_option
 def command(
     paths: tuple[Path, ...],
@@ -44,14 +44,14 @@ def command(
     sarif: Path | None,
     trusted_keys: tuple[Path, ...],
 ) -> ExitStatus:
-    """Report the bundles at or below each PATH: every one is verified first, and shown as what it proves to be.
+    """Verify the bundles at or below each PATH, and report them.
 
-    What `harness verify` finds stands in the report: who signed a bundle, and what it does not cover. Whether it is
-    stale is asked of the project that this folder is in. With --trusted-key, a bundle that no such key signed is not
-    accepted, and its verdict counts for nothing.
+    A report shows what `harness verify` finds: who signed a bundle, and what it does not cover. Whether it is stale
+    depends on the project of the current folder. With --trusted-key, a bundle that none of these keys signed is not
+    accepted, and its verdict does not count.
 
-    The verdicts do not change the exit status: it is 2 where a bundle is unsound or not accepted, or a PATH is no
-    folder; else 3 where a PATH has no bundle below it; else 0. Whatever was found is reported all the same.
+    Verdicts do not change the exit status. It is 2 if a bundle is unsound or not accepted, or a PATH is not a folder;
+    else 3 if a PATH has no bundle below it; else 0. The report is written in any case.
     """
     from harness.contract.project import Project
     from harness.evidence.verify import verify_all

@@ -30,8 +30,8 @@ __all__ = ["command"]
 def command(**options: Any) -> ExitStatus:
     """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/.
 
-    --stale leaves out claims whose evidence still covers contract, falsifier and subject on this class of device, in
-    the profile that would run. The exit status is 0 where none is left to run, and 1 where one of those left out is
+    --stale leaves out a claim if its evidence still covers contract, falsifier and subject, on this class of device and
+    in the profile that would run. If nothing is left to run, the exit status is 0, or 1 if a claim that was left out is
     FALSIFIED.
     """
     given, project = RunOptions(**options), Project.find()

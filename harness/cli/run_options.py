@@ -21,9 +21,7 @@ __all__ = ["RunOptions", "request_of", "run_options"]
 OPTIONS = (
     click.argument("ids", nargs=-1, metavar="[ID]…"),
     click.option("--all", "everything", is_flag=True, help="Run every claim of the project."),
-    click.option(
-        "--stale", is_flag=True, help="Of these, or of all, run only claims whose evidence covers too little."
-    ),
+    click.option("--stale", is_flag=True, help="Run only claims whose evidence no longer covers the code."),
     click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697."),
     click.option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001."),
     click.option(
@@ -31,14 +29,14 @@ OPTIONS = (
         type=click.Choice(["auto", "full", "reduced"]),
         default="auto",
         show_default=True,
-        help="auto takes full where this machine meets its requirements, else reduced.",
+        help="auto takes full if this machine meets its requirements, else reduced.",
     ),
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on."),
     click.option(
         "--subject",
         metavar="MODULE:NAME|command:FILE|recorded:FILE",
-        help="Another subject than the contract's: one of this project, or somebody else's trainer, which the TOML "
-        "file describes, run as a command or judged from the directory of a run that is over (-P dir=RUN).",
+        help="Another subject than the contract's: one of this project, or an external trainer that a TOML file "
+        "describes, run as a command or judged from the directory of a finished run (-P dir=RUN).",
     ),
     click.option(
         "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
@@ -60,10 +58,10 @@ OPTIONS = (
     ),
     click.option("--partition", metavar="NAME", help="With --executor slurm: the partition."),
     click.option(
-        "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, in one text."
+        "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, as one text."
     ),
     click.option(
-        "--event-lines", is_flag=True, hidden=True, help="Tell every event as a line of JSON; no other reports."
+        "--event-lines", is_flag=True, hidden=True, help="Print every event as a line of JSON; no other reports."
     ),
     click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report."),
     click.option("--json", "json_file", metavar="FILE|-", help="Also write the records as JSON; - is standard output."),
@@ -72,7 +70,7 @@ OPTIONS = (
         type=click.Path(path_type=Path),
         envvar="HARNESS_SIGNING_KEY",
         metavar="FILE",
-        help="Sign every bundle with this private key (harness keygen); or name it in HARNESS_SIGNING_KEY.",
+        help="Sign every bundle with this private key (harness keygen). HARNESS_SIGNING_KEY also names it.",
     ),
     click.option("-v", "--verbose", is_flag=True, help="Show every step, and tracebacks."),
 )

@@ -42,11 +42,11 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--issue", metavar="ISSUE", help="Only claims of an issue, such as PMAT-697.")
 @click.option("--spec", metavar="SPEC", help="Only claims of a spec, such as SPEC-DISTILL-001.")
-@click.option("--device", metavar="TEXT", help="Only evidence from devices whose name contains this, such as H200.")
+@click.option("--device", metavar="TEXT", help="Only evidence from devices with this in their name, such as H200.")
 @click.option(
     "--evidence",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where bundles are, instead of the project's evidence/.",
+    help="The folder of bundles, instead of the project's evidence/.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a page of Markdown.")
@@ -67,7 +67,7 @@ def command(
     only: frozenset[str],
     fail_on: frozenset[str],
 ) -> ExitStatus:
-    """Show the status of claims: of each as a whole, and on every class of device that there is evidence from.
+    """Show the status of each claim, as a whole and on every class of device with evidence.
 
     \b
     DISCHARGED  a proven PASS, full profile, on the claim's hardware, code unchanged
@@ -76,15 +76,14 @@ def command(
     STALE       contract, falsifier or subject changed since the evidence
     UNRUN       nothing that counts
 
-    A record must be the one that its bundle's manifest seals, and is then taken at its word: `harness verify` judges
-    again. A gate asks both.
+    status believes every record that its bundle's manifest seals. `harness verify` judges again. A gate needs both.
 
-    --only leaves out what has none of its words, which are those of --fail-on; gates and the last line count all.
+    --only and --fail-on take the statuses in lower case, and: unclaimed (ids named in sources, without a contract),
+    never-full (falsifiers that never ran in full), never-killed (mutants) and orphaned (evidence). --only hides the
+    rest; the last line still counts everything.
 
-    The statuses do not change the exit status, unless --fail-on names them: then it is 1 where a claim is FALSIFIED and
-    that was named, else 3 where anything else that was named is found. It also knows unclaimed (ids named in sources
-    without a contract), never-full (falsifiers), never-killed (mutants) and orphaned (evidence). It is 2 where a
-    contract cannot be read, or a bundle not believed, and 3 where there is no claim at all.
+    Exit status: 1 if --fail-on names falsified and a claim is FALSIFIED; else 3 if anything else that --fail-on names
+    is found; 2 if a contract cannot be read or a bundle is not believed; 3 if there is no claim; else 0.
     """
     from harness.contract.mentions import mentions
     from harness.contract.project import Project

@@ -21,14 +21,13 @@ __all__ = ["command"]
     show_default=True,
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder to unpack into, such as evidence; made where it does not exist.",
+    help="The folder to unpack into, such as evidence; created if it does not exist.",
 )
 def command(archive: Path, into: Path) -> ExitStatus:
     """Unpack the bundles of FILE.zip to DIR/<issue>/<claim>/<run>, and verify them.
 
-    All of them arrive, or nothing is written: where the file is no plain archive of bundles (it may come from anybody),
-    where one of them is unsound, or where something else lies at a bundle's place. A bundle that is there already, byte
-    for byte, is left as it is. The verdicts do not change the exit status.
+    Nothing is written if the file is not a plain archive of bundles, if a bundle is unsound, or if something else is in
+    a bundle's place. An identical bundle that exists already is left as it is. Verdicts do not change the exit status.
 
     Exit status: 0 every bundle is there, 2 refused.
     """

@@ -35,23 +35,23 @@ _PROJECT = frozenset(
 @click.command("verify")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
 @trusted_key_option
-@click.option("--fail-on", metavar="CODE,…", multiple=True, help="Remarks that a bundle may not have; `any` is all.")
+@click.option("--fail-on", metavar="CODE,…", multiple=True, help="Remarks that count as failures; `any` means all.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
     paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], fail_on: tuple[str, ...], as_json: bool
 ) -> ExitStatus:
-    """Verify the bundles at or below each PATH: their files, their formats, and their judgment made again.
+    """Verify the bundles at or below each PATH: files, formats, and a second judgment.
 
-    Neither torch nor a GPU is needed. What is printed as the verdict is what contract and observations say now.
+    It needs neither torch nor a GPU. The printed verdict is what the contract and the measurements say now.
 
-    A bundle is unsound where it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
+    A bundle is unsound if it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
     remarks: UNSIGNED, UNKNOWN_KEY, STALE_CONTRACT, STALE_FALSIFIER, STALE_SUBJECT, COMMIT_NOT_IN_HISTORY, DIRTY_TREE,
-    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, CLOCK_AHEAD, OTHER_HARNESS. They are
-    told, and change the exit status where --fail-on names them. Whether it is stale is asked of the project that this
-    folder is in.
+    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, CLOCK_AHEAD, OTHER_HARNESS. They
+    change the exit status only if --fail-on names them. Whether a bundle is stale depends on the project of the current
+    folder.
 
-    The verdicts do not change the exit status: a sound bundle that says FAIL is sound. It is 2 where a bundle is
-    unsound, unfinished or not accepted, or a PATH is no folder; else 3 where a PATH has no bundle below it; else 0.
+    Verdicts do not change the exit status: a bundle that says FAIL can be sound. It is 2 if a bundle is unsound,
+    unfinished or not accepted, or a PATH is not a folder; else 3 if a PATH has no bundle below it; else 0.
     """
     from harness.contract.project import Project
     from harness.evidence.verify import verify_all
