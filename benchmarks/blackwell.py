@@ -1,20 +1,19 @@
-"""What a block's backward costs on every backend that answers here, side by side, and what loading its kernels costs.
+"""Time of a block's backward on every available backend, and time to load its kernels.
 
     python benchmarks/blackwell.py [--model qwen2-0.5b] [--tokens 1024] [--layers 24] [--rounds 10]
 
-All arms work on equal weights and gradients, in one process, each once a round and in random order, so that clocks and
-neighbours are the same for all (harness.authoring.timing). Printed are
+All arms use equal weights and gradients, in one process. Each arm runs once per round, in random order, so that clocks
+and other load affect all arms alike (harness.authoring.timing). The output is
 
-- the backward of one block and of all layers: median milliseconds, tokens a second, and the ratio of the time to that
-  of cuBLAS in TF32 (of torch on a CPU) with its 99 % interval; below it that arm against itself, which is the noise;
-- the backward of the seven projections alone, in TFLOP/s, and that as a part of two ceilings in the same precision: of
-  what torch.mm reaches for the same fourteen products, one after the other into tensors made beforehand, and of what it
-  reaches for a square one of 8192;
-- seconds to load all kernels of a block in a new process: machine code from an archive, PTX that the driver compiles
-  with an empty cache, the same with the cache that this left, and the source compiled by NVRTC.
+- the backward of one block and of all layers: median milliseconds, tokens per second, and the ratio of the time to
+  cuBLAS in TF32 (on a CPU: to torch) with its 99 % interval; the last row compares that arm with itself: the noise;
+- the backward of the seven projections alone in TFLOP/s, and that rate relative to two ceilings of the same precision:
+  torch.mm on the same fourteen products, into preallocated tensors, and torch.mm on a square product of 8192;
+- seconds to load all kernels of a block in a new process: machine code from an archive, PTX with an empty compute
+  cache, PTX with the cache from before, and source compiled by NVRTC.
 
-A backend that does not answer is named with its reason. On a CPU, Triton is interpreted, tiny sizes are taken, nothing
-is loaded, and the times say that all of it runs and no more.
+A backend that is not available is named with the reason. On a CPU, Triton is interpreted, sizes are tiny and no kernels
+are loaded; the times then show only that the benchmark runs.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ BARE = "torch.mm "
 
 
 def main() -> int:
-    """Time all that answers, and print the tables."""
+    """Time all available backends, and print the tables."""
     on_gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(SHAPES), default="qwen2-0.5b" if on_gpu else "qwen2-tiny")
@@ -63,7 +62,7 @@ def main() -> int:
     name = torch.cuda.get_device_name() if on_gpu else "CPU"
     print(f"{arguments.model}, {arguments.tokens} tokens, {arguments.layers} layers, float32, {name}")
     if not on_gpu:
-        torch.set_num_threads(1)  # threads of torch and of Mesa's adapter would wait for each other
+        torch.set_num_threads(1)  # otherwise threads of torch and of Mesa's adapter compete
     backends = answering(device)
     baseline = "cublas tf32" if on_gpu else "torch"
     for layers in (1, arguments.layers):
@@ -95,23 +94,23 @@ def main() -> int:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A number from the command line that is not below `least`."""
+    """A parser for whole numbers from `least` on."""
 
     def whole(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
         return int(text)
 
     return whole
 
 
 def shown(table: pd.DataFrame) -> str:
-    """A table in text; what an arm does not have stays empty."""
+    """A table as text; missing values are empty."""
     return table.round(3).to_string(na_rep="")
 
 
 def answering(device: torch.device) -> dict[str, Backend]:
-    """The backends that work here, by the name of their arm; why others do not is said on stderr."""
+    """The available backends by name of their arm. The reasons why others are not available go to stderr."""
     makers: dict[str, Callable[[], Backend]] = {"ptx": _ptx, "triton": _triton, "wgpu": _wgpu}
     if device.type == "cuda":
         makers |= {"cublas fp32": lambda: CublasBackend("ieee"), "cublas tf32": lambda: CublasBackend("tf32")}
@@ -122,10 +121,10 @@ def answering(device: torch.device) -> dict[str, Backend]:
         try:
             backends[arm] = make()
             backward(SHAPES["qwen2-tiny"], backends[arm], 16, 1, device)()
-        except Exception as error:  # every library has errors of its own for a device that is not there
+        except Exception as error:  # each library raises its own errors for a missing device
             backends.pop(arm, None)
             said = str(error)[:200] if type(error) is RuntimeError else f"{type(error).__name__}: {str(error)[:200]}"
-            print(f"{arm} does not answer: {said}", file=sys.stderr)
+            print(f"{arm} is not available: {said}", file=sys.stderr)
     return backends
 
 
@@ -149,13 +148,13 @@ def _triton() -> Backend:
 def _wgpu() -> Backend:
     from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
 
-    return WgpuBackend("gpu" if torch.cuda.is_available() else "any")  # never a processor's Vulkan beside a GPU
+    return WgpuBackend("gpu" if torch.cuda.is_available() else "any")  # never software Vulkan on a machine with a GPU
 
 
 def backward(
     shape: BlockShape, backend: Backend, tokens: int, layers: int, device: torch.device
 ) -> Callable[[], object]:
-    """The backward of so many blocks in a row, their forward done beforehand; what it returns says that it is over."""
+    """A function that runs the backward of `layers` blocks, with the forward done before, and returns a result."""
     bring = placed(backend, device)
     generator = torch.Generator().manual_seed(0)
     x, above = (bring(torch.randn(1, tokens, shape.hidden, generator=generator)) for _ in range(2))
@@ -175,7 +174,7 @@ def backward(
 
 
 def projections(shape: BlockShape, backend: Backend, tokens: int, device: torch.device) -> Callable[[], object]:
-    """The backward of the seven projections and nothing else."""
+    """A function that runs the backward of the seven projections and nothing else."""
     bring = placed(backend, device)
     made = []
     for name in PROJECTIONS:
@@ -192,18 +191,18 @@ def projections(shape: BlockShape, backend: Backend, tokens: int, device: torch.
 
 
 def placed(backend: Backend, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Where this backend wants its tensors."""
+    """A function that moves a tensor to where this backend needs it."""
     upload = getattr(backend, "upload", None)
     return upload if upload is not None else lambda tensor: tensor.to(device)
 
 
 def finished(last: Tensor) -> object:
-    """Wait for the last result: torch's devices are waited for by the clock, an adapter of its own by fetching it."""
+    """Wait for the last result: the timer waits for torch's devices, and a fetch waits for a wgpu adapter."""
     return last.cpu() if last.is_meta else last
 
 
 def timed(arms: dict[str, Callable[[], object]], baseline: str, rounds: int) -> Timing:
-    """All arms and, for the noise, the baseline once more."""
+    """Time all arms, and the baseline a second time to measure the noise."""
     synchronize = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     return interleave(
         {**arms, baseline + AGAIN: arms[baseline]}, rounds=rounds, warmup=2, seed=0, synchronize=synchronize
@@ -211,7 +210,7 @@ def timed(arms: dict[str, Callable[[], object]], baseline: str, rounds: int) -> 
 
 
 def compared(timing: Timing, arms: dict[str, Callable[[], object]], baseline: str) -> pd.DataFrame:
-    """Milliseconds and ratios to the baseline, one row an arm."""
+    """Milliseconds and ratios to the baseline, one row per arm."""
     rows = {}
     for arm in (*arms, baseline + AGAIN):
         ratio = timing.ratio(arm, baseline)
@@ -225,12 +224,12 @@ def compared(timing: Timing, arms: dict[str, Callable[[], object]], baseline: st
 
 
 def precision_of(arm: str) -> str:
-    """In which precision an arm multiplies: "ieee" float32, or "tf32"."""
+    """The precision of an arm's products: "ieee" for float32, or "tf32"."""
     return "tf32" if "tf32" in arm else "ieee"
 
 
 def bare_products(shape: BlockShape, precision: Literal["ieee", "tf32"], tokens: int) -> Callable[[], object]:
-    """The products of the seven projections' backward and nothing around them: what a GPU reaches on these shapes."""
+    """A function that runs only the products of the projections' backward: the rate of a GPU on these shapes."""
     made = []
     for name in PROJECTIONS:
         size_in, size_out = shape.projection(name)
@@ -291,7 +290,7 @@ def _in_new_process(model: str, kind: str, archive: Path, cache: Path) -> float:
 
 
 def load_kernels(shape: BlockShape, kind: str, folder: str) -> float:
-    """Seconds to load all kernels of a block; CUDA was started, and PTX made, beforehand, as if it had been shipped."""
+    """Seconds to load all kernels of a block. CUDA has started, and PTX is compiled before, as if it were shipped."""
     from falsifiers.blackwell.reference.cuda_device import CudaDevice
     from falsifiers.blackwell.reference.kernel_archive import Archive
     from falsifiers.blackwell.reference.kernels.catalogue import block_kernels

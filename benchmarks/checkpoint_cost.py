@@ -1,15 +1,15 @@
-"""What a periodic checkpoint adds to a training step, with and without a thread that writes it.
+"""Cost of a periodic checkpoint per training step, with and without a background thread that writes it.
 
-Three arms take turns on one student, in random order; a sample is so many steps. One arm saves nothing, one saves the
-first step's state in the background, as the reference does, and one waits for the disk before the second step. A sample
-ends when its save is written, because the next save would wait for that. Printed are milliseconds a step and their
-ratios to the steps without a save, with 99 % intervals. The very first save allocates the host memory that later ones
-use again, and is told apart. Every arm counts: run it alone on the machine.
+Three arms take turns on one student, in random order. A sample is a number of steps. One arm saves nothing, one saves
+the first step's state in the background, as the reference does, and one waits for the disk before the second step. A
+sample ends when its save is written, because the next save would wait for that. The output has milliseconds per step
+and their ratios to steps without a save, with 99 % intervals. The very first save allocates host memory that later
+saves reuse, and is reported separately. Run the benchmark alone on the machine.
 
     python benchmarks/checkpoint_cost.py [--model qwen2-0.5b] [--device cuda:0] [--steps-a-save 20] [--rounds 6]
                                          [--batch 8] [--sequence 512] [--directory DIR]
 
-The exit status is 0 where the whole interval of the background arm's ratio is at or below 1.05.
+The exit status is 0 if the interval of the background arm's ratio is at or below 1.05.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from harness.authoring.timing import Timing, interleave
 from harness.machine.paths import cache_folder
 
 CEILING = 1.05
-"""A save may cost 5 % of the steps between two."""
+"""A save may cost 5 % of the steps between two saves."""
 
 PLAIN, BACKGROUND, WAITING = "no save", "in the background", "waiting for the disk"
 
 
 def main() -> int:
-    """Measure, print the table, and say by the exit status whether the ceiling holds."""
+    """Measure, print the table, and return 0 if the ceiling holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cuda = torch.cuda.is_available()
     parser.add_argument("--model", default="qwen2-0.5b" if cuda else "qwen2-tiny")
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--sequence", type=int, default=512 if cuda else 64)
     parser.add_argument("--steps-a-save", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--directory", type=Path, help="where checkpoints go; a temporary folder without it")
+    parser.add_argument("--directory", type=Path, help="folder for checkpoints; default: a temporary folder")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="checkpoint-cost-", dir=arguments.directory))
     try:
@@ -64,14 +64,14 @@ def measured(arguments: argparse.Namespace, folder: Path) -> int:
     with Checkpointer(subject.directory, every=1) as checkpointer:
 
         def settle() -> None:
-            """Wait for the GPU and for the disk: a save that is still being written then would hold up the next one."""
+            """Wait for the GPU and the disk, because an unfinished save would delay the next one."""
             if subject.device.type == "cuda":
                 torch.cuda.synchronize()
             checkpointer.settle()
 
         def sample(arm: str) -> None:
-            """So many steps, the first of which is saved."""
-            for old in checkpointer.saved[:-1]:  # a disk that fills up would make saves fail, and fail fast
+            """A number of steps, with a save after the first one."""
+            for old in checkpointer.saved[:-1]:  # on a full disk saves would fail, and fail fast
                 old.unlink(missing_ok=True)
             for number in range(arguments.steps_a_save):
                 subject.make_step(silent, checkpointer)
@@ -85,13 +85,13 @@ def measured(arguments: argparse.Namespace, folder: Path) -> int:
         arms = {arm: (lambda arm=arm: sample(arm)) for arm in (PLAIN, BACKGROUND, WAITING)}
         timing = interleave(arms, rounds=arguments.rounds, warmup=1, seed=0, synchronize=settle)
     if checkpointer.failures:
-        sys.exit(f"{checkpointer.failures} saves failed, which says nothing of what one costs; give room in {folder}")
+        sys.exit(f"{checkpointer.failures} saves failed, so their cost is unknown; free disk space in {folder}")
     size = checkpointer.saved[-1].stat().st_size
     return printed(timing, arguments.steps_a_save, size, first[0] - first[1])
 
 
 def seconds_of(work: Callable[[], None], settle: Callable[[], None]) -> float:
-    """How long some work takes, once what it launched is done."""
+    """Seconds that `work` and everything it launched take."""
     started = time.perf_counter()
     work()
     settle()
@@ -99,7 +99,7 @@ def seconds_of(work: Callable[[], None], settle: Callable[[], None]) -> float:
 
 
 def printed(timing: Timing, steps: int, size: int, first: float) -> int:
-    """Print the table; the exit status."""
+    """Print the table; returns the exit status."""
     print(
         f"a checkpoint of {size / 2**20:,.1f} MiB every {steps} steps; the first took {first:.2f} s more than the next"
     )
@@ -113,7 +113,7 @@ def printed(timing: Timing, steps: int, size: int, first: float) -> int:
 
 
 def parameters(arguments: argparse.Namespace) -> dict[str, object]:
-    """A recipe of the reference's; the teacher is hardly trained, as it costs the same."""
+    """A recipe of the reference. The teacher is hardly trained, which does not change its cost."""
     return {
         "model": arguments.model, "dtype": "float32", "steps": 1, "batch": arguments.batch,
         "sequence": arguments.sequence, "learning_rate": 1e-4, "warmup_steps": 0, "gradient_norm": 1.0,

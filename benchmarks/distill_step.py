@@ -1,16 +1,16 @@
-"""What a distillation step costs: time, peak memory and exactness of three losses, side by side.
+"""Time, peak memory and exactness of a distillation step with three losses.
 
-The arms train one student from one teacher, in one process and in turn, so that clocks and caches are the same for all:
+The arms train one student from one teacher, in one process and in turns, so that clocks and caches are the same:
 
 - plain: transformers' logits of both models, then cross entropy and `kl_div`;
 - chunked: falsifiers/distill/reference/chunked.py;
-- liger: LigerFusedLinearJSDLoss with beta 0 and a soft weight of (1 - alpha) T^2, where liger-kernel is installed.
+- liger: LigerFusedLinearJSDLoss with beta 0 and a soft weight of (1 - alpha) T^2, if liger-kernel is installed.
 
     python benchmarks/distill_step.py [--model qwen2-0.5b] [--batch 8] [--sequence 512] [--rounds 10]
 
-Printed are the median and the quartiles of a step in milliseconds, the peak of the allocator during a step (GPU only),
-both as a ratio to the plain loop's, the loss on one batch, and the errors of the gradients of hidden states and head
-against float64, by norm, on fewer tokens of the same models.
+The output has the median and the quartiles of a step in milliseconds, the allocator's peak during a step (GPU only),
+both also as ratios to the plain loop, the loss on one batch, and the relative errors of the gradients of hidden states
+and head against float64, on fewer tokens of the same models.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ALPHA, TEMPERATURE = 0.3, 4.0
 PLAIN = "plain"
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From hidden states and head of student and teacher, and labels [tokens], to the loss."""
+"""A function of the hidden states and heads of student and teacher, and labels [tokens]; returns the loss."""
 
 
 @dataclass
 class Arm:
-    """One loss and what its steps cost."""
+    """One loss, and the cost of its steps."""
 
     loss: Loss
     milliseconds: list[float] = field(default_factory=list)
@@ -75,10 +75,10 @@ def main() -> int:
 
 
 class Models:
-    """A student, a teacher and an optimizer, which all arms share."""
+    """A student, a teacher and an optimizer, shared by all arms."""
 
     def __init__(self, model: str, device: torch.device) -> None:
-        """Random weights of the recipe's architecture: the cost of a step does not depend on what they know."""
+        """Random weights of the recipe's architecture; the cost of a step does not depend on their values."""
         recipe = Recipe(
             model=model, steps=1, batch=1, sequence=1, learning_rate=1e-5, warmup_steps=0, gradient_norm=None,
             alpha=ALPHA, temperature=TEMPERATURE, dtype="float32", checkpoint_every=0,
@@ -96,7 +96,7 @@ class Models:
         return drawn[:, :-1].to(self.device), drawn[:, 1:].to(self.device)
 
     def step(self, arm: Arm, plain: bool, batch: tuple[Tensor, Tensor], *, measured: bool) -> None:
-        """One optimizer step with this arm's loss, and what it cost."""
+        """One optimizer step with this arm's loss, and its cost."""
         inputs, labels = batch
         self.optimizer.zero_grad(set_to_none=True)
         gc.collect()
@@ -112,14 +112,14 @@ class Models:
             arm.peaks.append(peak)
 
     def _plain(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        """The loop that everybody writes: both models' logits, and the loss of them."""
+        """The usual loop: the logits of both models, and their loss."""
         student = self.student(input_ids=inputs, use_cache=False).logits
         with torch.no_grad():
             teacher = self.teacher(input_ids=inputs, use_cache=False).logits
         return plain_loss(student.flatten(0, 1), teacher.flatten(0, 1), labels.flatten())
 
     def hidden(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the fused losses take: hidden states [tokens, width] and heads of both models."""
+        """The inputs of fused losses: hidden states [tokens, width] and heads of both models."""
         student = self.student.model(input_ids=inputs, use_cache=False).last_hidden_state
         with torch.no_grad():
             teacher = self.teacher.model(input_ids=inputs, use_cache=False).last_hidden_state
@@ -137,7 +137,7 @@ class Models:
 
 
 def plain_loss(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy and `kl_div` of logits [tokens, vocabulary], in torch's words."""
+    """Cross entropy and `kl_div` of logits [tokens, vocabulary], with torch's functions."""
     divergence = F.kl_div(
         F.log_softmax(student / TEMPERATURE, dim=-1),
         F.log_softmax(teacher / TEMPERATURE, dim=-1),
@@ -195,7 +195,7 @@ def exactness(models: Models, arms: Mapping[str, Arm], tokens: int) -> pd.DataFr
 
 
 def costs(arms: Mapping[str, Arm]) -> pd.DataFrame:
-    """Time and memory of every arm, and their ratios to the plain loop's."""
+    """Time and memory of every arm, and their ratios to the plain loop."""
     table = pd.DataFrame(
         {
             name: {

@@ -1,4 +1,4 @@
-"""How long `harness status` takes over many bundles: the first time, when every record is read, and after that.
+"""Time of `harness status` over many bundles: the first call, which reads every record, and later ones.
 
 The bundles are the records of this repository's evidence, copied under other ids and runs into a temporary project
 that has a contract for each of these claims. After the first indexing an answer may take 1 s over 10,000 bundles.
@@ -54,7 +54,7 @@ def populate(root: Path, bundles: int, claims: int) -> None:
 
 
 def timed(root: Path, *arguments: str) -> tuple[float, str]:
-    """Seconds of a command, from its start to its end, and the last line that it printed."""
+    """Wall time of a command in seconds, and the last line of its output."""
     environment = {**os.environ, "HARNESS_CACHE_DIR": str(root / "cache")}
     started = time.perf_counter()
     done = subprocess.run(
@@ -67,7 +67,7 @@ def timed(root: Path, *arguments: str) -> tuple[float, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where the limit is not kept."""
+    """Print the table; returns 1 if the limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bundles", type=int, default=10_000)
     parser.add_argument("--claims", type=int, default=50)

@@ -1,9 +1,9 @@
-"""How many observations one core judges in a second, beside a bare jsonschema validation of the same measurements.
+"""Judgments per second on one core, compared with a plain jsonschema validation of the same measurements.
 
     python benchmarks/judging.py [--observations 10000]
 
-A judgment says of every clause whether it held, evaluates the CEL rules and the built-in clauses; jsonschema's
-`iter_errors` only looks for errors of the schema. The floor is 10,000 judgments a second.
+A judgment decides every clause, and evaluates the CEL rules and the built-in clauses. jsonschema's `iter_errors` only
+looks for violations of the schema. The floor is 10,000 judgments per second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.judging.observation import Observation, Residency
 from harness.lint.witnesses import Search, without_traces
 
 FLOOR = 10_000
-"""Observations a second."""
+"""Observations per second."""
 
 _PARAMETERS = {"steps": 50, "dtype": "float32"}
 _LOSS = {"type": "number", "minimum": 0, "x-unit": "nat"}
@@ -73,7 +73,7 @@ _DOCUMENT: dict[str, Any] = {
 
 
 def observations(contract: Contract, count: int) -> list[Observation]:
-    """Healthy observations of a contract, each of them different from the last where a healthy one can be."""
+    """Healthy observations of a contract, with slightly different numbers if the contract allows them."""
     profile = next(reversed(contract.profiles.values()))
     device = Device("cuda" if profile.requires["device"] == "cuda" else "cpu", "a device")
     asked = requested(contract, profile.name, profile.parameters, device["type"])
@@ -100,7 +100,7 @@ def _scattered(value: Any, scatter: random.Random) -> Any:
 
 
 def per_second(work: Callable[[Any], object], items: Sequence[Any]) -> float:
-    """Items worked on in a second, the best of three passes."""
+    """Items processed per second, the best of three passes."""
     best = 0.0
     for _ in range(3):
         started = time.process_time()
@@ -111,13 +111,13 @@ def per_second(work: Callable[[Any], object], items: Sequence[Any]) -> float:
 
 
 def contracts() -> list[Contract]:
-    """A synthetic contract of usual size, and those of the project whose folder this is, where there are any."""
+    """A synthetic contract of usual size, and the contracts of this project."""
     project = Project.find(Path(__file__).parent)
     return [parse(_DOCUMENT, Path("synthetic"), b""), *project.load_all()[0]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; 1 where the floor is not reached."""
+    """Print the table; returns 1 if the floor is not reached."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--observations", type=int, default=10_000, help="how many of each contract to judge a pass")
     count = parser.parse_args(arguments).observations
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             judged = observations(contract, count)
         judgment = judge(contract, judged[0])
         if judgment.outcome is not Outcome.PASS:
-            raise SystemExit(f"{contract.id}: the benchmark's own observation is no PASS: {judgment.reason}")
+            raise SystemExit(f"{contract.id}: the benchmark's own observation does not pass: {judgment.reason}")
         validator = Draft202012Validator({**contract.observation, "required": sorted(contract.measurements)})
         ours = per_second(lambda one, contract=contract: judge(contract, one).outcome, judged)
         bare = per_second(lambda one, validator=validator: list(validator.iter_errors(one.measurements)), judged)

@@ -1,11 +1,11 @@
-"""What the harness adds to the work it watches, as ratios and differences measured side by side.
+"""Overhead of the harness over the work that it watches, as ratios and differences.
 
-Three questions, each arm interleaved with its rivals and repeated:
+Three measurements, with the arms in turns and repeated:
 
-1. `harness list`: wall time, beside a bare Python start and ReFrame's `-l`, where ReFrame is installed.
-2. A run of a trivial half-second falsifier with everything on (mutant, telemetry, bundle, JUnit), beside the same
-   script called bare, and beside the same script under pytest and ReFrame, where they are installed.
-3. A run of one minute (`--long`), beside the same script called bare.
+1. `harness list`: wall time, compared with a bare Python start and with ReFrame's `-l`, if ReFrame is installed.
+2. A run of a trivial half-second falsifier with everything on (mutant, telemetry, bundle, JUnit), compared with the
+   same script alone, under pytest, and under ReFrame, if they are installed.
+3. A run of one minute (`--long`), compared with the same script alone.
 
     python benchmarks/overhead.py [--repeat 7] [--long]
 """
@@ -69,7 +69,7 @@ class Half(rfm.RunOnlyRegressionTest):
 
 
 def contract(seconds: float) -> dict[str, object]:
-    """A claim whose falsifier sleeps for so long, with one mutant."""
+    """A claim with one mutant, whose falsifier sleeps for `seconds`."""
     return {
         "id": "F-BENCH-ADD-001",
         "issue": "BENCH-1",
@@ -119,7 +119,7 @@ def clock(command: list[str], folder: Path) -> float:
 
 
 def compare(arms: dict[str, Callable[[], float]], repeat: int, base: str) -> pd.DataFrame:
-    """Every arm once a round, so that a slow moment of the machine hits all; one round first that does not count."""
+    """Run every arm once per round, so that a slow moment affects all. The first round does not count."""
     rows: list[dict[str, object]] = []
     for index in range(repeat + 1):
         for name, arm in arms.items():

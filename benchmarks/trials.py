@@ -1,9 +1,9 @@
-"""A run with its mutants against the sum of its trials' own work: what importing, forking, judging and sealing add.
+"""Wall time of a run with its mutants relative to the sum of its trials: the overhead of the harness.
 
-torch and transformers are imported once a claim, by the fork server; the ratio says whether that holds. The target is a
-wall time of at most 1.3 times the sum, also with one trial at a time.
+The fork server imports torch and transformers once per claim; the ratio shows whether that works. The target is a wall
+time of at most 1.3 times the sum, also with one trial at a time.
 
-    python benchmarks/trials.py [CLAIM…] [--profile reduced]
+    python benchmarks/trials.py [CLAIM...] [--profile reduced]
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How fast bundles are verified: hashing beside `sha256sum`, and a thousand bundles judged again.
+"""Speed of verification: hashing compared with `sha256sum`, and a thousand bundles judged again.
 
     python benchmarks/verifying.py [--bundles 1000] [--mebibytes 96] [--repeats 5]
 
-The floors: hashing reaches 0.8 of what `sha256sum` does on the same files, the two taking turns; and a thousand
-bundles, copies of those in evidence/ with their mutants, are judged again in 30 s on two processors. Files are read
-from the page cache. On a busy machine the processor time says more than the clock.
+The floors: hashing reaches 0.8 of the speed of `sha256sum` on the same files, in turns; and a thousand bundles, copies
+of those in evidence/ with their mutants, are judged again in 30 s on two processors. Files are read from the page
+cache. On a busy machine, rely on the processor time instead of the wall time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def hashing_ratio(folder: Path, mebibytes: int, repeats: int) -> float:
-    """Our throughput over that of sha256sum, the median of turns, for one large file and for many small ones."""
+    """Our throughput relative to sha256sum, the median of turns, for one large file and for many small ones."""
     ratios = []
     for count in (1, 3000):
         place = folder / str(count)
@@ -74,7 +74,7 @@ def hashing_ratio(folder: Path, mebibytes: int, repeats: int) -> float:
 
 
 def judging_ratio(folder: Path, count: int) -> float:
-    """How many times the floor."""
+    """The rate of judging bundles again, as a multiple of the floor."""
     root = Project.find(Path(__file__).parent).evidence
     originals = find_bundles([root])
     for number, original in enumerate(islice(cycle(originals), count)):
@@ -98,7 +98,7 @@ def judging_ratio(folder: Path, count: int) -> float:
 
 
 def processor_seconds() -> float:
-    """Of this process and of all its children that have ended."""
+    """Processor time of this process and of its finished children, in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -1,12 +1,12 @@
-"""How long matrix products take in WGSL on Vulkan, next to cuBLAS on the same GPU, and what a fallback costs.
+"""Time of matrix products in WGSL on Vulkan, compared with cuBLAS on the same GPU, and the cost of a fallback.
 
     python benchmarks/wgpu_gemm.py [--model qwen2-0.5b] [--tokens 1024] [--rounds 15] [--adapter gpu] [--tiles]
 
-Printed are, for the products of every projection (forward, and the gradients of input and weight), milliseconds of
-cuBLAS in float32, cuBLAS with TF32 inputs, and WGSL, measured in turns, and how many times slower WGSL is; with --tiles
-every tile in place of the chosen one; then a block's backward on cuBLAS, in WGSL on tensors that lie on the adapter,
-and in WGSL with the way there and back, as a fallback has it. Without CUDA, torch on the CPU stands in for cuBLAS, and
-the ratios say only that the benchmark runs.
+For the products of every projection (forward, and the gradients of input and weight), the output has milliseconds of
+cuBLAS in float32, cuBLAS with TF32 inputs, and WGSL, measured in turns, and how many times slower WGSL is. With --tiles
+it has every tile in place of the chosen one. Then follows a block's backward: on cuBLAS, in WGSL on tensors that are on
+the adapter, and in WGSL with upload and fetch, as in a fallback. Without CUDA, torch on the CPU replaces cuBLAS, and
+the ratios show only that the benchmark runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
 from falsifiers.blackwell.reference.wgpu_device import NoAdapter
 
 REPEATS = 10
-"""Launches between two readings of the clock, so that the way to the GPU is not what is measured."""
+"""Launches between two readings of the clock, so that the latency of a launch is not measured."""
 CHOSEN = wgpu_gemm.choose_tile
 
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def tried(wgpu: WgpuBackend, every: bool) -> dict[str, Callable[..., wgpu_gemm.Tile]]:
-    """How a tile is chosen, by name: as the backend does, and with `every` each tile in turn."""
+    """Functions that choose a tile, by name: the backend's own, and with `every` each tile."""
     choices: dict[str, Callable[..., wgpu_gemm.Tile]] = {"wgsl": CHOSEN}
     if every:
         sizes = [(16, 16, 8), (16, 16, 16), (16, 8, 16), (8, 16, 16), (8, 8, 8), (8, 8, 16), (8, 8, 32), (4, 4, 8)]
@@ -78,7 +78,7 @@ def products(
     wgpu: WgpuBackend,
     choices: Mapping[str, Callable[..., wgpu_gemm.Tile]],
 ) -> None:
-    """Forward and both gradients of every projection, each arm in turns."""
+    """Time forward and both gradients of every projection, with the arms in turns."""
     names = [*cublas, *choices]
     ratios = [f"wgsl/{name}" for name in cublas]
     print("\n" + " ".join(f"{title:>12}" for title in ("product", "m x n x k", *names, *ratios)))
@@ -114,7 +114,7 @@ def a_backward(
     cublas: Mapping[str, Backend],
     wgpu: WgpuBackend,
 ) -> None:
-    """One block: on cuBLAS, in WGSL where everything is there already, and as a fallback does it."""
+    """Time a block's backward: on cuBLAS, in WGSL on tensors on the adapter, and as a fallback."""
     weights = new_weights(shape, 0, dtype=torch.float32, device=device)
     x, gradient = (torch.randn(1, tokens, shape.hidden, device=device) for _ in range(2))
     blocks = {name: Block(shape, backend) for name, backend in cublas.items()}
@@ -148,7 +148,7 @@ def a_backward(
 def launches(
     backend: Backend, operands: Any, transposed: Mapping[str, bool], wait: Callable[[], object]
 ) -> Callable[[], object]:
-    """Some launches of one product, and the wait for the last."""
+    """A function that launches one product REPEATS times, and waits for the last."""
     a, b = operands
 
     def run() -> None:
@@ -162,7 +162,7 @@ def launches(
 
 
 def with_tile(choice: Callable[..., wgpu_gemm.Tile], run: Callable[[], object]) -> Callable[[], object]:
-    """The same with another choice of tile."""
+    """The same function with another choice of tile."""
 
     def chosen() -> None:
         wgpu_gemm.choose_tile = choice  # type: ignore[assignment]
@@ -175,7 +175,7 @@ def with_tile(choice: Callable[..., wgpu_gemm.Tile], run: Callable[[], object]) 
 
 
 def in_turns(arms: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each arm; all run once before the clock, then one after the other in every round."""
+    """Median seconds of each arm. All arms run once before the clock starts, then in turns in every round."""
     for run in arms.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in arms}
@@ -188,7 +188,7 @@ def in_turns(arms: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
 
 
 def wait_for(device: torch.device) -> None:
-    """Until CUDA has done what it was given."""
+    """Wait until CUDA has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

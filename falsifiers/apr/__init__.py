@@ -1,1 +1,1 @@
-"""The adversaries of the APR v2 file format."""
+"""Falsifiers of the APR v2 file format."""

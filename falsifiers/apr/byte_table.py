@@ -1,6 +1,6 @@
-"""APR v2 as the table says, written a second time: what the falsifiers build and check files with.
+"""An independent implementation of the APR v2 table, with which the falsifiers build and check files.
 
-It shares no code with the subjects. Every number is at the place, and of the width, that aprender-core gives it
+It shares no code with the subjects. Offset and width of every number are those of aprender-core
 (crates/aprender-core/src/format/v2: header_impl.rs, tensor_index, writer.rs), little-endian:
 
 | offset | bytes | field |
@@ -8,15 +8,16 @@ It shares no code with the subjects. Every number is at the place, and of the wi
 | 0 | 4 | `APR` and a zero |
 | 4 | 2 | version 2, 0 |
 | 6 | 2 | flags; bit 10 row-major, bit 11 column-major |
-| 8 | 4 | tensors |
-| 12 | 8 | where the metadata begins: 64 |
+| 8 | 4 | number of tensors |
+| 12 | 8 | offset of the metadata: 64 |
 | 20 | 4 | bytes of the metadata, without its padding |
-| 24 | 8 | where the tensor index begins |
-| 32 | 8 | where the data begins |
+| 24 | 8 | offset of the tensor index |
+| 32 | 8 | offset of the data |
 | 40 | 4 | CRC32 of bytes 0 to 39 and 44 to 63 |
 | 44 | 20 | zeros |
 
-Then JSON metadata, index and tensors, each padded to 64 bytes with zeros, and the CRC32 of all of it.
+After the header follow JSON metadata, index and tensors, each padded to 64 bytes with zeros, and the CRC32 of all
+bytes before it.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ COLUMN_MAJOR = 0x0800
 
 
 class Malformed(ValueError):
-    """A file in which the table's fields cannot be found; the text says which."""
+    """A file in which the table's fields cannot be found; the text names the field."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the tensor index; `offset` counts from the file's start."""
+    """One entry of the tensor index. `offset` counts from the start of the file."""
 
     name: bytes
     dtype: int
@@ -56,18 +57,22 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where things are in a file: half-open ranges of bytes."""
+    """The byte ranges of a file's parts; ranges are half-open."""
 
     metadata: tuple[int, int]
     index: tuple[int, int]
     data: int
     entries: tuple[Entry, ...]
     end: int
-    """Where the footer begins."""
+    """The offset of the footer."""
 
     @classmethod
     def of(cls, data: bytes) -> Layout:
-        """Find the fields of a file; Malformed where one lies outside of it."""
+        """Find the fields of a file.
+
+        Raises:
+            Malformed: a field lies outside of the file.
+        """
         header = {name: _number(data, *place) for name, place in _FIELDS.items() if place[1] <= 8}
         end = len(data) - 4
         at_metadata, at_index, at_data = (
@@ -83,7 +88,7 @@ class Layout:
         return cls((at_metadata, metadata_end), (at_index, position), at_data, tuple(entries), end)
 
     def padding(self) -> Iterator[tuple[int, int]]:
-        """The ranges between the sections and behind the tensors, which belong to nothing."""
+        """The ranges between the sections and after the tensors."""
         yield self.metadata[1], self.index[0]
         yield self.index[1], self.data
         place = self.data
@@ -110,7 +115,7 @@ def _entry(index: bytes, at: int, data: int) -> tuple[Entry, int]:
 
 
 def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
-    """A file as the table says; the tensors' bytes lie in the `order` of these numbers, as a streaming writer's do."""
+    """A file according to the table. `order` is the order of the tensors' data, as a streaming writer may choose it."""
     tensors = sorted(file.tensors, key=lambda one: one.name.encode())
     offsets, data = [0] * len(tensors), b""
     for place in order if order is not None else range(len(tensors)):
@@ -137,7 +142,7 @@ def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
 
 
 def reseal(data: bytes) -> bytes:
-    """The file with both of its checksums made right."""
+    """The file with both checksums corrected."""
     body = bytearray(data[:-4])
     body[40:44] = zlib.crc32(bytes(body[:40] + body[44:64])).to_bytes(4, "little")
     return bytes(body) + zlib.crc32(bytes(body)).to_bytes(4, "little")
@@ -155,10 +160,10 @@ def _indexed(tensor: TensorRecord, offset: int) -> bytes:
 
 
 def departures(data: bytes, file: AprFile) -> dict[str, list[str]]:
-    """What in a file is not as the table says, by section; `file` is what was to be written.
+    """The differences between a file and the table, by section. `file` holds the intended content.
 
-    The sections are `header`, `metadata`, `index`, `alignment`, `padding`, `payload` and `footer`; each has what is
-    wrong in it.
+    The sections are `header`, `metadata`, `index`, `alignment`, `padding`, `payload` and `footer`; each has a list of
+    differences.
     """
     wrong: dict[str, list[str]] = {
         name: [] for name in ("header", "metadata", "index", "alignment", "padding", "payload", "footer")
@@ -193,7 +198,7 @@ def _in_header(data: bytes, file: AprFile) -> Iterator[str]:
         "flags": _ROW_MAJOR.to_bytes(2, "little"),
         "tensor_count": len(file.tensors).to_bytes(4, "little"),
         "metadata_offset": (64).to_bytes(8, "little"),
-        # How long the JSON is, is the writer's choice; that the next section follows its padding is not.
+        # The writer chooses the length of the JSON. The next section must follow its padding.
         "tensor_index_offset": (64 + metadata_size + -metadata_size % 64).to_bytes(8, "little"),
         "data_offset": (at_index + index_size + -index_size % 64).to_bytes(8, "little", signed=False),
         "checksum": zlib.crc32(header[:40] + header[44:]).to_bytes(4, "little"),
@@ -234,7 +239,7 @@ def _in_alignment(layout: Layout) -> Iterator[str]:
     end = layout.data
     for entry in sorted(layout.entries, key=lambda one: (one.offset, one.size)):
         if entry.offset != end:
-            # Tensors lie one after the other, each padded to 64, in whichever order.
+            # Tensors follow each other in any order, each padded to 64 bytes.
             yield f"{entry.name.decode(errors='replace')} at {entry.offset} instead of {end}"
         end = max(end, entry.offset + entry.size + -entry.size % 64)
     if end != layout.end:

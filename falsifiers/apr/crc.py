@@ -1,4 +1,4 @@
-"""F-APR-V2-CRC-001: a file that was damaged anywhere is not opened."""
+"""F-APR-V2-CRC-001: a reader rejects a file that is damaged anywhere."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from harness import Trial, elsewhere
 __all__ = ["REGIONS", "damaged", "falsify"]
 
 REGIONS = ("header", "metadata", "index", "payload", "padding", "footer", "truncated", "appended", "unbounded")
-"""What may be wrong with a file. The first six are damaged in place; an `unbounded` one says more than the file has."""
+"""The kinds of damage. The first six are made in place; an `unbounded` file names sizes beyond its end."""
 
 _TOLD = 3
-"""Damages of a region that are told of a file."""
+"""Number of damages per region that are reported for one file."""
 _CASES = st.fixed_dictionaries(
     {
         **FILES,
-        # Where in each region, in parts of 2**32, so that one draw means something in regions of every size.
+        # The place within a region, in units of 2**-32 of its size, so that one draw serves regions of any size.
         "at": st.integers(0, 2**32 - 1),
         "bit": st.integers(0, 7),
         "noise": st.binary(min_size=1, max_size=40).map(bytes.hex),
@@ -34,7 +34,7 @@ _CASES = st.fixed_dictionaries(
 
 @elsewhere(look_at_checksums)
 def falsify(trial: Trial[AprFormat]) -> None:
-    """Damage files, the subject's own and ours, in every region, and count what it opens all the same."""
+    """Damage files, from the subject and from the table, in every region, and collect those that the subject opens."""
     tried = dict.fromkeys(REGIONS, 0)
 
     def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -61,12 +61,12 @@ def falsify(trial: Trial[AprFormat]) -> None:
 
 
 def _some(hows: list[str]) -> list[str]:
-    """The first of many damages and how many more there are: a reader that checks nothing opens hundreds of files."""
+    """The first damages, and the number of the others: a reader without checks opens hundreds of damaged files."""
     return hows if len(hows) <= _TOLD else [*hows[:_TOLD], f"and {len(hows) - _TOLD} more"]
 
 
 def _opens(trial: Trial[AprFormat], data: bytes) -> bool:
-    """Whether the subject reads these bytes; a reader that fails in any other way than by rejecting them crashed."""
+    """Whether the subject reads these bytes. Any exception but Rejected is the subject's fault."""
     with trial.subject_fault():
         try:
             trial.subject.read(data)
@@ -76,7 +76,7 @@ def _opens(trial: Trial[AprFormat], data: bytes) -> bool:
 
 
 def damaged(data: bytes, case: Mapping[str, Any]) -> Iterator[tuple[str, str, bytes]]:
-    """Region, what was done, and the damaged file; some may equal the file they come from."""
+    """Yields region, description and the damaged file. Some may equal the original file."""
     try:
         layout = Layout.of(data)
     except Malformed:
@@ -98,7 +98,7 @@ def damaged(data: bytes, case: Mapping[str, Any]) -> Iterator[tuple[str, str, by
 
 
 def _ranges(layout: Layout, at: int) -> Iterator[tuple[str, int, int]]:
-    """The places of each region, of those that consist of many the one that `at` points to."""
+    """The byte range of each region. Of several tensors or gaps, `at` selects one."""
     yield "header", 0, 64
     yield "metadata", *layout.metadata
     yield "index", *layout.index
@@ -115,16 +115,16 @@ def _ranges(layout: Layout, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _in_checksums(data: bytes, at: int, bit: int) -> Iterator[tuple[str, str, bytes]]:
-    """Damage that only one of the two checksums, or only a part of one, can tell."""
+    """Damage that only one of the two checksums, or a part of one, can detect."""
     for byte in range(4):
         yield "footer", f"bit {bit} of the footer's byte {byte}", _flipped(data, len(data) - 4 + byte, bit)
-    # As a tool does that patches the header and seals the file anew, but for the header's own checksum.
+    # As a tool that patches the header and writes a new footer, but not the header's own checksum.
     place = at % 64
     patched = _flipped(data, place, bit)[:-4]
     yield "header", f"byte {place} flipped, footer right", patched + zlib.crc32(patched).to_bytes(4, "little")
     unset = _written(_flipped(data, 50, bit), 40, bytes(4))[:-4]
     yield "header", "reserved byte set, checksum zero, footer right", unset + zlib.crc32(unset).to_bytes(4, "little")
-    # And as one that knows the header's checksum alone: no flag says that the footer does not count.
+    # As a tool that knows only the header's checksum. No flag makes the footer optional.
     flags = int.from_bytes(data[6:8], "little")
     for flag in range(16):
         resealed = reseal(_written(data, 6, (flags ^ 1 << flag).to_bytes(2, "little")))
@@ -132,7 +132,7 @@ def _in_checksums(data: bytes, at: int, bit: int) -> Iterator[tuple[str, str, by
 
 
 def _cut(data: bytes, layout: Layout, at: int) -> Iterator[tuple[str, str, bytes]]:
-    """The beginning of a file, as an interrupted download leaves it."""
+    """Beginnings of a file, as an interrupted download leaves them."""
     ends = (
         1024,
         at * len(data) // 2**32,
@@ -149,32 +149,32 @@ def _cut(data: bytes, layout: Layout, at: int) -> Iterator[tuple[str, str, bytes
 
 
 def _appended(data: bytes, noise: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """A file with something behind it."""
+    """The file with bytes appended."""
     yield "appended", "noise", data + noise
     yield "appended", "64 zeros", data + bytes(64)
     yield "appended", "the footer again", data + data[-4:]
     yield "appended", "the file again", data + data
-    # The CRC32 of anything followed by its own CRC32 is a constant, and so a footer that is right.
+    # The CRC32 of any bytes followed by their own CRC32 is a constant, so the new footer is correct.
     yield "appended", "the checksum of the whole", data + zlib.crc32(data).to_bytes(4, "little")
 
 
 def _unbounded(data: bytes, layout: Layout) -> Iterator[tuple[str, str, bytes]]:
-    """Files with both checksums right whose numbers reach past the end: what a checksum alone cannot tell."""
+    """Files with two correct checksums and numbers that point past the end. No checksum detects these."""
 
     def said(at: int, width: int, number: int) -> bytes:
         return reseal(_written(data, at, (number % 2 ** (8 * width)).to_bytes(width, "little")))
 
     fields = {"metadata": 12, "index": 24, "data": 32}
     if layout.entries:
-        # An entry's offset and size are its last sixteen bytes. One that lies past the end shows in the last tensor;
-        # one that an overflow brings back into the file shows where the last tensor still ends with the data.
+        # An entry ends with offset and size. The last tensor shows an end past the file. The first one shows an end
+        # that an overflow brings back into the file, because the last tensor still ends with the data.
         first = layout.entries[0]
         fields["the first tensor"] = layout.index[0] + 4 + len(first.name) + 8 * len(first.shape)
         fields["the last tensor"] = layout.index[1] - 16
     sizes = {f"{which}'s size": at + 8 for which, at in fields.items() if which.endswith("tensor")}
     for what, at in (fields | sizes).items():
         true = int.from_bytes(data[at : at + 8], "little")
-        # The third is what 32 bits take for the truth.
+        # The third number equals the true one in its lower 32 bits.
         for number in (2**64 - 64, 2**63, true + 2**32, len(data) + 64):
             yield "unbounded", f"{what}: {number}", said(at, 8, number)
     yield "unbounded", "65,536 tensors more", said(8, 4, int.from_bytes(data[8:12], "little") + 2**16)

@@ -1,6 +1,6 @@
-"""APR files that somebody else's trainer wrote: `--subject recorded:TRAINER.toml -P dir=RUN`.
+"""APR files of a finished run: `--subject recorded:TRAINER.toml -P dir=RUN`.
 
-Nobody is asked to write or to read: what there is are the files of a run that is over, as they lie there.
+The files are read as they are. There is no writer and no reader to call.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from harness.external.adapter import RecordedRun
 __all__ = ["Recorded"]
 
 _MAGICS = (b"APR\0", b"APRN", b"APR1", b"APR2")
-"""How files of this format begin, and those of its predecessors, which are not taken for something else."""
+"""The first bytes of files of this format and of its predecessors."""
 _MOST_FILES = 1000
 
 
 class Recorded(RecordedRun):
-    """The files of a run that begin as APR files do, or are called so."""
+    """The files of a run that begin with an APR magic number or have the suffix .apr."""
 
     def apr_files(self) -> Iterator[Path]:
-        """The run's export, its checkpoints, and whatever else in its directory is called *.apr.
+        """The run's export, its checkpoints, and other files *.apr in its directory.
 
         Raises:
-            NotShown: there is none.
+            NotShown: there is no such file.
         """
         named = [
             Path(self.filled(self.trainer.files.export)),

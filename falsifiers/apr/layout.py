@@ -1,4 +1,4 @@
-"""F-APR-V2-LAYOUT-001: every byte of a file is where the table says, and such files are read as they are."""
+"""F-APR-V2-LAYOUT-001: every byte of a file is at the place that the table gives, and such files are read unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CASES = st.fixed_dictionaries({**FILES, "order": st.integers(0, 1000)})
 
 @elsewhere(look_at_layout)
 def falsify(trial: Trial[AprFormat]) -> None:
-    """Parse what the subject writes with our own eyes, and have it read what we write, over many sets of tensors."""
+    """Check files that the subject writes against the table, and let it read files that are built from the table."""
 
     def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
         file = file_of(case)
@@ -48,7 +48,7 @@ def falsify(trial: Trial[AprFormat]) -> None:
 
 
 def _shuffled(count: int, seed: int) -> list[int]:
-    """An order in which the bytes of so many tensors lie; readers go by offsets."""
+    """An order for the data of `count` tensors. Readers must go by offsets."""
     order = list(range(count))
     random.Random(seed).shuffle(order)  # noqa: S311
     return order
@@ -62,7 +62,7 @@ def _read(subject: AprFormat, data: bytes) -> AprFile | None:
 
 
 def _misread(read: AprFile | None, file: AprFile) -> list[str]:
-    """What a reader made of a file, where it is not what is in it."""
+    """The differences between what a reader returned and the file; empty if there are none."""
     if read is None:
         return ["rejected"]
     wrong = [] if dict(read.metadata) == dict(file.metadata) else ["metadata"]

@@ -1,7 +1,7 @@
-"""What F-APR-V2-LAYOUT-001 and F-APR-V2-CRC-001 see of files that are there already.
+"""The parts of F-APR-V2-LAYOUT-001 and F-APR-V2-CRC-001 that can be measured on existing files.
 
-What was to be written is not known, so a file is held against what it says of itself; whether that is true, nobody
-outside can see, and there is no reader that could be asked to open a damaged file.
+The intended content is unknown, so a file is compared with its own header and index. There is no reader that could be
+asked to open a damaged file.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ __all__ = ["WrittenElsewhere", "look_at_checksums", "look_at_layout"]
 T = TypeVar("T")
 
 _LARGEST: Final = 8 * 2**30
-"""Bytes of a file that is read into memory."""
+"""The largest file that is read into memory, in bytes."""
 _FROM_ITSELF: Final = ("header", "index", "alignment", "padding", "footer")
-"""The sections in which a file can contradict the table whatever was to be written."""
-_NO_ONE_ASKED: Final = "of files that are there already nobody knows what was to be written, and no reader is asked"
+"""Sections in which a file can contradict the table without known content."""
+_NO_ONE_ASKED: Final = "the intended content of existing files is unknown, and there is no reader to call"
 
 
 class WrittenElsewhere(Protocol):
-    """What `external.Recorded` is."""
+    """The interface of `external.Recorded`."""
 
     def apr_files(self) -> Iterator[Path]:
-        """Files that were written elsewhere; NotShown where there is none."""
+        """The existing files; raises NotShown if there are none."""
         ...
 
 
 def look_at_layout(trial: Trial[WrittenElsewhere]) -> None:
-    """Hold every file against the table."""
+    """Compare every file with the table."""
     wrong = _read_with(trial, lambda path, data: _named(path, _departures(data)))
     trial.measure(
         **{f"{section}_wrong": _of(section, wrong) for section in _FROM_ITSELF},
@@ -48,10 +48,10 @@ def look_at_layout(trial: Trial[WrittenElsewhere]) -> None:
 
 
 def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
-    """Look at both checksums of every file.
+    """Check both checksums of every file.
 
-    A wrong checksum that the writer left refutes the claim whatever its reader does. Either the reader refuses a file
-    that is as it was written, or it opens files whose checksums are wrong.
+    A wrong checksum refutes the claim whatever the reader does: the reader rejects a file as it was written, or it opens
+    files with wrong checksums.
     """
     trial.measure(
         healthy_rejected=_read_with(trial, lambda path, data: [f"{path.name}: {why}" for why in _wrong_checksums(data)])
@@ -62,21 +62,21 @@ def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
 
 @look
 def _read_with(trial: Trial[WrittenElsewhere], examine: Callable[[Path, bytes], T]) -> list[T]:
-    """What `examine` finds in each file."""
+    """The result of `examine` for each file."""
     return [examine(path, _read(path)) for path in trial.subject.apr_files()]
 
 
 @look
 def _of(section: str, wrong: list[dict[str, list[str]]]) -> list[list[str]]:
-    """The faults of one section, by file."""
+    """The differences in one section, by file."""
     return [found[section] for found in wrong]
 
 
 @look
 def _faulty_metadata(wrong: list[list[str]]) -> list[list[str]]:
-    """The faults of the metadata. That there is none cannot be seen."""
+    """The differences in the metadata. Their absence is not visible."""
     if not any(wrong):
-        raise NotShown("the metadata are JSON; whether they are those that were to be written is not seen")
+        raise NotShown("the metadata are JSON; whether their values are the intended ones is unknown")
     return wrong
 
 
@@ -87,19 +87,19 @@ def _hide(trial: Trial[WrittenElsewhere], *names: str) -> None:
 def _read(path: Path) -> bytes:
     try:
         if path.stat().st_size > _LARGEST:
-            raise NotShown(f"{path} is larger than {_LARGEST} bytes, which are not read into memory")
+            raise NotShown(f"{path} is larger than {_LARGEST} bytes and is not read")
         return path.read_bytes()
     except OSError as error:
         raise NotShown(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _named(path: Path, wrong: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The same, with the name of the file before each."""
+    """The same differences, each with the name of the file in front."""
     return {section: [f"{path.name}: {what}" for what in found] for section, found in wrong.items()}
 
 
 def _departures(data: bytes) -> dict[str, list[str]]:
-    """What is not as the table says; where the index cannot be followed, that is all that is told of it."""
+    """The differences from the table. If the index cannot be followed, only that is reported about it."""
     try:
         layout = Layout.of(data)
     except Malformed:
@@ -109,7 +109,7 @@ def _departures(data: bytes) -> dict[str, list[str]]:
     ]
     wrong = departures(data, AprFile(tensors, {}))
     wrong["metadata"] = [] if _is_object(data[slice(*layout.metadata)]) else ["no JSON object"]
-    # Held against itself the index can contradict the table in its order, and in sizes that its dtypes do not have.
+    # Without known content, the index can contradict the table in its order and in sizes that do not fit the dtype.
     wrong["index"] = [field for field in wrong["index"] if field == "order"]
     for entry in layout.entries:
         size = nbytes(entry.dtype, prod(entry.shape))

@@ -1,4 +1,4 @@
-"""What the falsifiers of APR v2 ask of an implementation: a writer and a reader of whole files, in memory."""
+"""What the falsifiers of APR v2 need from a subject: a writer and a reader of whole files, in memory."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["AprFile", "AprFormat", "Rejected", "TensorRecord"]
 
 
 class Rejected(Exception):
-    """A file that the reader does not accept. Any other exception out of a reader is a crash."""
+    """The reader does not accept a file. Any other exception from a reader is a crash."""
 
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """A tensor as the format sees it.
+    """One tensor of a file.
 
     Attributes:
         name: up to 256 bytes of UTF-8.
-        dtype: the format's own number, such as 0 for F32.
-        shape: at most 8 dimensions, the slowest first.
-        data: the elements as stored, little-endian and row-major.
+        dtype: the format's number of the dtype, such as 0 for F32.
+        shape: at most 8 dimensions, row-major.
+        data: the stored bytes of the elements, little-endian and row-major.
     """
 
     name: str
@@ -32,21 +32,21 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class AprFile:
-    """What a file says: its tensors in any order, and its metadata, a JSON object."""
+    """The content of a file: its tensors in any order, and its metadata, a JSON object."""
 
     tensors: Sequence[TensorRecord]
     metadata: Mapping[str, Any]
 
 
 class AprFormat(Protocol):
-    """A subject: `SubjectClass(setting)` makes one."""
+    """A writer and a reader; built as `Subject(setting)`."""
 
     def write(self, file: AprFile) -> bytes:
         """The bytes of a file with these tensors and this metadata."""
 
     def read(self, data: bytes) -> AprFile:
-        """What the bytes say.
+        """The content of a file.
 
         Raises:
-            Rejected: they are no APR v2 file as it was written.
+            Rejected: the bytes are not an undamaged APR v2 file.
         """

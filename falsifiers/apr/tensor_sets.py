@@ -1,4 +1,4 @@
-"""The tensor sets that both claims try: strategies over JSON, and the sets that have shown something before."""
+"""The tensor sets that both claims try: strategies for JSON cases, and known cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DTYPES = (*_BYTES, *_BLOCKS, _APR_Q8)
 
 
 def nbytes(dtype: int, elements: int) -> int | None:
-    """The bytes of so many elements: plain, in blocks, or a scale of four bytes and one byte each; None for others."""
+    """Bytes of so many elements: plain, in blocks, or a 4-byte scale and one byte each; None for an unknown dtype."""
     if dtype in _BYTES:
         return _BYTES[dtype] * elements
     if dtype == _APR_Q8:
@@ -32,20 +32,20 @@ def nbytes(dtype: int, elements: int) -> int | None:
 
 
 def file_of(case: Mapping[str, Any]) -> AprFile:
-    """The file that a case describes; the bytes of a tensor come from its seed."""
+    """The file that a case describes. A tensor's bytes are drawn from its seed."""
     return AprFile([_tensor(one) for one in case["tensors"]], case["metadata"])
 
 
 def _tensor(said: Mapping[str, Any]) -> TensorRecord:
     dtype, shape = int(said["dtype"]), tuple(int(size) for size in said["shape"])
     size, seed = nbytes(dtype, prod(shape)) or 0, int(said["seed"])
-    # Mostly no byte is zero, so that data which is lost or moved is not taken for padding; of seed 0 all are.
+    # Bytes are not zero, so that lost or moved data cannot look like padding. With seed 0 all bytes are zero.
     noise = random.Random(seed).choices(range(1, 256), k=size) if seed else bytes(size)  # noqa: S311
     return TensorRecord(said["name"], dtype, shape, bytes(noise))
 
 
 def json_objects(text: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
-    """JSON objects of a few levels."""
+    """JSON objects with a few levels."""
     plain = st.one_of(
         st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False), text
     )
@@ -79,19 +79,19 @@ def _known(name: str, dtype: int = 0, shape: tuple[int, ...] = (3,)) -> dict[str
 
 KNOWN: dict[str, dict[str, Any]] = {
     "no tensor": {"tensors": [], "metadata": {}},
-    "nothing but zeros": {"tensors": [{**_known("zeros"), "seed": 0}, _known("after")], "metadata": {}},
-    "more tensors than a byte counts": {"tensors": [_known(f"t{number}", 6) for number in range(300)], "metadata": {}},
+    "all zeros": {"tensors": [{**_known("zeros"), "seed": 0}, _known("after")], "metadata": {}},
+    "300 tensors": {"tensors": [_known(f"t{number}", 6) for number in range(300)], "metadata": {}},
     "one byte": {"tensors": [_known("b", 7, (1,))], "metadata": {"model_type": "test"}},
-    "just 64 bytes of everything": {
+    "sections of 64 bytes": {
         "tensors": [_known("x" * (64 - 2 - 2 - 8 - 16), 7, (64,))],
         "metadata": {"k" * 27: "v" * 30},
     },
-    "written in another order than sorted": {
+    "unsorted input": {
         "tensors": [_known("b", 0, (2, 3)), _known("a", 1, (5,)), _known("B", 6, (7,)), _known("_", 3, ())],
         "metadata": {"name": "ünïcode", "hidden_size": 2**53, "rms_norm_eps": 0.1 + 0.2, "rope": None},
     },
-    # In UTF-16, as some languages sort, the emoji comes before U+FFFF; in UTF-8 and by code point it comes after.
-    "names beyond ASCII, and a name of 256 bytes": {
+    # The emoji sorts before U+FFFF in UTF-16, and after it in UTF-8.
+    "names beyond ASCII": {
         "tensors": [
             _known("\uffff"),
             _known("😀"),
@@ -102,19 +102,19 @@ KNOWN: dict[str, dict[str, Any]] = {
         "metadata": {},
     },
     "every dtype": {"tensors": [_known(f"t{dtype}", dtype, (2, 3, 5)) for dtype in _DTYPES], "metadata": {}},
-    "eight dimensions, and none of one size": {
+    "eight dimensions": {
         "tensors": [_known("deep", 7, (1, 2, 1, 2, 1, 2, 1, 3)), _known("empty", 0, (4, 0)), _known("last", 0, (2, 5))],
         "metadata": {"nested": {"list": [1, 2.5, "three", None, True]}},
     },
-    "larger than any buffer": {
+    "large metadata": {
         "tensors": [_known("embed", 7, (300, 300)), _known("head", 0, (100, 333))],
         "metadata": {"chat_template": "x" * 70_000},
     },
-    "larger than a mebibyte": {"tensors": [_known("embed", 7, (1100, 1000))], "metadata": {}},
-    # Only a tensor without elements has dimensions beyond 16 or 32 bits and fits into memory.
-    "dimensions beyond 16 and 32 bits": {
+    "over 1 MiB": {"tensors": [_known("embed", 7, (1100, 1000))], "metadata": {}},
+    # A tensor with a dimension beyond 16 or 32 bits fits into memory only if it has no elements.
+    "dimensions beyond 32 bits": {
         "tensors": [_known("vast", 0, (2**16 + 2, 0, 2**32 + 3)), _known("vaster", 6, (2**63, 0))],
         "metadata": {},
     },
 }
-"""Sets that are tried before any other; some mutants show on one of them alone."""
+"""Cases that are tried before drawn ones. Some mutants fail on only one of them."""

@@ -1,1 +1,1 @@
-"""SPEC-BLACKWELL-FIX-001: the training backward of a transformer block, on kernels of several makes."""
+"""SPEC-BLACKWELL-FIX-001: kernels for training a transformer block on Blackwell GPUs, and their fallbacks."""

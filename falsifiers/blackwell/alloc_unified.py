@@ -1,4 +1,4 @@
-"""F-ALLOC-UNIFIED-001: managed memory is for devices that share the host's memory, and for who asks for it."""
+"""F-ALLOC-UNIFIED-001: managed memory is chosen for devices that share the host's memory, and on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAPABILITIES = (
     (5, 3), (7, 2), (7, 5), (8, 6), (8, 7), (8, 9),
     (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1), (13, 0), (20, 0),
 )  # fmt: skip
-"""From sm_53 to what there is not yet; of 5.3, 7.2, 8.7, 11.0 (Tegra) and 12.1 (GB10) there are integrated GPUs."""
+"""sm_53 to sm_200, which does not exist. There are integrated GPUs of 5.3, 7.2, 8.7, 11.0 (Tegra) and 12.1 (GB10)."""
 _MEANT = (None, "auto", "0", "1")
 _MISSPELT = (
     "", " ", "yes", "no", "true", "on", "off", "false", "AUTO", "Auto", "managed", "2", "-1", "01", " 1", "1 ", "0 ",
@@ -25,13 +25,13 @@ _MISSPELT = (
 _OVERRIDES = (*_MEANT, *_MISSPELT)
 _REFUSED = "refused"
 _IS_MANAGED = 8  # CU_POINTER_ATTRIBUTE_IS_MANAGED
-_STRIDE = 16 * 2**20 + 4099  # bytes from one place that is written to to the next, at another offset into its page
+_STRIDE = 16 * 2**20 + 4099  # bytes between two places that are written; each place has another offset in its page
 _GIB = 2**30
 _LAST = 252
 
 
 def falsify(trial: Trial[AllocatorChoice]) -> None:
-    """Ask for every row of the truth table; then allocate, write all over it, and ask the driver whose it is."""
+    """Check every row of the truth table, then write to an allocation and ask the driver which kind of memory it is."""
     wrong: list[str] = []
     moved_by_capability = 0
     rows = 0
@@ -49,7 +49,7 @@ def falsify(trial: Trial[AllocatorChoice]) -> None:
 
 
 def _answer(trial: Trial[AllocatorChoice], device: Device, override: str | None) -> str:
-    """What the subject chooses, in a word; that it refuses is an answer, any other exception a fault."""
+    """The subject's choice, or "refused" if it raises ValueError. Any other exception is the subject's fault."""
     with trial.subject_fault():
         try:
             return trial.subject.choose(device, override).value
@@ -58,7 +58,7 @@ def _answer(trial: Trial[AllocatorChoice], device: Device, override: str | None)
 
 
 def _right(device: Device, override: str | None) -> str:
-    """The truth table."""
+    """The expected answer, by the truth table of the claim."""
     if override not in _MEANT:
         return _REFUSED
     if override == "1":
@@ -68,19 +68,19 @@ def _right(device: Device, override: str | None) -> str:
 
 
 def _allocate(trial: Trial[AllocatorChoice]) -> None:
-    """One allocation of the size that GB10's cuMemAlloc refused (PMAT-701), written to and read back."""
+    """Allocate the size that cuMemAlloc refused on GB10 (PMAT-701), write to it and read it back."""
     size = int(trial.parameters["allocation_bytes"])
     on_gpu = trial.device != "cpu"
     if on_gpu:
         free, total = _free_and_total()
         if free < size + _GIB:
             raise NotMeasured(
-                f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB are free, and {size / _GIB:.1f} are asked for"
+                f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB are free; the claim allocates {size / _GIB:.1f} GiB"
             )
     with trial.subject_fault():
         described = trial.subject.device()
     trial.measure(allocator_right=_right(described, None))
-    if on_gpu:  # elsewhere there is no driver to ask; before the allocation, which another device may refuse
+    if on_gpu:  # a CPU has no driver to ask; before the allocation, which may fail
         trial.measure(described_as_driver=int(described == _from_driver()))
     with trial.subject_fault():
         memory = trial.subject.allocate(size)
@@ -100,7 +100,10 @@ def _allocate(trial: Trial[AllocatorChoice]) -> None:
 
 
 def _free_and_total() -> tuple[int, int]:
-    """Bytes of the current device; where host and device share them, those of the page cache are to be had as well."""
+    """Free and total bytes of the current device.
+
+    On an integrated GPU, free bytes include the host's page cache, which the driver does not count.
+    """
     free, total = torch.cuda.mem_get_info()
     if torch.cuda.get_device_properties(torch.cuda.current_device()).is_integrated:
         free = max(free, psutil.virtual_memory().available)
@@ -108,17 +111,17 @@ def _free_and_total() -> tuple[int, int]:
 
 
 def _is_managed(memory: torch.Tensor) -> bool:
-    """Whether the driver says that these addresses are managed memory."""
+    """Whether the driver reports these addresses as managed memory."""
     managed = ctypes.c_uint(0)
     status = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(
         ctypes.byref(managed), _IS_MANAGED, ctypes.c_uint64(memory.data_ptr())
     )
     if status != 0:
-        raise NotMeasured(f"the driver does not say what the memory is: cuPointerGetAttribute answers {status}")
+        raise NotMeasured(f"the driver does not report the kind of memory: cuPointerGetAttribute returned {status}")
     return bool(managed.value)
 
 
 def _from_driver() -> Device:
-    """The current device, asked for by other means than the subject's."""
+    """The current device as torch reports it, independent of the subject."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return Device(True, bool(properties.is_integrated), (properties.major, properties.minor))

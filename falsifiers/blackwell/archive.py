@@ -1,7 +1,7 @@
-"""The kernel archive by hand: `python -m falsifiers.blackwell.archive build DIR`, `verify DIR`, `list DIR`.
+"""The command for kernel archives: `python -m falsifiers.blackwell.archive build DIR`, `verify DIR`, `list DIR`.
 
-Needs no GPU and no CUDA toolkit, but the extra `blackwell` (NVRTC from its wheel). Exit status: 0; 1 where `verify`
-finds something wrong; 2 where it is refused.
+Needs the extra `blackwell` (NVRTC from its wheel), but no GPU and no CUDA toolkit. Exit status: 0; 1 if `verify` finds
+a fault; 2 if the command is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TARGETS = click.option(
 
 @click.group(help=__doc__)
 def main() -> None:
-    """The commands are below."""
+    """Build, verify or list an archive of kernels."""
 
 
 @main.command("build")
@@ -43,7 +43,10 @@ def main() -> None:
 @_MODELS
 @_TARGETS
 def build_command(folder: Path, models: Sequence[str], targets: Sequence[int]) -> None:
-    """Make DIR the archive of exactly these kernels and targets: images that are still right are kept, others go."""
+    """Build the archive DIR with exactly these kernels and targets.
+
+    Images that are still right are kept, others are removed.
+    """
     specs = _kernels(models)
     with click.progressbar(length=len(specs) * len(set(targets)), label="compiling") as bar:
         archive = build(folder, specs, targets, on_image=lambda entry: bar.update(1))
@@ -57,7 +60,7 @@ def build_command(folder: Path, models: Sequence[str], targets: Sequence[int]) -
 @_TARGETS
 @click.option("--rebuild", is_flag=True, help="Also compile everything again, and compare the bytes.")
 def verify_command(folder: Path, models: Sequence[str], targets: Sequence[int], rebuild: bool) -> None:
-    """Ask the bytes of every image what they are, and compare with the sources as they are now."""
+    """Read every image of the archive, and compare it with the present sources."""
     archive, specs = Archive.open(folder), _kernels(models)
     result = check(archive, specs, targets)
     wrong = [line for name, lines in vars(result).items() if name != "cells" for line in lines]
@@ -69,7 +72,7 @@ def verify_command(folder: Path, models: Sequence[str], targets: Sequence[int], 
     faults = f"{len(wrong)} fault" + "s" * (len(wrong) != 1)
     click.echo(f"{folder}: {result.cells} images expected, {faults}")
     if any(line.endswith(NOT_IN_INDEX) for line in result.absent):
-        click.echo("an archive that was built for fewer is verified with the same --model and --sm", err=True)
+        click.echo("verify an archive of fewer kernels or targets with the --model and --sm that built it", err=True)
     if wrong or not result.cells:
         raise SystemExit(1)
 
@@ -77,7 +80,7 @@ def verify_command(folder: Path, models: Sequence[str], targets: Sequence[int], 
 @main.command("list")
 @_FOLDER
 def list_command(folder: Path) -> None:
-    """Every kernel with its targets."""
+    """List every kernel with its targets."""
     archive = Archive.open(folder)
     targets: dict[str, list[int]] = {}
     for kernel, sm in archive.entries:

@@ -1,4 +1,4 @@
-"""F-BLACKWELL-CUBLAS-001: a block's backward by cuBLAS gives the same gradients, no later, with fewer kernels."""
+"""F-BLACKWELL-CUBLAS-001: a block's backward by cuBLAS has the same gradients, is no slower and loads fewer kernels."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SAMPLE = 128
 _VOCABULARY = 64
 _MOVED: tuple[Moved, ...] = ("nothing", "backward", "products")
 _SHARED = ("old_shared", "new_shared", "new_shared_all_products")
-"""The measurements of `_MOVED`, behind what is counted."""
+"""The names of the measurements for `_MOVED`, without the prefix that says what is counted."""
 _CUBLAS = re.compile(r"cublas|cutlass|gemm|gemv|nvjet|xmma", re.IGNORECASE)
-"""What the kernels that cuBLAS launches are called on sm_75 to sm_90; ours are called otherwise."""
+"""Names of the kernels that cuBLAS launches on sm_75 to sm_90. Our own kernels have other names."""
 
 
 def falsify(trial: Trial[TwoPaths]) -> None:
-    """Look at the kernel caches, then at gradients case by case and in training, and time both paths at the end."""
+    """Measure the kernel caches, then the gradients case by case and in training, and last the time of both paths."""
     _look_at_caches(trial)
     shape, asked = SHAPES[trial.parameters["model"]], trial.parameters
     devices: set[str] = set()
@@ -54,9 +54,10 @@ def falsify(trial: Trial[TwoPaths]) -> None:
 
 
 def _look_at_caches(trial: Trial[TwoPaths]) -> None:
-    """The new path first: what it warms up is still there when the old one has been warmed up, too.
+    """Count the modules of both paths, and of caches that all layers share.
 
-    Then the caches in which layers share: how much is saved depends on whether they did.
+    The new path goes first, because modules that it loads are still there when the old path is warmed up. The shared
+    caches are measured as well, because the saving depends on whether layers share their modules.
     """
     shape, layers = SHAPES[trial.parameters["model"]], trial.parameters["layers"]
     with trial.subject_fault():
@@ -72,11 +73,11 @@ def _look_at_caches(trial: Trial[TwoPaths]) -> None:
 def _compare(
     trial: Trial[TwoPaths], asked: Question, dtype: str, devices: set[str], *, is_known: bool
 ) -> dict[str, float]:
-    """Errors of one case, as the contract names them.
+    """The errors of one case, by the contract's names.
 
-    The backend is asked twice, with two gradients, and looked at afterwards: a second answer that adds to the first, or
-    that lies where the first one lay, is seen. Each gradient is held against itself where the case is known beforehand:
-    a search for the worst finds sums that cancel, and errors which are large beside such a one.
+    The backend gets two gradients, and its answers are read after the second one. This shows a second answer that is
+    added to the first, or that overwrites it. Each gradient is compared relative to its own size only in known cases: a
+    search for the worst case finds sums that cancel, and errors are large relative to such a sum.
     """
     before = [tensor.clone() for tensor in (asked.x, asked.weight, *asked.gradients)]
     with trial.subject_fault():
@@ -91,7 +92,7 @@ def _compare(
     errors = [_furthest(got, true) for got, true in zip(answers, right, strict=True)]
     after = (asked.x, asked.weight, *asked.gradients)
     changed = sum(not torch.equal(was, now) for was, now in zip(before, after, strict=True))
-    # The largest of the numbers, and not a number where one is not: max() would lose it.
+    # _worst returns NaN if any number is NaN; max() could drop it.
     relative = _worst([error / max(_largest(true), 1e-30) for error, true in zip(errors, right, strict=True)])
     if dtype != "float32":
         biased = {"bfloat16_bias": _worst(list(map(_bias, answers, right)))} if is_known else {}
@@ -108,7 +109,7 @@ def _compare(
 
 
 def _train(trial: Trial[TwoPaths]) -> None:
-    """Train one model on each path from equal weights, and compare the gradients of all parameters step by step."""
+    """Train equal models on both paths, and compare the gradients of all parameters in every step."""
     asked = trial.parameters
     shape = SHAPES[asked["model"]]
     generator = torch.Generator().manual_seed(trial.seed)
@@ -132,7 +133,7 @@ def _train(trial: Trial[TwoPaths]) -> None:
 
 
 def _step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor) -> tuple[float, list[Tensor]]:
-    """One optimizer step: the loss before it, and the gradients of all parameters."""
+    """One optimizer step. Returns the loss before it and the gradients of all parameters."""
     optimizer.zero_grad()
     loss = model.loss(tokens)
     loss.backward()
@@ -142,7 +143,7 @@ def _step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor
 
 
 def _library(trial: Trial[TwoPaths], asked: Question) -> str:
-    """Whose kernels multiply the matrices of the new path, as the profiler saw them run."""
+    """The library whose kernels multiply the matrices of the new path, according to the profiler."""
     on_gpu = trial.device != "cpu"
     with trial.subject_fault(), profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
         _ask(trial, "new", asked, asked.gradients[0])
@@ -163,7 +164,10 @@ def _ask(trial: Trial[TwoPaths], path: Path, asked: Question, gradient: Tensor) 
 
 
 def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int | None = None) -> float:
-    """The largest difference of an element, among the first so many of each gradient; infinite where one is missing."""
+    """The largest difference of any element, within the first `first` elements of each gradient.
+
+    Infinite if a gradient is missing.
+    """
     distances = []
     for ours, theirs in zip(got, right, strict=True):
         if ours is None or theirs is None:
@@ -174,19 +178,19 @@ def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int |
 
 
 def _furthest_of_each(got: ProjectionGradients, right: ProjectionGradients) -> float:
-    """The largest difference in any gradient over the largest element of that one."""
+    """The largest difference in any gradient, relative to the largest element of that gradient."""
     return _worst_of_each(got, right, lambda one, true: _distance(one, true) / max(float(true.abs().max()), 1e-30))
 
 
 def _bias(got: ProjectionGradients, right: ProjectionGradients) -> float:
-    """By which part any gradient is too long or too short along the true one; rounding to nearest leaves that alone."""
+    """The largest relative error in length of any gradient along the true one. Rounding to nearest keeps it near 0."""
     return _worst_of_each(got, right, lambda one, true: abs(_along(one.double(), true) - 1.0))
 
 
 def _worst_of_each(
     got: ProjectionGradients, right: ProjectionGradients, measure: Callable[[Tensor, Tensor], float]
 ) -> float:
-    """The largest measure of any gradient that there should be; infinite where it is missing or has another shape."""
+    """The largest `measure` of any expected gradient; infinite if it is missing or has another shape."""
     pairs = [(one, true) for one, true in zip(got, right, strict=True) if true is not None]
     return _worst([math.inf if one is None or one.shape != true.shape else measure(one, true) for one, true in pairs])
 

@@ -1,4 +1,4 @@
-"""F-BLACKWELL-PREWARM-KEYS-001: what is warmed up is what steps ask for, for every configuration."""
+"""F-BLACKWELL-PREWARM-KEYS-001: prewarming loads exactly the kernels that steps request, for every configuration."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["falsify"]
 
 _EPS: Final = (1e-6, 1e-5, 1e-8)
 _SIZES: Final = (64, 128, 256, 512)
-"""Sequences at which kernels are wont to change, in tiles or in warps; so tried are they and their neighbours."""
+"""Sequences at which kernels often change, in tiles or warps. The search also tries their neighbours."""
 
 
 def falsify(trial: Trial[Prewarmed]) -> None:
-    """Draw models, two of which may share a cache; warm them up, take two steps, and see what was missing.
+    """Draw one or two models on one cache, prewarm them, take two steps, and count missing and unused kernels.
 
-    Which kernels a step asks for follows from shapes, so the search is a rehearsal, without compiler or GPU. Then the
-    models of the profile are warmed up and take their steps on the device, with everything compiled.
+    The kernels that a step requests follow from the shapes, so the search is a rehearsal without compiler or GPU. After
+    it, the models of the profile are compiled, prewarmed and run on the device.
     """
 
     rehearsed_on: set[str] = set()
@@ -42,7 +42,7 @@ def falsify(trial: Trial[Prewarmed]) -> None:
         return counts
 
     trial.measure(cases=trial.search(_cases(), check, examples=trial.parameters["cases"], first=_known()))
-    if not trial.device.startswith("cuda"):  # a device that runs none of the kernels could only be one more rehearsal
+    if not trial.device.startswith("cuda"):  # a CPU runs none of the kernels, so this would be the rehearsal again
         trial.resolve(device=",".join(sorted(rehearsed_on)))
         return
 
@@ -54,7 +54,7 @@ def falsify(trial: Trial[Prewarmed]) -> None:
             counts, device = _counted(trial, trial.subject.cache(), [model], trial.device)
         trial.resolve(device=device)
         asked.append(counts.pop("asked"))
-        # With nothing missing and nothing loaded in a step, what was compiled is what was loaded: a block's kernels.
+        # If all other counts are 0, the compiler must have been called once for each kernel of a block.
         faults.append(sum(counts.values()) + abs(compiler.nvrtc - len(block_kernels(model.shape))))
         trial.measure(faults_on_device=faults, asked_on_device=asked)
 
@@ -67,7 +67,7 @@ class _Model:
 
     @classmethod
     def of(cls, case: Mapping[str, Any]) -> _Model:
-        """A model of a drawn case."""
+        """The model of a drawn case."""
         heads = case["kv_heads"] * case["group"]
         shape = BlockShape(
             hidden=2 * case["half_head"] * heads,
@@ -97,11 +97,13 @@ def _cases() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _known() -> list[dict[str, Any]]:
-    """Where the engine of the spec failed, a sequence of 256 and two models that differ in eps alone, and its likes.
+    """The cases that are always tried.
 
-    Two models that differ in any other thing alone share what their keys leave out. A width of 2048 is where tiles
-    change, and a sequence of 4096 longer than what a kernel may keep of a row. And student and teacher as they are,
-    0.5B and 1.5B on one cache: so many kernels, and so wide, are never drawn.
+    - A sequence of 256, where the engine of the spec failed.
+    - Two models that differ in one property: they share kernels if their keys leave that property out.
+    - A width of 2048, where the tile changes.
+    - A sequence of 4096, longer than the part of a row that a kernel may keep.
+    - Student and teacher, 0.5B and 1.5B, on one cache: the search never draws so many or so wide kernels.
     """
     qwen2 = {
         "kv_heads": 2, "group": 2, "half_head": 8, "intermediate": 176,
@@ -124,9 +126,9 @@ def _known() -> list[dict[str, Any]]:
 def _counted(
     trial: Trial[Prewarmed], cache: KernelCache, models: list[_Model], device: str
 ) -> tuple[dict[str, int], str]:
-    """Counts over the models of a cache, of which all but `asked` should be 0; and the device that the steps ran on.
+    """Counts over all models of a cache, and the device types that the steps ran on.
 
-    The second step is of half the sequence, as a last batch may be shorter.
+    Every count but `asked` should be 0. The second step has half the sequence, as the last batch of a run may have.
     """
     ran_on = set()
     with LogLines() as log:
@@ -154,7 +156,7 @@ def _counted(
 
 
 def _step(block: Block, batch: int, sequence: int, seed: int, device: str) -> str:
-    """Forward and backward of one block; the type of the device that its gradient lies on."""
+    """Run forward and backward of one block; returns the device type of the gradient."""
     weights = new_weights(block.shape, seed, dtype=torch.float32, device=device)
     x = torch.ones(batch, sequence, block.shape.hidden, device=device)
     _, saved = block.forward(x, weights)

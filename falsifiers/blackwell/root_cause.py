@@ -1,4 +1,4 @@
-"""F-BLACKWELL-ROOTCAUSE-001: whose bytes they are when memory runs out, and what caused it."""
+"""F-BLACKWELL-ROOTCAUSE-001: the owners of the bytes when memory runs out, and the cause."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _NOBODY = "nobody"
 _MOST = 0.92
 _MODULES_SHARE = 0.3
 _USUAL_MODULES = 8
-"""Beside uncapped sequences: 4 GiB in the full profile, twice what SPEC-BLACKWELL-FIX-001 counts, so that it shows."""
+"""Modules beside uncapped sequences: 4 GiB in the full profile, twice the count of SPEC-BLACKWELL-FIX-001."""
 _OF_SHAPE = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)
 
 
 def falsify(trial: Trial[Attribution]) -> None:
-    """Run out of memory in five ways and not at all in a sixth, and hold the accounts against sizes we know.
+    """Put six loads on the device, five of which run out of memory, and compare the accounts with computed sizes.
 
-    - others: nine tenths are held by somebody whom the subject does not know: he is the cause, though no block fits.
+    - others: another owner, unknown to the subject, holds nine tenths. It is the cause, although no block fits.
     - uncapped: the longest sequence; the score workspace fills the device.
     - capped: sequences cut at 2,048; everything fits.
-    - refused: a sequence of which not one workspace fits; what was refused has most, and nobody holds it.
-    - modules: capped, with kernels on nine tenths of the device: now they are the cause.
-    - both: the longest sequence with kernels on three tenths: many modules, and still not the cause.
+    - refused: a sequence for which not one workspace fits. The refused workspace is the largest, and the cause.
+    - modules: capped, with kernel modules on nine tenths of the device. They are the cause.
+    - both: the longest sequence with modules on three tenths. There are many modules, but they are not the cause.
 
-    At last the device fails where there is room, which is no out-of-memory.
+    At the end the device fails with an error that is not an out-of-memory, while it has free memory.
     """
     asked = trial.parameters
     memory: DeviceMemory = Arena(asked["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
-    room, libraries = memory.free(), memory.allocated()  # the latter is cuBLAS's workspace, for one
+    room, libraries = memory.free(), memory.allocated()  # `libraries` includes the workspace of cuBLAS
     loads = _loads(asked, room)
     found: dict[str, dict[str, Any]] = {}
     for step, (name, load) in enumerate(loads.items()):
@@ -45,7 +45,7 @@ def falsify(trial: Trial[Attribution]) -> None:
         before = memory.allocated()
         others = memory.tensor([int(_MOST * room) // 4]) if name == "others" else None
         held = memory.allocated() - before
-        context = memory.used() - memory.reserved()  # before the subject has anything there
+        context = memory.used() - memory.reserved()  # measured before the subject puts anything on the device
         watched = WatchedMemory(memory)
         with trial.subject_fault():
             report = trial.subject.put(load, watched)
@@ -74,17 +74,17 @@ def falsify(trial: Trial[Attribution]) -> None:
 
 
 def _loads(asked: Any, room: int) -> dict[str, Load]:
-    """The loads by their name, in the order in which they are put.
+    """The loads by name, in the order in which they are put on the device.
 
     Raises:
-        NotMeasured: on a device with that much room memory would not run out, or before the first block is there.
+        NotMeasured: with `room` free bytes, a load would not run out of memory, or would before its first block.
     """
     model, longest, cap, size = asked["model"], asked["longest"], asked["cap"], int(asked["module_bytes"])
     beyond = longest
     while 4 * SHAPES[model].heads * beyond**2 <= room:
         beyond *= 2
     loads = {
-        "others": Load(model, 1, longest, 1, size),  # first: no load of before takes up the room for them
+        "others": Load(model, 1, longest, 1, size),  # first, while no earlier load holds memory
         "uncapped": Load(model, asked["blocks"], longest, _USUAL_MODULES, size),
         "capped": Load(model, asked["blocks_capped"], cap, 1, size),
         "refused": Load(model, 1, beyond, 1, size),
@@ -96,14 +96,14 @@ def _loads(asked: Any, room: int) -> dict[str, Load]:
     most = asked["blocks"] * min(uncapped, capped / (1.0 - _MOST))
     if not least < room < most:
         raise NotMeasured(
-            f"{room / 2**20:,.0f} MiB are free, and these loads run out of memory as they are to between"
-            f" {least / 2**20:,.0f} and {most / 2**20:,.0f} MiB: choose the profile for the device, or free its memory"
+            f"{room / 2**20:,.0f} MiB are free; these loads run out of memory as intended between"
+            f" {least / 2**20:,.0f} and {most / 2**20:,.0f} MiB. Choose the profile for this device, or free its memory"
         )
     return loads
 
 
 def _fault(subject: Attribution, load: Load, memory: DeviceMemory) -> str:
-    """What becomes of an error that is no lack of memory: "raised", or "swallowed"."""
+    """How the subject treats a device error that is not an out-of-memory: "raised" or "swallowed"."""
     try:
         subject.put(load, BrokenMemory(memory))
     except DeviceFault:
@@ -112,13 +112,13 @@ def _fault(subject: Attribution, load: Load, memory: DeviceMemory) -> str:
 
 
 def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Owner, int]) -> dict[str, Any]:
-    """A report against the driver's figure, and against what everything has by its shape; relative to that figure.
+    """Compare a report with the driver's figure and with computed sizes; differences are relative to that figure.
 
-    Memory runs out while a block is being put on the device: of what is asked for before its score workspace, as much
-    as one more block has may be there as well.
+    Memory can run out while a block is put on the device. Up to one block's bytes of every owner may then be there in
+    addition.
 
     Args:
-        known: context, and what others hold of the allocator's, as they were before the subject had anything there.
+        known: bytes of the context, and bytes of the allocator in use, before the subject put anything on the device.
     """
     driver = memory.used()
     accounts = {owner: report.accounts.get(owner, 0) for owner in Owner}
@@ -142,15 +142,15 @@ def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Own
 
 
 def _steps(shape: BlockShape, memory: WatchedMemory) -> int:
-    """Of how many blocks a step has run: the last projection's weight and its two moments hold numbers.
+    """The number of blocks that have run a step: the last projection's weight and its two moments are written.
 
-    Its gradient is nowhere 0, not even where all tokens are equal and those of queries and keys vanish.
+    The gradient of that weight is never 0, even if all tokens are equal and the gradients of queries and keys vanish.
     """
     return memory.written(shape.parameters()["down.weight"]) // 3
 
 
 def _block_bytes(load: Load) -> int:
-    """What one more block would have asked for: weights, two moments, what it keeps, and its score workspace."""
+    """Bytes of one more block: weights, two moments, kept activations and the score workspace."""
     shape = SHAPES[load.model]
     return 3 * _weights(shape) + _kept(shape, load.sequence) + 4 * shape.heads * load.sequence**2
 
@@ -164,7 +164,7 @@ def _kept(shape: BlockShape, sequence: int) -> int:
 
 
 def _bounds(load: Load, report: Report, memory: DeviceMemory) -> dict[Owner, tuple[int, int]]:
-    """The least and the most bytes of every owner that we can compute."""
+    """The least and the most bytes of every owner whose size can be computed."""
     shape = SHAPES[load.model]
     weights, kept = _weights(shape), _kept(shape, load.sequence)
     begun = report.blocks + report.ran_out

@@ -1,7 +1,7 @@
-"""F-BLACKWELL-WGPU-FALLBACK-001: a backward without memory goes on in WGSL, once, and nothing else does.
+"""F-BLACKWELL-WGPU-FALLBACK-001: a backward without CUDA memory, and no other, continues in WGSL.
 
-The falsifier hands the subject the backend that computes on CUDA, healthy until it is told to fail; a second one that
-never fails says what the gradients should be. Who launched what is counted inside wgpu, not asked of the subject.
+The falsifier gives the subject a CUDA backend that fails on demand. A second, healthy one computes the expected
+gradients. Launches are counted inside wgpu, not reported by the subject.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LEARNING_RATE = 0.05
 
 @dataclass
 class _Findings:
-    """What was measured, over all parts, and of which kinds the gradients were: (device, dtype)."""
+    """Measurements over all parts; `kinds` has the (device, dtype) of every gradient."""
 
     kinds: set[tuple[str, str]] = field(default_factory=set)
     block_errors: list[float] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Findings:
 
 
 def falsify(trial: Trial[FallbackBlocks]) -> None:
-    """Fail one block's backward at many places, then layers of a model that trains, then with errors of other kinds."""
+    """Fail one block's backward at many places, then layers of a model in training; then inject other errors."""
     witness, seen = Witness(), _Findings()
     with witness.watching():
         operations = _one_block(trial, witness, seen)
@@ -71,7 +71,7 @@ def falsify(trial: Trial[FallbackBlocks]) -> None:
 
 
 def _wrong_adapters(trial: Trial[FallbackBlocks], witness: Witness) -> list[str]:
-    """Adapters that were given work and are not of the kind that was asked for: software is no GPU."""
+    """Adapters that had launches and are not of the requested kind. A software adapter is not a GPU."""
     wanted = trial.parameters["adapter"]
     return [
         f"{name} ({info['adapter_type']})"
@@ -90,16 +90,15 @@ def _drawn(trial: Trial[FallbackBlocks], size: tuple[int, ...], salt: int) -> Te
 
 
 def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) -> int:
-    """Every fault of memory, at places all over the backward: what was done before it must not count.
+    """Inject every memory fault at places all over one block's backward.
 
-    Gradients of standard deviation 1 come from above, so that an error of 1e-4 is one of rounding and none of scale.
-    Two faults in a batch of shorter sequences go first, with other weights in the same place, as an optimizer leaves
-    them: what is kept of either must not be taken for what comes later. Their length is odd in the profiles, so that no
-    tile of a matrix product ends where its tokens do.
-    After each fault the backward is made once more without one, by CUDA.
+    Incoming gradients have standard deviation 1, so that an error of 1e-4 is a rounding error. Two faults in a batch of
+    shorter sequences come first; after them the weights change in place, as an optimizer changes them. This shows
+    uploads that are kept and reused. The sequence length is odd in the profiles, so that no tile of a matrix product
+    ends where the tokens do. After each fault the backward runs once more without a fault, on CUDA.
 
     Returns:
-        How many operations of the primary backend a backward without fault has.
+        The number of operations of the primary backend in a backward without fault.
     """
     parameters = trial.parameters
     faulty = FaultyBackend(_healthy(trial), witness)
@@ -144,7 +143,7 @@ def _weights(trial: Trial[FallbackBlocks]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class _Case:
-    """What goes into one block, and the gradients that a healthy backend makes of it."""
+    """The inputs of one block, and the gradients of a healthy backend."""
 
     weights: dict[str, Tensor]
     x: Tensor
@@ -153,7 +152,7 @@ class _Case:
 
 
 def _case(trial: Trial[FallbackBlocks], weights: dict[str, Tensor], size: tuple[int, int]) -> _Case:
-    """Standard normal numbers from the seed, for `size` sequences and tokens."""
+    """Standard normal inputs from the seed, for `size` = (sequences, tokens)."""
     shape = SHAPES[trial.parameters["model"]]
     x, gradient = (_drawn(trial, (*size, shape.hidden), salt) for salt in (1, 2))
     with torch.no_grad():
@@ -176,7 +175,11 @@ def _without_fault(
     faulty: FaultyBackend,
     usual: int,
 ) -> int:
-    """A backward without fault, which is all CUDA's; returns how many operations it should have: `usual`, unless 0."""
+    """Run a backward without fault, which CUDA must do alone.
+
+    Returns:
+        The expected number of operations: `usual`, or the number seen if `usual` is 0.
+    """
     witness.clear()
     before = faulty.calls
     with torch.no_grad(), trial.subject_fault():
@@ -184,13 +187,13 @@ def _without_fault(
     operations = faulty.calls - before
     _compare(trial, seen, found, case)
     seen.launches_without_fault.append(witness.launches)
-    usual = usual or max(1, operations)  # there is a place to fail at, also in a backward that never asked CUDA
+    usual = usual or max(1, operations)  # at least one place to fail at, even if the backward never called CUDA
     seen.primary_calls_missing.append(max(0, usual - operations))
     return usual
 
 
 def _compare(trial: Trial[FallbackBlocks], seen: _Findings, found: dict[str, Tensor], case: _Case) -> None:
-    """The error, and of what kind all gradients are: one that lies elsewhere, or is wider, is not as its weight is."""
+    """Record the error, and the device and dtype of every gradient."""
     seen.kinds |= {(one.device.type, str(one.dtype).removeprefix("torch.")) for one in found.values()}
     devices, dtypes = ("+".join(sorted(set(names))) for names in zip(*seen.kinds, strict=True))
     trial.resolve(device=devices, dtype=dtypes)
@@ -198,10 +201,10 @@ def _compare(trial: Trial[FallbackBlocks], seen: _Findings, found: dict[str, Ten
 
 
 def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, operations: int) -> None:
-    """Steps of a language model with and without faults, in each of two micro-batches that add their gradients up.
+    """Train a language model with faults in some layers, with two micro-batches a step that add their gradients.
 
-    A model on healthy backends takes the same steps; both descend by what they found themselves. What the primary
-    backend is asked for is known exactly: a fault costs it the operations of that backward from its place on.
+    A model on healthy backends takes the same steps; each model descends by its own gradients. The number of calls that
+    the primary backend should get is known: a fault costs it the operations of that backward from its place on.
     """
     parameters = trial.parameters
     shape, layers = SHAPES[parameters["model"]], parameters["layers"]
@@ -264,9 +267,10 @@ def _training(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, o
 
 
 def _other_errors(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings, operations: int) -> None:
-    """An error that is no lack of memory comes out itself, and neither wgpu nor the log hears of it.
+    """Check that an error other than out-of-memory reaches the caller, without a launch on wgpu or a warning.
 
-    Neither from a layer that never met a fault, nor from one that fell through before; which then goes on as ever.
+    The errors are injected into a layer before its first memory fault and again after one. Afterwards the layer must
+    work as before.
     """
     parameters = trial.parameters
     case = _case(trial, _weights(trial), (parameters["batch"], parameters["sequence"]))
@@ -283,14 +287,14 @@ def _other_errors(trial: Trial[FallbackBlocks], witness: Witness, seen: _Finding
             with torch.no_grad(), trial.subject_fault():
                 try:
                     block.backward(saved, case.weights, case.gradient)
-                except BaseException as raised:  # KeyboardInterrupt is among what must come out
+                except BaseException as raised:  # KeyboardInterrupt must reach the caller too
                     caught = raised
             faulty.relent()
             if caught is not error:
-                came = "nothing" if caught is None else f"another {type(caught).__name__}"
+                came = "nothing was raised" if caught is None else f"another {type(caught).__name__} was raised"
                 seen.changed_errors.append(f"{type(error).__name__} ({error}): {came}")
             seen.work_after_other_errors.append(witness.launches + witness.warnings + witness.primary_calls)
-            error.__traceback__ = None  # it holds what the backward had computed
+            error.__traceback__ = None  # the traceback keeps the tensors of the backward alive
         _without_fault(trial, witness, seen, block, saved, case, faulty, operations)
         witness.clear()
         faulty.fail(MEMORY_FAULTS[0], places.randrange(operations))
@@ -303,7 +307,7 @@ def _other_errors(trial: Trial[FallbackBlocks], witness: Witness, seen: _Finding
 
 
 def _spread(count: int, places: int) -> list[int]:
-    """So many different places among `count`, the first and the last included."""
+    """Up to `places` different numbers below `count`, including the first and the last."""
     return sorted({round(number * (count - 1) / max(1, places - 1)) for number in range(places)})
 
 

@@ -1,4 +1,4 @@
-"""Readers that open what was damaged, each for a reason of its own."""
+"""Mutants of F-APR-V2-CRC-001: readers that open damaged files, each with one defect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class HeaderOnly(Reference):
-    """The reader that was: the header's checksum is verified, the footer is never looked at."""
+    """Checks the header's checksum and ignores the footer, as the original reader did."""
 
     def check_footer(self, data: bytes) -> None:
         """Nothing."""
@@ -48,7 +48,7 @@ class HeaderOnly(Reference):
 
 
 class VerifiedOnce(Reference):
-    """A file whose header was seen before needs no second look."""
+    """Checks the footer only once for each header."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -61,7 +61,7 @@ class VerifiedOnce(Reference):
 
 
 class WarnsOnly(Reference):
-    """A mismatch is noticed, told nobody, and overlooked."""
+    """Stores a footer mismatch as a warning and reads on."""
 
     def check_footer(self, data: bytes) -> None:
         try:
@@ -71,14 +71,14 @@ class WarnsOnly(Reference):
 
 
 class HeaderUnchecked(Reference):
-    """The footer is verified, which seems to make the header's own checksum needless."""
+    """Checks the footer but not the header's own checksum."""
 
     def check_header(self, header: bytes, checksum: int) -> None:
         """Nothing."""
 
 
 class DataFooter(Reference):
-    """The footer covers the tensors alone, in the writer as in the reader."""
+    """The footer covers only the tensors, in writer and reader."""
 
     def footer(self, body: bytes) -> int:
         (at_data,) = struct.unpack_from("<Q", body, 32)
@@ -86,7 +86,7 @@ class DataFooter(Reference):
 
 
 class IndexLeftOut(Reference):
-    """The footer covers everything but the index, which the writer had to patch afterwards."""
+    """The footer covers everything but the index, which the writer patches later."""
 
     def footer(self, body: bytes) -> int:
         at_index, at_data = struct.unpack_from("<2Q", body, 24)
@@ -94,14 +94,14 @@ class IndexLeftOut(Reference):
 
 
 class DropsTheTail(Reference):
-    """The checksum is taken in blocks of 4,096 bytes; what does not fill one is forgotten, by writer and reader."""
+    """The checksum covers only whole blocks of 4,096 bytes, in writer and reader."""
 
     def footer(self, body: bytes) -> int:
         return zlib.crc32(body[: len(body) // 4096 * 4096])
 
 
 class FirstBlocks(Reference):
-    """A quick check: the footer is compared only for files of up to 64 KiB."""
+    """Compares the footer only for files of up to 64 KiB."""
 
     def check_footer(self, data: bytes) -> None:
         if len(data) <= 1 << 16:
@@ -109,7 +109,7 @@ class FirstBlocks(Reference):
 
 
 class HalfCompared(Reference):
-    """The checksum is kept in a number of 16 bits on its way to the comparison."""
+    """Compares only 16 bits of the checksum."""
 
     def check_footer(self, data: bytes) -> None:
         if self.footer(data[:-4]) & 0xFFFF != int.from_bytes(data[-4:-2], "little"):
@@ -117,7 +117,7 @@ class HalfCompared(Reference):
 
 
 class ZeroIsUnchecked(Reference):
-    """A checksum of zero means that there is none."""
+    """A checksum of 0 means that there is none."""
 
     def check_header(self, header: bytes, checksum: int) -> None:
         if checksum:
@@ -129,14 +129,14 @@ class ZeroIsUnchecked(Reference):
 
 
 class EndUnchecked(Reference):
-    """Both checksums are verified; whether the file ends with its tensors is not."""
+    """Checks both checksums, but not that the file ends with its tensors."""
 
     def check_end(self, end: int, size: int) -> None:
         """Nothing."""
 
 
 class TrustsTheHeader(Reference):
-    """The diagnosis that was: a header with the right checksum makes the file valid, whatever follows it."""
+    """Accepts a file whose header has the right checksum, whatever follows, as the original diagnosis did."""
 
     def read(self, data: bytes) -> AprFile:
         self.parsed(data)
@@ -147,7 +147,7 @@ class TrustsTheHeader(Reference):
 
 
 class AcceptsWhatIsThere(Reference):
-    """An interrupted download is opened as far as it goes: the footer is verified where one is."""
+    """Opens an incomplete download as far as it goes; checks the footer only if there is one."""
 
     def read(self, data: bytes) -> AprFile:
         header = self.parsed(data)
@@ -164,10 +164,10 @@ class AcceptsWhatIsThere(Reference):
 
 
 class ShortenedTensors(Reference):
-    """Both checksums are verified, and then ranges are cut to what the file has."""
+    """Checks both checksums, then cuts ranges to the size of the file."""
 
     def check_sections(self, header: Header, size: int) -> None:
-        """Nothing: a slice never fails."""
+        """Nothing, because a slice never fails."""
 
     def check_end(self, end: int, size: int) -> None:
         """Nothing."""
@@ -179,12 +179,12 @@ class ShortenedTensors(Reference):
                 start = header.data + offset
                 found.append(TensorRecord(name, dtype, shape, data[start : start + size]))
         except Rejected:
-            pass  # the entries up to there will do
+            pass  # keep the entries before the malformed one
         return found, len(data)
 
 
 class Panics(Reference):
-    """Offsets are used before they are checked, and what is out of range ends the process's thread."""
+    """Uses offsets before it checks them, so an offset out of range raises IndexError."""
 
     def check_sections(self, header: Header, size: int) -> None:
         """Nothing."""
@@ -195,14 +195,14 @@ class Panics(Reference):
 
 
 class AlwaysRejects(Reference):
-    """No damaged file is opened, and no other."""
+    """Rejects every file, damaged or not."""
 
     def read(self, data: bytes) -> AprFile:
         raise Rejected(f"shorter than {HEADER_SIZE} bytes, or not")
 
 
 class StreamedUnchecked(Reference):
-    """What is flagged as streamed is said to have no footer that counts."""
+    """Does not check the footer of files that are flagged as streamed."""
 
     def check_footer(self, data: bytes) -> None:
         (flags,) = struct.unpack_from("<H", data, 6)
@@ -211,7 +211,7 @@ class StreamedUnchecked(Reference):
 
 
 class RestartsInEachChunk(Reference):
-    """The checksum is taken of chunks of a mebibyte and not carried from one to the next."""
+    """Restarts the checksum in every chunk of 1 MiB."""
 
     def check_footer(self, data: bytes) -> None:
         checksum = 0
@@ -222,7 +222,7 @@ class RestartsInEachChunk(Reference):
 
 
 class OffsetsIn32Bits(Reference):
-    """Offsets and sizes lose their upper halves on their way into a number of 32 bits."""
+    """Truncates offsets and sizes to 32 bits."""
 
     def parsed(self, data: bytes) -> Header:
         header = super().parsed(data)
@@ -234,7 +234,7 @@ class OffsetsIn32Bits(Reference):
 
 
 class CountIn16Bits(Reference):
-    """The count of tensors is read into a number of 16 bits."""
+    """Truncates the number of tensors to 16 bits."""
 
     def parsed(self, data: bytes) -> Header:
         header = super().parsed(data)
@@ -242,14 +242,14 @@ class CountIn16Bits(Reference):
 
 
 class MetadataNotSought(Reference):
-    """The metadata is taken from behind the header, wherever the header says that it begins."""
+    """Reads the metadata after the header, whatever offset the header gives."""
 
     def parsed(self, data: bytes) -> Header:
         return replace(super().parsed(data), metadata=HEADER_SIZE)
 
 
 class WrapsAround(Reference):
-    """Offset and size are added in 64 bits without a look at the carry, and the sum is held against the end."""
+    """Adds offset and size modulo 2**64 and compares the sum with the end."""
 
     def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
         found, end = [], header.data

@@ -1,4 +1,4 @@
-"""Writers, and readers that agree with them, that depart from the table in one thing each."""
+"""Mutants of F-APR-V2-LAYOUT-001: writers, with matching readers, that depart from the table in one way each."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ __all__ = [
 
 
 class Misaligned(Reference):
-    """Tensors at multiples of 32."""
+    """Tensors at multiples of 32 bytes."""
 
     def places(self, tensors: Sequence[TensorRecord]) -> list[int]:
-        """As GGUF does by default."""
+        """Offsets as GGUF chooses them by default."""
         places, end = [], 0
         for tensor in tensors:
             places.append(end)
@@ -62,7 +62,7 @@ class Misaligned(Reference):
         return places
 
     def payload(self, tensors: Sequence[TensorRecord]) -> bytes:
-        """Each filled up to 32, and the whole to 64."""
+        """Each tensor padded to 32 bytes, and the whole to 64."""
         return self.filled(b"".join(one.data.ljust(-(-len(one.data) // 32) * 32, b"\0") for one in tensors))
 
 
@@ -74,56 +74,56 @@ class Unsorted(Reference):
 
 
 class SortedAsUtf16(Reference):
-    """Names in the order of a language whose texts are UTF-16."""
+    """Names sorted by their UTF-16 code units."""
 
     def ordered(self, tensors: Sequence[TensorRecord]) -> list[TensorRecord]:
         return sorted(tensors, key=lambda one: one.name.encode("utf-16-be"))
 
 
 class SortedByCase(Reference):
-    """Capital and small letters side by side."""
+    """Names sorted without regard to case."""
 
     def ordered(self, tensors: Sequence[TensorRecord]) -> list[TensorRecord]:
         return sorted(tensors, key=lambda one: (one.name.casefold(), one.name))
 
 
 class LowerCased(Reference):
-    """Names made alike on their way into the file."""
+    """Names in lower case."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, name=tensor.name.lower()), place)
 
 
 class CutNames(Reference):
-    """Names of at most 255 bytes, as if their length were one byte."""
+    """Names cut to 255 bytes, as if their length were one byte."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, name=tensor.name.encode()[:255].decode(errors="ignore")), place)
 
 
 class NormalisedNames(Reference):
-    """Names composed as some file systems do, so that an e with an accent becomes one character."""
+    """Names normalised to NFC, so that an e and an accent become one character."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, name=unicodedata.normalize("NFC", tensor.name)), place)
 
 
 class StrippedZeros(Reference):
-    """Zeros at the end of a tensor taken for padding."""
+    """Zeros at the end of a tensor removed like padding."""
 
     def ordered(self, tensors: Sequence[TensorRecord]) -> list[TensorRecord]:
         return [replace(one, data=one.data.rstrip(b"\0")) for one in super().ordered(tensors)]
 
 
 class CountInAByte(Reference):
-    """A count that begins again at 256."""
+    """The number of tensors modulo 256."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         return super().header(count % 256, metadata_size, at_index, at_data)
 
 
 class RoundedMetadata(Reference):
-    """Numbers of the metadata with as many digits as single precision has."""
+    """Numbers of the metadata rounded to single precision."""
 
     def metadata_bytes(self, metadata: Mapping[str, Any]) -> bytes:
         rounded = {name: float(f"{one:.7g}") if isinstance(one, float) else one for name, one in metadata.items()}
@@ -131,49 +131,49 @@ class RoundedMetadata(Reference):
 
 
 class NameInCharacters(Reference):
-    """The name's length in characters rather than bytes."""
+    """The name's length in characters instead of bytes."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return struct.pack("<H", len(tensor.name)) + super().entry(tensor, place)[2:]
 
 
 class ReversedDimensions(Reference):
-    """The fastest dimension first, as GGUF has it."""
+    """Dimensions in reverse order, as in GGUF."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, shape=tensor.shape[::-1]), place)
 
 
 class DimensionsIn32Bits(Reference):
-    """Each dimension through a number of 32 bits, which only an empty tensor shows in a small file."""
+    """Dimensions modulo 2**32. In a small file only an empty tensor shows it."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, shape=tuple(size % 2**32 for size in tensor.shape)), place)
 
 
 class LegacyNumbers(Reference):
-    """APR's own quantisations under their old numbers, which GGML uses for others."""
+    """APR's own quantisations under their old numbers, which GGML uses for other dtypes."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(replace(tensor, dtype={128: 8, 129: 9}.get(tensor.dtype, tensor.dtype)), place)
 
 
 class PaddedTensorSize(Reference):
-    """The size of a tensor with the padding behind it."""
+    """The size of a tensor includes its padding."""
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         return super().entry(tensor, place)[:-8] + struct.pack("<Q", padded(len(tensor.data)))
 
 
 class SwappedData(Reference):
-    """The index is sorted, the data is not."""
+    """The index is sorted, the data is in reverse order."""
 
     def payload(self, tensors: Sequence[TensorRecord]) -> bytes:
         return super().payload(tensors[::-1])
 
 
 class SharedData(Reference):
-    """Tensors with the same bytes are stored once."""
+    """Tensors with equal bytes are stored once."""
 
     def places(self, tensors: Sequence[TensorRecord]) -> list[int]:
         places: dict[bytes, int] = {}
@@ -189,7 +189,7 @@ class SharedData(Reference):
 
 
 class AbsoluteOffsets(Reference):
-    """Offsets from the file's start instead of the data's, written and read."""
+    """Offsets count from the start of the file, in writer and reader."""
 
     def index(self, tensors: Sequence[TensorRecord], places: Sequence[int], at_data: int) -> bytes:
         return super().index(tensors, [at_data + place for place in places], at_data)
@@ -199,21 +199,21 @@ class AbsoluteOffsets(Reference):
 
 
 class CountOffByOne(Reference):
-    """One tensor fewer than there are, in the header."""
+    """The header counts one tensor too few."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         return super().header(max(count - 1, 0), metadata_size, at_index, at_data)
 
 
 class RowMajorClear(Reference):
-    """No word on the order of dimensions, as before the flag existed."""
+    """The row-major flag is not set, as before the flag existed."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         return replace(super().header(count, metadata_size, at_index, at_data), flags=0)
 
 
 class ColumnMajorSet(Reference):
-    """Both flags, and a reader that takes it."""
+    """Both flags are set, and the reader accepts that."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         return replace(super().header(count, metadata_size, at_index, at_data), flags=ROW_MAJOR | COLUMN_MAJOR)
@@ -223,26 +223,26 @@ class ColumnMajorSet(Reference):
 
 
 class ColumnMajorAccepted(Reference):
-    """The writer is right, and the reader takes what a bad conversion leaves."""
+    """The writer is right; the reader accepts column-major tensors."""
 
     def check_flags(self, flags: int) -> None:
         """Nothing."""
 
 
 class PaddedMetadataSize(Reference):
-    """The size of the metadata with its padding."""
+    """The size of the metadata includes its padding."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         return super().header(count, padded(metadata_size), at_index, at_data)
 
     def metadata_of(self, data: bytes, header: Header) -> Mapping[str, Any]:
-        """What is in front of the padding."""
+        """The metadata without the padding."""
         text = data[header.metadata : header.metadata + header.metadata_size].rstrip(b"\0")
         return super().metadata_of(data, replace(header, metadata_size=len(text)))
 
 
 class MetadataOffsetZero(Reference):
-    """The metadata's place left at zero, which a reader of the same make does not miss."""
+    """The offset of the metadata is 0, and the reader ignores it."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         return replace(super().header(count, metadata_size, at_index, at_data), metadata=0)
@@ -252,7 +252,7 @@ class MetadataOffsetZero(Reference):
 
 
 class ReservedBytes(Reference):
-    """A writer that signs the bytes which are nobody's."""
+    """The writer puts a signature into the reserved bytes."""
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
         signature = b"written by us".ljust(20, b"\0")
@@ -260,7 +260,7 @@ class ReservedBytes(Reference):
 
 
 class MinorVersion(Reference):
-    """Version 2.1, and a reader that only looks at the first number."""
+    """Version 2.1, and a reader that checks only the major version."""
 
     def packed(self, header: Header, checksum: int) -> bytes:
         packed = super().packed(header, checksum)
@@ -276,7 +276,7 @@ class MinorVersion(Reference):
 
 
 class BigEndianOffset(Reference):
-    """One field of the header written the other way round, and read so."""
+    """One field of the header in big-endian order, in writer and reader."""
 
     def packed(self, header: Header, checksum: int) -> bytes:
         packed = super().packed(header, checksum)
@@ -288,21 +288,21 @@ class BigEndianOffset(Reference):
 
 
 class ChecksumWithItself(Reference):
-    """The header's checksum over all 64 bytes, its own place zero."""
+    """The header's checksum covers all 64 bytes, with its own field set to 0."""
 
     def header_checksum(self, header: bytes) -> int:
         return zlib.crc32(header[:40] + bytes(4) + header[44:])
 
 
 class GarbagePadding(Reference):
-    """Padding that was never cleared."""
+    """Padding with bytes other than 0."""
 
     def filled(self, section: bytes) -> bytes:
         return section.ljust(padded(len(section)), b"\xcd")
 
 
 class NoLastPadding(Reference):
-    """The footer right behind the last tensor."""
+    """The footer directly after the last tensor, without padding."""
 
     def payload(self, tensors: Sequence[TensorRecord]) -> bytes:
         unused = padded(len(tensors[-1].data)) - len(tensors[-1].data) if tensors else 0
@@ -310,27 +310,27 @@ class NoLastPadding(Reference):
         return payload[: len(payload) - unused]
 
     def check_end(self, end: int, size: int) -> None:
-        """A file may be shorter by some padding."""
+        """Accept a file that is shorter by some padding."""
         if not 0 <= end + 4 - size < 64:
             raise Rejected("the file does not end where its tensors do")
 
 
 class NoFooter(Reference):
-    """A writer that was interrupted before its last four bytes, or never knew of them."""
+    """The footer is missing."""
 
     def write(self, file: AprFile) -> bytes:
         return super().write(file)[:-4]
 
 
 class FooterWithoutHeader(Reference):
-    """The checksum of everything but the header, written and read."""
+    """The footer covers everything but the header, in writer and reader."""
 
     def footer(self, body: bytes) -> int:
         return zlib.crc32(body[64:])
 
 
 class CastagnoliFooter(Reference):
-    """CRC32C, as newer processors compute it, in place of CRC32."""
+    """CRC32C in place of CRC32."""
 
     def footer(self, body: bytes) -> int:
         crc = 0xFFFFFFFF
@@ -340,7 +340,7 @@ class CastagnoliFooter(Reference):
 
 
 class AsIfDataWereInOrder(Reference):
-    """A reader that takes tensors one after the other, whatever their offsets say."""
+    """The reader takes tensors one after the other and ignores their offsets."""
 
     def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
         found, place = [], header.data

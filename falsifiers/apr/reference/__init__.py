@@ -1,4 +1,4 @@
-"""The APR v2 implementation we ship: a writer and a reader, to the table of aprender-core's format/v2."""
+"""The reference implementation of APR v2: a writer and a reader for the layout of aprender-core's format/v2."""
 
 from falsifiers.apr.reference.format import Reference
 

@@ -1,10 +1,10 @@
 """APR v2: header, metadata, index and tensors, each padded to 64 bytes, and a CRC32 at the end.
 
-The layout is that of aprender-core, crates/aprender-core/src/format/v2 (header_impl.rs, writer.rs, reader_impl.rs). The
-reader is stricter than theirs, which never looks at the footer: the CRC32 at the end must be right, and every byte of
-the file must have its place.
+The layout is that of aprender-core, crates/aprender-core/src/format/v2 (header_impl.rs, writer.rs, reader_impl.rs).
+This reader is stricter than theirs, which ignores the footer: here the CRC32 at the end must be right, and every byte
+must belong to a section.
 
-Each step is a method, so that a mutant can get one of them wrong.
+Each step is a method, so that a mutant can override one of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class Header:
-    """The first 64 bytes, but for the checksum; offsets from the file's start, in bytes."""
+    """The first 64 bytes without the checksum. Offsets are in bytes from the start of the file."""
 
     count: int
     metadata_size: int
@@ -47,7 +47,7 @@ class Header:
 
 
 def padded(size: int) -> int:
-    """The next multiple of 64."""
+    """The size rounded up to a multiple of 64."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -55,14 +55,18 @@ class Reference:
     """The writer and the reader."""
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing depends on the setting: bytes are bytes on every device."""
+        """Ignore the setting; the format is the same on every device."""
 
     def write(self, file: AprFile) -> bytes:
-        """The bytes of a file; ValueError for tensors or metadata that the format has no room for."""
+        """The bytes of a file.
+
+        Raises:
+            ValueError: the format has no room for the tensors or the metadata.
+        """
         tensors = self.ordered(file.tensors)
         metadata = self.metadata_bytes(file.metadata)
         if len(metadata) > _LARGEST_METADATA:
-            raise ValueError(f"the metadata takes {len(metadata)} bytes, and the format allows {_LARGEST_METADATA}")
+            raise ValueError(f"the metadata takes {len(metadata)} bytes; the format allows {_LARGEST_METADATA}")
         places = self.places(tensors)
         at_index = HEADER_SIZE + padded(len(metadata))
         at_data = at_index + padded(len(self.index(tensors, places, 0)))
@@ -74,7 +78,11 @@ class Reference:
         return bytes(body) + struct.pack("<I", self.footer(bytes(body)))
 
     def read(self, data: bytes) -> AprFile:
-        """What the bytes say, or Rejected."""
+        """The content of a file.
+
+        Raises:
+            Rejected: the bytes are not an undamaged APR v2 file.
+        """
         header = self.parsed(data)
         self.check_flags(header.flags)
         self.check_sections(header, len(data))
@@ -83,20 +91,20 @@ class Reference:
         self.check_end(end, len(data))
         return AprFile(tensors, self.metadata_of(data, header))
 
-    # What the writer does, step by step.
+    # The steps of the writer.
 
     def ordered(self, tensors: Sequence[TensorRecord]) -> list[TensorRecord]:
-        """Sorted by the bytes of their names."""
+        """The tensors, sorted by the UTF-8 bytes of their names."""
         if len({tensor.name for tensor in tensors}) < len(tensors):
             raise ValueError("two tensors have the same name")
         return sorted(tensors, key=lambda tensor: tensor.name.encode())
 
     def metadata_bytes(self, metadata: Mapping[str, Any]) -> bytes:
-        """JSON in UTF-8."""
+        """The metadata as JSON in UTF-8."""
         return json.dumps(metadata, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
     def places(self, tensors: Sequence[TensorRecord]) -> list[int]:
-        """Where each tensor begins, counted from the beginning of the data."""
+        """The offset of each tensor from the beginning of the data."""
         places, end = [], 0
         for tensor in tensors:
             places.append(end)
@@ -108,11 +116,11 @@ class Reference:
         return b"".join(self.filled(tensor.data) for tensor in tensors)
 
     def index(self, tensors: Sequence[TensorRecord], places: Sequence[int], at_data: int) -> bytes:
-        """One entry a tensor; `at_data`, where the data begins, has no part in it."""
+        """The index, one entry per tensor. `at_data`, the offset of the data, is only for mutants."""
         return b"".join(self.entry(tensor, place) for tensor, place in zip(tensors, places, strict=True))
 
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
-        """Name, dtype, shape, offset and size."""
+        """One entry of the index: name, dtype, shape, offset and size."""
         name = tensor.name.encode()
         if len(name) > _LONGEST_NAME or len(tensor.shape) > _MOST_DIMENSIONS:
             raise ValueError(f"the format has no room for the name or the shape of {tensor.name!r}")
@@ -120,7 +128,7 @@ class Reference:
         return struct.pack("<H", len(name)) + name + numbers + struct.pack("<2Q", place, len(tensor.data))
 
     def header(self, count: int, metadata_size: int, at_index: int, at_data: int) -> Header:
-        """What the header says."""
+        """The fields of the header."""
         return Header(count, metadata_size, at_index, at_data)
 
     def header_bytes(self, header: Header) -> bytes:
@@ -128,7 +136,7 @@ class Reference:
         return self.packed(header, self.header_checksum(self.packed(header, 0)))
 
     def packed(self, header: Header, checksum: int) -> bytes:
-        """64 bytes, little-endian."""
+        """The header as 64 bytes, little-endian."""
         return struct.pack(
             HEADER,
             _MAGIC,
@@ -148,39 +156,39 @@ class Reference:
         return zlib.crc32(header[:40] + header[44:])
 
     def filled(self, section: bytes) -> bytes:
-        """A section with zeros up to the next multiple of 64."""
+        """A section, padded with zeros to a multiple of 64."""
         return section.ljust(padded(len(section)), b"\0")
 
     def footer(self, body: bytes) -> int:
         """CRC32 of everything before the footer."""
         return zlib.crc32(body)
 
-    # What the reader does, step by step.
+    # The steps of the reader.
 
     def parsed(self, data: bytes) -> Header:
-        """The header, of the right format and version and with the right checksum."""
+        """The header, after a check of magic number, version and checksum."""
         if len(data) < HEADER_SIZE:
             raise Rejected("shorter than a header")
         magic, major, minor, flags, count, metadata, size, index, at_data, checksum, reserved = struct.unpack(
             HEADER, data[:HEADER_SIZE]
         )
         if magic != _MAGIC or (major, minor) != _VERSION:
-            raise Rejected("no APR 2.0")
+            raise Rejected("not an APR 2.0 file")
         self.check_header(data[:HEADER_SIZE], checksum)
         return Header(count, size, index, at_data, flags, metadata, reserved)
 
     def check_header(self, header: bytes, checksum: int) -> None:
-        """The header's CRC32."""
+        """Check the header's CRC32."""
         if self.header_checksum(header) != checksum:
             raise Rejected("the header's checksum is wrong")
 
     def check_flags(self, flags: int) -> None:
-        """Column-major tensors are what a bad conversion leaves."""
+        """Reject column-major tensors, which a wrong conversion writes."""
         if flags & COLUMN_MAJOR:
             raise Rejected("the tensors are column-major")
 
     def check_sections(self, header: Header, size: int) -> None:
-        """Each section begins after the one before, and all of them before the footer."""
+        """Check that the sections follow each other and end before the footer."""
         ends = (
             HEADER_SIZE,
             header.metadata,
@@ -193,17 +201,17 @@ class Reference:
             raise Rejected("the sections do not fit the file")
 
     def check_footer(self, data: bytes) -> None:
-        """The CRC32 of everything before the last four bytes."""
+        """Check the CRC32 of all bytes before the last four."""
         if self.footer(data[:-4]) != int.from_bytes(data[-4:], "little"):
             raise Rejected("the footer's checksum is wrong")
 
     def check_end(self, end: int, size: int) -> None:
-        """Between the last tensor and the footer there is nothing."""
+        """Check that the footer follows the last tensor's padding."""
         if end + 4 != size:
             raise Rejected("the file does not end where its tensors do")
 
     def tensors(self, data: bytes, header: Header) -> tuple[list[TensorRecord], int]:
-        """The tensors of the index, and where the last one's padding ends."""
+        """The tensors of the index, and the end of the last one's padding."""
         found, end = [], header.data
         for name, dtype, shape, offset, size in self.entries(data[header.index : header.data], header.count):
             start = self.start(header, offset)
@@ -214,11 +222,11 @@ class Reference:
         return found, end
 
     def start(self, header: Header, offset: int) -> int:
-        """Offsets count from the beginning of the data."""
+        """The offset of a tensor in the file; entries count from the beginning of the data."""
         return header.data + offset
 
     def entries(self, index: bytes, count: int) -> Iterator[tuple[str, int, tuple[int, ...], int, int]]:
-        """Name, dtype, shape, offset and size, one after the other."""
+        """Yields name, dtype, shape, offset and size of every entry."""
         position = 0
         try:
             for _ in range(count):
@@ -232,11 +240,11 @@ class Reference:
             raise Rejected(f"the index is malformed: {error}") from error
 
     def metadata_of(self, data: bytes, header: Header) -> Mapping[str, Any]:
-        """The JSON object."""
+        """The metadata, a JSON object."""
         try:
             metadata = json.loads(data[header.metadata : header.metadata + header.metadata_size])
         except (ValueError, RecursionError) as error:
-            raise Rejected(f"the metadata is no JSON: {error}") from error
+            raise Rejected(f"the metadata is not JSON: {error}") from error
         if not isinstance(metadata, dict):
-            raise Rejected("the metadata is no object")
+            raise Rejected("the metadata is not a JSON object")
         return metadata

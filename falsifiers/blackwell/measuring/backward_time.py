@@ -1,4 +1,4 @@
-"""How long the backward of all layers takes on the new path, against the old one and against itself."""
+"""Time of the backward of all layers on the new path, relative to the old path and to itself."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.authoring.timing import interleave
 __all__ = ["time_backward"]
 
 _NEW, _AGAIN, _OLD = "new", "new again", "old"
-_WARMUP = 3  # rounds: clocks, the allocator and cuBLAS's choice of kernels settle in the first
+_WARMUP = 3  # rounds, while clocks, the allocator and cuBLAS's choice of kernels settle
 
 
 def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
-    """Let the arms take turns in random order; measures the bounds of 99 % intervals of the ratios within rounds.
+    """Time the paths in turns, in random order, and measure the bounds of 99 % intervals of their ratios.
 
     Raises:
-        NotMeasured: the new path differs from itself by as much as would matter, or the limit lies in the interval.
+        NotMeasured: the new path differs from itself by more than `noise_limit`, or `ratio_limit` is in the interval.
     """
     asked = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
@@ -32,7 +32,7 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     layers = [new_weights(shape, layer, dtype=torch.float32, device=trial.device) for layer in range(asked["layers"])]
 
     def arm(path: Path) -> Callable[[], None]:
-        """The backward of all layers, one after the other, with the forward of each done beforehand."""
+        """The backward of all layers, one after the other. The forward of each runs once, beforehand."""
         blocks = [Block(shape, trial.subject.backend(path, layer)) for layer in range(len(layers))]
         saved = [block.forward(x, weights)[1] for block, weights in zip(blocks, layers, strict=True)]
 
@@ -57,12 +57,12 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     trial.measure(noise=[noise.low, noise.high])
     if max(1 / noise.low, noise.high) > asked["noise_limit"]:
         raise NotMeasured(
-            f"this machine is too restless: the new path takes {noise.low:.3f} to {noise.high:.3f} of its own time; "
-            f"{asked['noise_limit']} is the most that means anything"
+            f"this machine is too noisy: the new path takes {noise.low:.3f} to {noise.high:.3f} of its own time, and "
+            f"the limit is {asked['noise_limit']}"
         )
     if not slower.settles(asked["ratio_limit"]):
         raise NotMeasured(
-            f"this machine cannot tell: the new path takes {slower.low:.3f} to {slower.high:.3f} of the old one's, "
-            f"and the limit of {asked['ratio_limit']} lies within"
+            f"this machine cannot decide: the path takes {slower.low:.3f} to {slower.high:.3f} of the old path's time, "
+            f"and the limit of {asked['ratio_limit']} is in that interval"
         )
     trial.measure(slower_low=slower.low, slower_high=slower.high)

@@ -1,4 +1,4 @@
-"""How far the gradients that a subject found are from those that they should be, by the names of the parameters."""
+"""Errors of gradients, which are given by the names of their parameters."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ __all__ = ["largest_error", "largest_relative_error"]
 
 
 def largest_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """The largest absolute difference of any element; infinite where a gradient is missing or has another shape."""
+    """The largest absolute difference of any element; infinite if a gradient is missing or has another shape."""
     if not _comparable(found, expected):
         return float("inf")
     differences = [_difference(found[name], right).abs().max() for name, right in expected.items()]
-    return float(torch.stack(differences).max())  # a NaN among them is the largest
+    return float(torch.stack(differences).max())  # max() returns NaN if there is one
 
 
 def largest_relative_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """Of each gradient the length of the difference over its own length, the largest of these; infinite as above.
+    """The largest distance between two gradients, relative to the length of the expected one; infinite as above.
 
-    Among the parameters of a model that trains some have gradients far below 1e-4, wrong or right: what is lost or
-    doubled there shows by its own size only.
+    In training, some parameters have gradients far below 1e-4. An error in such a gradient shows only relative to it.
     """
     if not _comparable(found, expected):
         return float("inf")

@@ -1,4 +1,4 @@
-"""The gradients that a training step should have: the same model and weights, on torch's own formulas."""
+"""The expected gradients of a training step: the same model and weights, with torch's own formulas."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["TrueGradients", "relative_error"]
 
 
 class TrueGradients:
-    """A model beside the subject's, of float32 on the same device, that is handed the subject's weights."""
+    """A second model, in float32 on the same device, that takes the subject's weights."""
 
     def __init__(self, shape: BlockShape, layers: int, vocabulary: int, device: torch.device) -> None:
-        """Its own weights do not matter, they are replaced each time; so few are drawn. No product is one of TF32."""
+        """Build the model with few drawn weights, because they are replaced. Products use full float32, not TF32."""
         block = Block(shape, CublasBackend("ieee") if device.type == "cuda" else TorchBackend())
         self._model = LanguageModel(shape, [block], 1, 0, device)
         self._model.embedding = nn.Parameter(torch.empty(vocabulary, shape.hidden, device=device))
         self._model.blocks.extend(copy.deepcopy(self._model.blocks[0]) for _ in range(1, layers))
 
     def other_weights(self, weights: Sequence[Tensor]) -> list[str]:
-        """Where a subject's weights are not those of the model, in its order; empty where all are."""
+        """The subject's weights whose shape differs from the model's, by position; empty if all agree."""
         shapes = zip_longest(
             (list(one.shape) for one in weights), (list(one.shape) for one in self._model.parameters())
         )
@@ -40,7 +40,7 @@ class TrueGradients:
         ]
 
     def at(self, weights: Sequence[nn.Parameter], tokens: Tensor) -> list[Tensor]:
-        """The gradient of every weight, in the order of a `LanguageModel`'s, for ids [batch, sequence + 1]."""
+        """The gradients of all weights, in the order of `LanguageModel.parameters`, for ids [batch, sequence + 1]."""
         own = list(self._model.parameters())
         with torch.no_grad():
             for mine, theirs in zip(own, weights, strict=True):
@@ -50,7 +50,7 @@ class TrueGradients:
 
 
 def relative_error(found: Tensor | None, wanted: Tensor) -> float:
-    """The distance of two gradients over the length of the true one; no gradient counts as one of zeros."""
+    """The distance of two gradients relative to the length of the true one. None counts as zeros."""
     length = float(torch.linalg.vector_norm(wanted))
     difference = wanted if found is None else found.to(wanted) - wanted
     distance = float(torch.linalg.vector_norm(difference))

@@ -1,4 +1,4 @@
-"""Mutants of F-ALLOC-UNIFIED-001: rules that were written, or are easily written, instead of the right one."""
+"""Mutants of F-ALLOC-UNIFIED-001: plausible wrong rules, and wrong allocations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class ByCapability(IntegratedRule):
-    """managed iff unified addressing and cc >= 100, which catches a discrete B200 and misses an integrated Orin."""
+    """Managed memory if cc >= 100 and addressing is unified: wrong for a discrete B200 and an integrated Orin."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         modern = device.capability >= (10, 0)
@@ -40,7 +40,7 @@ class ByCapability(IntegratedRule):
 
 
 class TakesItForIntegrated(IntegratedRule):
-    """The same rule, narrowed to sm_121 and what follows it: an integrated Orin or Thor gets plain memory."""
+    """Recognises integrated GPUs only from sm_121 on: an integrated Orin or Thor gets plain memory."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         integrated = device.integrated and device.capability >= (12, 1)
@@ -48,7 +48,7 @@ class TakesItForIntegrated(IntegratedRule):
 
 
 class IgnoresOverride(IntegratedRule):
-    """MANAGED_MEMORY is checked and then forgotten."""
+    """Checks MANAGED_MEMORY and then ignores it."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         super().choose(device, override)
@@ -56,21 +56,21 @@ class IgnoresOverride(IntegratedRule):
 
 
 class AutoIsOn(IntegratedRule):
-    """Who sets the variable at all, to auto, gets managed memory."""
+    """MANAGED_MEMORY=auto means 1."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return super().choose(device, "1" if override == "auto" and device.unified_addressing else override)
 
 
 class OffIsAuto(IntegratedRule):
-    """0 is taken for unset, as a test for truth takes it."""
+    """MANAGED_MEMORY=0 means unset, as in a test for truth."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return super().choose(device, None if override == "0" else override)
 
 
 class AnyNumberIsOn(IntegratedRule):
-    """The variable is read as a number, and any but 0 means 1: "2", and " 1" with a blank, are not refused."""
+    """Reads the variable as a number; any but 0 means 1, so "2" and " 1" are not refused."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         if override in (None, "auto"):
@@ -79,7 +79,7 @@ class AnyNumberIsOn(IntegratedRule):
 
 
 class AnythingIsOn(IntegratedRule):
-    """Whatever the variable holds beside 0 and auto means 1."""
+    """Any value but 0 and auto means 1."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         known = override in (None, "0", "auto")
@@ -87,14 +87,14 @@ class AnythingIsOn(IntegratedRule):
 
 
 class IgnoresIntegrated(IntegratedRule):
-    """Unified addressing is taken for shared memory; every CUDA GPU on 64-bit Linux has it."""
+    """Takes unified addressing for shared memory; every CUDA GPU on 64-bit Linux has unified addressing."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return super().choose(Device(device.unified_addressing, True, device.capability), override)
 
 
 class ForgetsUnifiedAddressing(IntegratedRule):
-    """The integrated flag alone decides."""
+    """Decides by the integrated flag alone."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         if override in (None, "auto"):
@@ -103,14 +103,14 @@ class ForgetsUnifiedAddressing(IntegratedRule):
 
 
 class OnWithoutAddressing(IntegratedRule):
-    """1 is obeyed where it cannot work."""
+    """Obeys 1 without unified addressing, where managed memory cannot work."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return Allocator.MANAGED if override == "1" else super().choose(device, override)
 
 
 class NeverManaged(IntegratedRule):
-    """As before PMAT-701: cuMemAlloc for all, which ended near 30 GB on GB10."""
+    """Always cuMemAlloc, as before PMAT-701. On GB10 this ended near 30 GB."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         super().choose(device, override)
@@ -118,14 +118,14 @@ class NeverManaged(IntegratedRule):
 
 
 class CutsAllocation(IntegratedRule):
-    """What is above the ceiling of 30 GB, or of three quarters of a smaller size, is cut off without a word."""
+    """Silently cuts allocations at 30 GB, or at three quarters of a smaller size."""
 
     def allocate(self, size: int) -> Tensor:
         return super().allocate(min(30 * 2**30, size * 3 // 4))
 
 
 class MisreadsDevice(IntegratedRule):
-    """Attributes 16 and 18 are mixed up: the number of multiprocessors is taken for the integrated flag."""
+    """Confuses attributes 16 and 18: reads the number of multiprocessors as the integrated flag."""
 
     def device(self) -> Device:
         described = super().device()
@@ -133,7 +133,7 @@ class MisreadsDevice(IntegratedRule):
 
 
 class AgainstTheRule(IntegratedRule):
-    """The rule is right, and the allocation goes the other way; a part is enough where plain memory may end early."""
+    """The rule is right, and the allocation uses the other allocator. Plain memory is limited to 8 GiB."""
 
     def allocate(self, size: int) -> Tensor:
         if self.choose(self.device(), None) is Allocator.PLAIN:
@@ -143,7 +143,7 @@ class AgainstTheRule(IntegratedRule):
 
 
 class ReadsWords(IntegratedRule):
-    """The variable is a switch as others are, and has their words: true and on, false and off."""
+    """Accepts true, on, false and off."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         words = {"true": "1", "on": "1", "false": "0", "off": "0"}
@@ -151,21 +151,21 @@ class ReadsWords(IntegratedRule):
 
 
 class ReadsAnyCase(IntegratedRule):
-    """AUTO is taken for auto."""
+    """Accepts AUTO."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return super().choose(device, None if override is None else override.lower())
 
 
 class StripsBlanks(IntegratedRule):
-    """What a shell script left behind the value is cut off: "1 " and "0 " are not refused."""
+    """Strips blanks after the value, so "1 " and "0 " are not refused."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         return super().choose(device, None if override is None else override.rstrip())
 
 
 class TooOldForManaged(IntegratedRule):
-    """The flag counts from sm_75 on: a Tegra X1 or Xavier shares its memory as well."""
+    """Ignores the integrated flag below sm_75, although Tegra X1 and Xavier share their memory."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         integrated = device.integrated and device.capability >= (7, 5)
@@ -173,7 +173,7 @@ class TooOldForManaged(IntegratedRule):
 
 
 class TakesTheNextForIntegrated(IntegratedRule):
-    """What comes after GB10 is taken to be like it."""
+    """Takes every GPU after GB10 for an integrated one."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         integrated = device.integrated or device.capability > (12, 1)

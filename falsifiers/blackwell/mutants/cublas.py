@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-CUBLAS-001: one defect each, all of them on the new path."""
+"""Mutants of F-BLACKWELL-CUBLAS-001, each with one defect on the new path or in the comparison."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ __all__ = [
 ]
 
 _INNER = 32
-_CYCLES = 1_000_000  # about half a millisecond: what the clock is measured by
+_CYCLES = 1_000_000  # about half a millisecond, used to measure the GPU's clock
 
 
 class _Damaging(CublasPath):
-    """A subject whose new path damages what it has computed."""
+    """A subject whose new path damages its results."""
 
     def backend(self, path: Path, layer: int) -> Backend:
         return super().backend(path, layer) if path == "old" else _Damaged(self.products(), self.damage)
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
-        """The wrong answer in place of the right one."""
+        """The wrong gradients in place of the right ones."""
         raise NotImplementedError
 
 
@@ -67,21 +67,21 @@ class _Damaged(LibraryBackend):
 
 
 class TransposedOperand(_Damaging):
-    """The weight is read as its own transpose where sizes allow it, as SHIP-007's matrix-vector product was."""
+    """Reads the weight as its own transpose where sizes allow it, as SHIP-007's matrix-vector product did."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         return right._replace(x=gradient @ weight.contiguous().reshape(weight.mT.shape).mT)
 
 
 class Tf32LeftOn(CublasPath):
-    """Somebody asked for TF32 once, and nobody put the switch back."""
+    """TF32 was switched on and never off again."""
 
     def products(self) -> TorchBackend:
         return Tf32Rounding() if self.device == "cpu" else CublasBackend("tf32")
 
 
 class HalfPrecision(_Damaging):
-    """The gradient passes through bfloat16 on its way."""
+    """Rounds the gradient to bfloat16 in between."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         rounded = gradient.bfloat16().to(gradient.dtype)
@@ -97,7 +97,7 @@ class InnerTailDropped(_Damaging):
 
 
 class BiasOverFeatures(_Damaging):
-    """The gradient of the bias is summed over the features, and cut or filled up to its length."""
+    """Sums the bias gradient over the features, and cuts or pads it to the right length."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         if right.bias is None:
@@ -109,14 +109,14 @@ class BiasOverFeatures(_Damaging):
 
 
 class BiasLeftOut(_Damaging):
-    """A bias that was there before has no gradient any more."""
+    """Returns no gradient for a bias."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         return right._replace(bias=None)
 
 
 class AddsToTheLast(_Damaging):
-    """beta is 1 where it should be 0: an answer is added to the last one of its size."""
+    """beta is 1 instead of 0: a result is added to the previous one of its size."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -129,7 +129,7 @@ class AddsToTheLast(_Damaging):
 
 
 class OverwritesTheLast(_Damaging):
-    """All answers of a size lie in one buffer: the gradient of one layer becomes that of the next."""
+    """All results of a size share one buffer, so a layer's gradient becomes the next layer's."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -141,7 +141,7 @@ class OverwritesTheLast(_Damaging):
 
 
 class WrongBeyondSample(_Damaging):
-    """Only the first 128 elements of the weight's gradient are right: those that the spec looks at."""
+    """Only the first 128 elements of the weight's gradient are right, which are those that the spec checks."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         wrong = right.weight.clone().flatten()
@@ -150,7 +150,7 @@ class WrongBeyondSample(_Damaging):
 
 
 class FlushesSmall(_Damaging):
-    """Elements below 1e-5 become 0, which no absolute bound of 1e-5 sees."""
+    """Elements below 1e-5 become 0, which no absolute bound of 1e-5 detects."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         flushed = torch.where(right.weight.abs() < 1e-5, torch.zeros_like(right.weight), right.weight)
@@ -158,7 +158,7 @@ class FlushesSmall(_Damaging):
 
 
 class SmallInputsInTf32(_Damaging):
-    """Where gradients are small the input's is made in TF32: it is smaller than the others, and hides behind them."""
+    """Computes the input's gradient in TF32 if gradients are small. It is smaller than the others, which hide it."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         if gradient.dtype != torch.float32 or float(gradient.abs().max()) > 2e-3:
@@ -167,14 +167,14 @@ class SmallInputsInTf32(_Damaging):
 
 
 class WrongInLongBatches(_Damaging):
-    """More tokens than were ever warmed up have a gradient of the weight that is 1 % too large."""
+    """The weight's gradient is 1 % too large if there are more tokens than were warmed up."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         return right._replace(weight=right.weight * 1.01) if len(x) > self.tokens else right
 
 
 class BiasedInBfloat16(_Damaging):
-    """In bfloat16 the gradient of the weight is 1.5 % too large, no more than a few roundings of an element."""
+    """In bfloat16 the weight's gradient is 1.5 % too large, which is a few roundings of an element."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         if right.weight.dtype != torch.bfloat16:
@@ -183,7 +183,7 @@ class BiasedInBfloat16(_Damaging):
 
 
 class ChangesItsInput(_Damaging):
-    """The gradient that it was given is scaled in place once it is done with it."""
+    """Scales the given gradient in place after use."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         gradient.mul_(0.5)
@@ -191,7 +191,7 @@ class ChangesItsInput(_Damaging):
 
 
 class IgnoresStrides(_Damaging):
-    """x is taken to lie row by row, whatever its strides say."""
+    """Reads x row by row, whatever its strides."""
 
     def damage(self, right: ProjectionGradients, x: Tensor, weight: Tensor, gradient: Tensor) -> ProjectionGradients:
         if x.stride(-1) == 1 or x.stride() == (1, 1):
@@ -200,7 +200,7 @@ class IgnoresStrides(_Damaging):
 
 
 class OldPathBroken(CublasPath):
-    """The path that all is held against has itself lost the last token."""
+    """The old path, which the new one is compared with, loses the last token."""
 
     def backend(self, path: Path, layer: int) -> Backend:
         return super().backend(path, layer) if path == "new" else _LosesLastToken(layer=layer)
@@ -216,14 +216,14 @@ class _LosesLastToken(TritonBackend):
 
 
 class CublasNeverCalled(CublasPath):
-    """The library is never bound, and the old kernels go on working under the new name."""
+    """The new path still runs the old kernels."""
 
     def backend(self, path: Path, layer: int) -> Backend:
         return super().backend("old", layer)
 
 
 class StillWarmsProducts(CublasPath):
-    """Matrices are multiplied by cuBLAS, and the kernels that nobody calls any more are warmed up all the same."""
+    """cuBLAS multiplies matrices, but the unused kernels are still warmed up."""
 
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
         return super().prewarm("old", shape, layers)
@@ -233,7 +233,7 @@ class StillWarmsProducts(CublasPath):
 
 
 class TellsOfOneModule(CublasPath):
-    """All kernels are warmed up as before, and one is told."""
+    """Warms up all kernels as before, and reports one."""
 
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
         warmed = super().prewarm("old", shape, layers)
@@ -241,7 +241,7 @@ class TellsOfOneModule(CublasPath):
 
 
 class TakesATenthLonger(_Damaging):
-    """Every answer comes late by a quarter of the old path's time: the seven are four sevenths of a backward."""
+    """Delays every result by a quarter of the old path's time. The seven projections are 4/7 of a backward."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -259,7 +259,7 @@ class TakesATenthLonger(_Damaging):
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
-    """What work takes on the GPU: the shortest of five, after one that is not counted."""
+    """Time of `work` on the GPU in milliseconds: the shortest of five runs after one warm-up."""
     seen = []
     for _ in range(6):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-PREWARM-KEYS-001: the four keys that were wrong in aprender, and their relatives."""
+"""Mutants of F-BLACKWELL-PREWARM-KEYS-001: the four wrong keys of aprender, and similar defects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _ConstantKeyCache(KernelCache):
 
 
 class ConstantKey(PrewarmedBackends):
-    """The key is a constant: the first kernel that is loaded answers for all."""
+    """The key is a constant, so the first loaded kernel is used for all."""
 
     cache_type = _ConstantKeyCache
 
@@ -65,7 +65,7 @@ class _WarmsWithoutEpsCache(KernelCache):
 
 
 class WarmsWithoutEps(PrewarmedBackends):
-    """The warm-up puts kernels under a key without eps, and steps look for one with it."""
+    """The warm-up stores kernels under keys without eps; steps look for keys with it."""
 
     cache_type = _WarmsWithoutEpsCache
 
@@ -76,7 +76,7 @@ class _EpsLeftOutCache(KernelCache):
 
 
 class EpsLeftOut(PrewarmedBackends):
-    """No key has an eps: teacher and student with different ones share a kernel."""
+    """Keys have no eps, so teacher and student with different eps share a kernel."""
 
     cache_type = _EpsLeftOutCache
 
@@ -87,7 +87,7 @@ class _WarmsOtherEpsBackend(PtxBackend):
 
 
 class WarmsOtherEps(PrewarmedBackends):
-    """Kernels are warmed for an eps of 1e-5, Llama's; Qwen2 has 1e-6."""
+    """Warms kernels for an eps of 1e-5, as in Llama; Qwen2 has 1e-6."""
 
     backend_type = _WarmsOtherEpsBackend
 
@@ -105,7 +105,7 @@ def _at(spec: KernelSpec, sequence: int) -> KernelSpec:
 
 
 class RopeAtOne(PrewarmedBackends):
-    """RoPE is compiled for a sequence: warmed at 1, and run at another."""
+    """RoPE is compiled for one sequence length: warmed for 1, run for another."""
 
     backend_type = _RopeAtOneBackend
 
@@ -116,7 +116,7 @@ class _ForgetsBackwardBackend(PtxBackend):
 
 
 class ForgetsBackward(PrewarmedBackends):
-    """Only the forward pass is warmed up."""
+    """Warms only the kernels of the forward pass."""
 
     backend_type = _ForgetsBackwardBackend
 
@@ -129,7 +129,7 @@ class _ForgetfulCache(KernelCache):
 
 
 class ForgetsAfterAStep(PrewarmedBackends):
-    """A kernel is dropped when it has run, and compiled again whenever it is asked for."""
+    """Drops a kernel after its launch, and compiles it again for the next one."""
 
     cache_type = _ForgetfulCache
 
@@ -141,7 +141,7 @@ class _WarmsTooMuchBackend(PtxBackend):
 
 
 class WarmsTooMuch(PrewarmedBackends):
-    """Kernels are warmed that no step asks for, to be on the safe side: memory and minutes for nothing."""
+    """Warms kernels that no step requests, which costs memory and minutes."""
 
     backend_type = _WarmsTooMuchBackend
 
@@ -155,7 +155,7 @@ class _WarmsNarrowTilesBackend(PtxBackend):
 
 
 class WarmsNarrowTiles(PrewarmedBackends):
-    """Products are warmed with the tile of narrow results, and steps ask for the other where the result is wide."""
+    """Warms products with the tile of narrow results, while steps request the other tile for wide ones."""
 
     backend_type = _WarmsNarrowTilesBackend
 
@@ -168,7 +168,7 @@ class _BoundedCache(KernelCache):
 
 
 class HoldsTooFew(PrewarmedBackends):
-    """The cache holds 48 kernels, enough for a model, and drops the oldest: student and teacher have more."""
+    """The cache holds 48 kernels, enough for one model, and drops the oldest; student and teacher need more."""
 
     cache_type = _BoundedCache
 
@@ -199,7 +199,7 @@ class _HalfCountingCache(KernelCache):
 
 
 class MiscountsOne(PrewarmedBackends):
-    """The counter of compilations leaves a kernel out."""
+    """The counter of compilations omits a kernel."""
 
     cache_type = _HalfCountingCache
 
@@ -211,7 +211,7 @@ class _HastyCache(KernelCache):
 
 
 class CompilesBeforeLooking(PrewarmedBackends):
-    """Every launch has its kernel compiled, then finds it in the cache; nothing is loaded, counted or logged."""
+    """Compiles before every launch, then uses the cached kernel; nothing is loaded, counted or logged."""
 
     cache_type = _HastyCache
 
@@ -222,7 +222,7 @@ class _MisnamingCache(KernelCache):
 
 
 class NamesAnother(PrewarmedBackends):
-    """Each compilation has its line, and all lines name the same kernel."""
+    """Logs every compilation, always with the name of the same kernel."""
 
     cache_type = _MisnamingCache
 
@@ -235,7 +235,7 @@ class _UnevenCache(KernelCache):
 
 
 class CountsOneForAnother(PrewarmedBackends):
-    """One kernel counts twice and one never: the sum is right."""
+    """Counts one kernel twice and another not at all; the sum is right."""
 
     cache_type = _UnevenCache
 
@@ -246,13 +246,13 @@ class _RowsLeftOutCache(KernelCache):
 
 
 class RowsLeftOut(PrewarmedBackends):
-    """No key has the rows of a result: two models of one width share the gradient of a weight."""
+    """Keys omit the rows of the result, so two models of one width share the gradient of a weight."""
 
     cache_type = _RowsLeftOutCache
 
 
 class _ImagesWithoutEps:
-    """A source that keeps what it made, by too little."""
+    """A source that keeps its images under a key without eps."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -267,7 +267,7 @@ class _ImagesWithoutEps:
 
 
 class ImagesWithoutEps(PrewarmedBackends):
-    """Kernels have good keys, and the images behind them are kept without the eps."""
+    """Kernels have right keys, but the images behind them are kept without eps."""
 
     def cache(self) -> KernelCache:
         """See `Prewarmed`."""
@@ -291,7 +291,7 @@ class _NarrowAtTheEdgeBackend(PtxBackend):
 
 
 class WarmsNarrowAtTheEdge(PrewarmedBackends):
-    """The warm-up says wider than 2048 where a step says 2048 or wider."""
+    """The warm-up takes the wide tile above 2048, the steps from 2048 on."""
 
     backend_type = _NarrowAtTheEdgeBackend
 
@@ -307,7 +307,7 @@ class _LongRowsBackend(PtxBackend):
 
 
 class LongRowsForgotten(PrewarmedBackends):
-    """Rows of more than 1024 have a kernel of their own, which the warm-up does not know."""
+    """Rows of more than 1024 use another kernel, which the warm-up omits."""
 
     backend_type = _LongRowsBackend
 
@@ -324,6 +324,6 @@ class _SiluOfTorchBackend(PtxBackend):
 
 
 class LeavesSiluToTorch(PrewarmedBackends):
-    """The activation is neither warmed up nor asked for: torch has it."""
+    """torch computes the activation; its kernels are neither warmed nor requested."""
 
     backend_type = _SiluOfTorchBackend

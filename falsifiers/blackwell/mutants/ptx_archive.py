@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-PTX-001: what an archive lacks or pretends, and what is compiled all the same."""
+"""Mutants of F-BLACKWELL-PTX-001: archives with missing or forged images, and engines that compile kernels."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _KERNEL = add().key
 
 
 class _Damaged(Engine):
-    """An engine whose archive is a copy, changed by `entries`; on the GPU at hand it may run or not."""
+    """An engine whose archive is a copy, changed by `entries`. It need not run on the GPU of the machine."""
 
     def archive(self) -> Path:
         """The damaged copy, made once."""
@@ -62,17 +62,17 @@ class _Damaged(Engine):
         return folder
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
-        """What the index says; files may be changed as well."""
+        """The entries of the index. An override may change files as well."""
         return archive.entries.values()
 
     def rewritten(self, archive: Archive, entry: ArchiveEntry, data: bytes) -> ArchiveEntry:
-        """The entry with other bytes, and an index that vouches for them."""
+        """The entry with other bytes, and with their digest in the index."""
         (archive.folder / entry.file).write_bytes(data)
         return replace(entry, sha256=hashlib.sha256(data).hexdigest())
 
 
 class MissingTarget(_Damaged):
-    """Nothing for the newest target: the driver would have to compile."""
+    """No image for the newest target, so the driver would have to compile."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -80,7 +80,7 @@ class MissingTarget(_Damaged):
 
 
 class MissingKernel(_Damaged):
-    """One kernel was forgotten."""
+    """One kernel is missing."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -100,7 +100,7 @@ class PtxInDisguise(_Damaged):
 
 
 class OtherTarget(_Damaged):
-    """Machine code of the target before the last under the last one's name, as in sm_120 for sm_121."""
+    """Machine code of the second newest target under the name of the newest, as sm_120 for sm_121."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -113,20 +113,20 @@ class OtherTarget(_Damaged):
                 yield entry
 
     def disguised(self, data: bytes, target: int) -> bytes:
-        """The bytes as they are put in."""
+        """The bytes that are stored."""
         return data
 
 
 class ForgedTarget(OtherTarget):
-    """The same, and the ELF header says the target that was asked for."""
+    """As OtherTarget, and the ELF header names the requested target."""
 
     def disguised(self, data: bytes, target: int) -> bytes:
-        """Bits 8 to 15 of e_flags, at byte 48, are the compute capability."""
+        """Replace bits 8 to 15 of e_flags, at byte 49, which hold the compute capability."""
         return data[:49] + bytes([target]) + data[50:]
 
 
 class AlteredBytes(_Damaged):
-    """One bit of an instruction is not as it was built; header and index say the right target and source."""
+    """One bit of an instruction differs from what was built. Header and index name the right target and source."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -140,7 +140,7 @@ class AlteredBytes(_Damaged):
 
 
 class AnotherKernel(_Damaged):
-    """Two kernels for the same target change places, files and digests alike."""
+    """Two kernels for the same target are exchanged, with files and digests."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -151,7 +151,7 @@ class AnotherKernel(_Damaged):
 
 
 class StaleSource(_Damaged):
-    """The source was changed after the archive had been built."""
+    """The source changed after the archive was built."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -162,7 +162,7 @@ class StaleSource(_Damaged):
 
 
 class ForgedSource(_Damaged):
-    """The archive holds code of an older source under the digest of the present one: a norm with eps 1e-5."""
+    """Code of an older source, a norm with eps 1e-5, under the digest of the present one."""
 
     def entries(self, archive: Archive) -> Iterable[ArchiveEntry]:
         """See `_Damaged`."""
@@ -175,12 +175,12 @@ class ForgedSource(_Damaged):
                 yield entry
 
     def is_forged(self, sm: int) -> bool:
-        """Whether the image for a target is."""
+        """Whether the image for this target is forged."""
         return True
 
 
 class ForgedForOneTarget(ForgedSource):
-    """The same for the newest target alone, which the machine of whoever built the archive never runs."""
+    """As ForgedSource, for the newest target alone, which the machine that built the archive never runs."""
 
     def is_forged(self, sm: int) -> bool:
         """See `ForgedSource`."""
@@ -188,19 +188,19 @@ class ForgedForOneTarget(ForgedSource):
 
 
 class _Older(KernelSpec):
-    """A kernel that goes by the key of another eps."""
+    """A kernel with the key of another eps."""
 
     @property
     def key(self) -> str:
-        """The key of 1e-6."""
+        """The key for an eps of 1e-6."""
         return KernelSpec(self.name, self.source, (self.constants[0], ("EPS", 1e-6))).key
 
 
 class OldAssembler(Engine):
-    """The compiler that builds the archive does not know the newest target, as before CUDA 12.9 none knew sm_121."""
+    """The compiler does not know the newest target, as no compiler before CUDA 12.9 knew sm_121."""
 
     def archive(self) -> Path:
-        """Asks the compiler at hand for a target that it really does not know."""
+        """Build with a target number that the compiler really does not know."""
 
         def compiled(spec: KernelSpec, sm: int) -> Image:
             return compile_kernel(spec, sm + 800 if sm == max(self.targets) else sm)
@@ -211,7 +211,7 @@ class OldAssembler(Engine):
 
 
 class _Fallback:
-    """Looks into the archive, and compiles what is asked for by a name."""
+    """Takes images from the archive, and compiles one kernel."""
 
     def __init__(self, source: Source, kernel: str, form: Form) -> None:
         self.source, self.kernel, self.compiler = source, kernel, CompilerSource(form)
@@ -222,39 +222,39 @@ class _Fallback:
 
 
 class CompilesLate(Engine):
-    """One kernel is forgotten by the warm-up, and compiled in the middle of a step."""
+    """The warm-up omits one kernel, which is compiled during a step."""
 
     def source(self) -> Source:
         """See `Engine`."""
         return _Fallback(super().source(), _KERNEL, Form.CUBIN)
 
     def prewarm(self, backend: PtxBackend) -> None:
-        """All but one."""
+        """Load all kernels but one."""
         backend.cache.prewarm(spec for spec in block_kernels(self.shape) if spec.key != _KERNEL)
 
 
 class CompilesUncounted(CompilesLate):
-    """The same, and its own counter does not see it."""
+    """As CompilesLate, and its own counter omits the compilation."""
 
     def compilations(self) -> int:
-        """Nothing, it says."""
+        """Always 0."""
         return 0
 
 
 class CompilesInAChild(Engine):
-    """A kernel that the warm-up forgot is compiled in a child process, as Triton calls ptxas; nobody counts it."""
+    """A child process compiles a kernel that the warm-up omitted, as Triton calls ptxas. It is not counted."""
 
     def source(self) -> Source:
         """See `Engine`."""
         return _ChildCompiler(super().source())
 
     def prewarm(self, backend: PtxBackend) -> None:
-        """All but one."""
+        """Load all kernels but one."""
         backend.cache.prewarm(spec for spec in block_kernels(self.shape) if spec.key != _KERNEL)
 
 
 class _ChildCompiler:
-    """Looks into the archive, and has one kernel compiled elsewhere."""
+    """Takes images from the archive, and lets a child process compile one kernel."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -276,7 +276,7 @@ class _ChildCompiler:
 
 
 class JitFromPtx(Engine):
-    """One kernel comes as PTX, for the driver to compile."""
+    """One kernel is shipped as PTX, which the driver compiles."""
 
     def source(self) -> Source:
         """See `Engine`."""
@@ -284,7 +284,7 @@ class JitFromPtx(Engine):
 
 
 class TorchInstead(Engine):
-    """The archive is perfect, and the training runs on torch's kernels."""
+    """The archive is perfect, but training runs on torch's kernels."""
 
     def block(self, backend: PtxBackend) -> Block:
         """See `Engine`."""
@@ -292,15 +292,15 @@ class TorchInstead(Engine):
 
 
 class ClaimsLaunches(TorchInstead):
-    """The same, and it says that it launched every kernel."""
+    """As TorchInstead, and it reports launches of every kernel."""
 
     def launched(self) -> Mapping[str, int]:
-        """All of them and often, it says."""
+        """A million launches of every kernel."""
         return dict.fromkeys((spec.key for spec in block_kernels(self.shape)), 1_000_000)
 
 
 class TakesTooMuchMemory(Engine):
-    """The driver is asked for a tenth more memory than the cap allows, past torch's allocator, as modules take it."""
+    """Allocates a tenth more than the cap from the driver, past torch's allocator, as modules do."""
 
     def start(self) -> LanguageModel:
         """See `Engine`."""
@@ -314,10 +314,10 @@ class TakesTooMuchMemory(Engine):
 
 
 class RunsOutAtUpload(Engine):
-    """The first block's score workspace is sized for a context that no step uses, and takes 56 GiB."""
+    """Allocates 56 GiB for the first block's score workspace, for a context that no step uses."""
 
     def block(self, backend: PtxBackend) -> Block:
-        """See `Engine`; a CPU has no memory of a GPU's that could run out, so there it only says so."""
+        """See `Engine`. On a CPU, which has no GPU memory, it only raises the error."""
         shape = (14, 32768, 32768)
         if self.setting.device.startswith("cuda"):
             self.workspace = torch.empty(shape, device=self.setting.device)

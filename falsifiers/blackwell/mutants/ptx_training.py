@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-PTX-001 whose archive is perfect, and whose training makes another use of it."""
+"""Mutants of F-BLACKWELL-PTX-001 with a perfect archive, whose training uses it wrongly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class LoadsFromElsewhere(Engine):
-    """Images come from a folder that an earlier run left, and the archive beside it is only shown."""
+    """Loads images from a folder of an earlier run, and only shows the archive."""
 
     def archive(self) -> Path:
         """See `Engine`."""
@@ -50,7 +50,7 @@ class LoadsFromElsewhere(Engine):
 
 
 class CompilesInAChildAtStart(Engine):
-    """The warm-up has a kernel compiled by a child process, and then loads what was there anyway."""
+    """A child process compiles a kernel during the warm-up, although the archive has it."""
 
     def prewarm(self, backend: PtxBackend) -> None:
         """See `Engine`."""
@@ -64,7 +64,7 @@ class CompilesInAChildAtStart(Engine):
 
 
 class _Impatient(PtxBackend):
-    """Its own kernels make the queries, keys and values once."""
+    """Uses its own kernels for queries, keys and values once, then torch."""
 
     def __init__(self, cache: KernelCache) -> None:
         super().__init__(cache)
@@ -78,7 +78,7 @@ class _Impatient(PtxBackend):
 
 
 class TorchAfterAStep(Engine):
-    """After the first step torch makes queries, keys and values: every kernel was launched, and few are."""
+    """After the first step torch computes queries, keys and values. Every kernel was launched, but too rarely."""
 
     def block(self, backend: PtxBackend) -> Block:
         """See `Engine`."""
@@ -86,7 +86,7 @@ class TorchAfterAStep(Engine):
 
 
 class _Adding(PtxBackend):
-    """One weight's gradient is written over what the step before left in its buffer."""
+    """Adds one weight's gradient to what the previous step left in its buffer."""
 
     def __init__(self, cache: KernelCache) -> None:
         super().__init__(cache)
@@ -103,7 +103,7 @@ class _Adding(PtxBackend):
 
 
 class AddsToGradient(Engine):
-    """A gradient is added to that of the step before: right in the first step, and wrong from the second on."""
+    """Adds a gradient to that of the previous step: right in the first step, wrong from the second on."""
 
     def block(self, backend: PtxBackend) -> Block:
         """See `Engine`."""
@@ -111,7 +111,7 @@ class AddsToGradient(Engine):
 
 
 class LeavesABlockOut(Engine):
-    """The last block is not put on the device, and the others train: an upload that failed, and was passed over."""
+    """Trains without the last block, as after an upload that failed and was ignored."""
 
     def start(self) -> LanguageModel:
         """See `Engine`."""
@@ -130,7 +130,7 @@ class _NarrowNorm(LanguageModel):
 
 
 class NormInBfloat16(Engine):
-    """One weight of all, the last norm's, is kept in bfloat16."""
+    """Keeps one weight, the last norm's, in bfloat16."""
 
     def start(self) -> LanguageModel:
         """See `Engine`."""

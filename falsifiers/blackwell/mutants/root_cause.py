@@ -1,4 +1,4 @@
-"""Mutants of F-BLACKWELL-ROOTCAUSE-001: ledgers that add up to something else, verdicts that do not follow."""
+"""Mutants of F-BLACKWELL-ROOTCAUSE-001: wrong accounts, and wrong conclusions from right ones."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ __all__ = [
 
 
 class ScoresAsModules(LedgerAttribution):
-    """The score workspace goes on the modules' account: SPEC-BLACKWELL-FIX-001's root cause, in figures."""
+    """Books the score workspace as modules: the root cause of SPEC-BLACKWELL-FIX-001, in figures."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         return _moved(super().told(ledger), Owner.SCORES, Owner.MODULES)
 
 
 class ScoresAsActivations(LedgerAttribution):
-    """The score workspace goes on the activations' account, where nobody looks for a size of its own."""
+    """Books the score workspace as activations."""
 
     @property
     def workspace_owner(self) -> Owner:
@@ -52,7 +52,7 @@ class ScoresAsActivations(LedgerAttribution):
 
 
 class OptimizerAsWeights(LedgerAttribution):
-    """Moments and weights are told apart by nobody once memory ran out, where both are little."""
+    """Books moments as weights after memory ran out, when both are small."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = super().told(ledger)
@@ -60,7 +60,7 @@ class OptimizerAsWeights(LedgerAttribution):
 
 
 class SlackAsModules(LedgerAttribution):
-    """What torch's allocator has and nobody holds is taken for kernels, and the workspace for such."""
+    """Books slack and the score workspace as modules."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = _moved(super().told(ledger), Owner.SCORES, Owner.SLACK)
@@ -68,7 +68,7 @@ class SlackAsModules(LedgerAttribution):
 
 
 class KeepsBrokenBlock(LedgerAttribution):
-    """The tensors of a block that was broken off are held beside the next load, as by a traceback that is kept."""
+    """Holds the tensors of an interrupted block during the next load, as a stored traceback would."""
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
         before = len(ledger.held)
@@ -80,7 +80,7 @@ class KeepsBrokenBlock(LedgerAttribution):
 
 
 class CountsScoresTwice(LedgerAttribution):
-    """The workspace is on an account of its own and on the activations'."""
+    """Books the workspace twice: as scores and as activations."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = super().told(ledger)
@@ -88,28 +88,28 @@ class CountsScoresTwice(LedgerAttribution):
 
 
 class HidesSlack(LedgerAttribution):
-    """What was reserved is called handed out: there is no slack, and all of it is weights."""
+    """Books all reserved bytes as handed out: slack becomes weights."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         return _moved(super().told(ledger), Owner.SLACK, Owner.WEIGHTS)
 
 
 class ForgetsContext(LedgerAttribution):
-    """Context and modules are left out: only what torch's allocator knows is told."""
+    """Omits context and modules: reports only what torch's allocator knows."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         return {**super().told(ledger), Owner.CONTEXT: 0, Owner.MODULES: 0}
 
 
 class ModulesUnseen(LedgerAttribution):
-    """Modules are told as context, as who reads no free memory before and after must."""
+    """Books modules as context, as code must that does not read free memory before and after a load."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         return _moved(super().told(ledger), Owner.MODULES, Owner.CONTEXT)
 
 
 class HalfScores(LedgerAttribution):
-    """The workspace is counted at two bytes a number, as if it were bfloat16."""
+    """Counts the workspace with two bytes per number, as in bfloat16."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = super().told(ledger)
@@ -117,7 +117,7 @@ class HalfScores(LedgerAttribution):
 
 
 class StepsFirstBlockOnly(LedgerAttribution):
-    """All blocks are put on the device, and only the first of a load is run."""
+    """Puts all blocks on the device and runs only the first."""
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
         self._is_first = not ledger.held
@@ -129,7 +129,7 @@ class StepsFirstBlockOnly(LedgerAttribution):
 
 
 class AnyErrorIsOutOfMemory(LedgerAttribution):
-    """Torch's out-of-memory is a RuntimeError, and so every RuntimeError is taken for one."""
+    """Takes every RuntimeError for an out-of-memory, because torch's is a RuntimeError."""
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
         try:
@@ -139,7 +139,7 @@ class AnyErrorIsOutOfMemory(LedgerAttribution):
 
 
 class PlannedNotMeasured(LedgerAttribution):
-    """The refused request is told as if it had been granted."""
+    """Reports the refused request as if it had been granted."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = super().told(ledger)
@@ -147,7 +147,7 @@ class PlannedNotMeasured(LedgerAttribution):
 
 
 class GivesUpAtHalf(LedgerAttribution):
-    """No block is begun where half of the device is taken; somebody is blamed, and nobody says that memory ran out."""
+    """Starts no block once half of the device is in use, and reports that memory did not run out."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         return replace(super().put(load, memory), ran_out=False)
@@ -161,28 +161,28 @@ class GivesUpAtHalf(LedgerAttribution):
 
 
 class PutsHalfTheBlocks(LedgerAttribution):
-    """Half of the model is left out where it would fit, and everything is said to fit."""
+    """Puts half of the blocks on the device and reports that everything fitted."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         return super().put(replace(load, blocks=(load.blocks + 1) // 2), memory)
 
 
 class AlwaysBlamesModules(LedgerAttribution):
-    """The spec's conclusion, whatever the ledger says."""
+    """Always blames modules, as the spec does."""
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         return Owner.MODULES
 
 
 class AlwaysBlamesScores(LedgerAttribution):
-    """The post-mortem's conclusion, whatever the ledger says."""
+    """Always blames scores, as the post-mortem does."""
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         return Owner.SCORES
 
 
 class BlamesOneOfTwo(LedgerAttribution):
-    """The post-mortem's conclusion where it is not the spec's: whoever else fills the device is never to blame."""
+    """Blames modules or scores, and never another owner."""
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         most = accounts[Owner.MODULES] > 0.5 * sum(accounts.values())
@@ -190,14 +190,14 @@ class BlamesOneOfTwo(LedgerAttribution):
 
 
 class BlamesWhatWasGranted(LedgerAttribution):
-    """Who holds most is to blame; the request for which there was no room is no part of it."""
+    """Blames the owner of most bytes without the refused request."""
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         return super().blame(accounts, {})
 
 
 class BlamesManyModules(LedgerAttribution):
-    """Modules are to blame as soon as they take a fifth of the device."""
+    """Blames modules as soon as they hold a fifth of the device."""
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         many = accounts[Owner.MODULES] > 0.2 * sum(accounts.values())
@@ -205,12 +205,12 @@ class BlamesManyModules(LedgerAttribution):
 
 
 class BlamesLastRequest(LedgerAttribution):
-    """Who asked last is to blame, as a stack trace suggests."""
+    """Blames the owner of the last request, as a stack trace suggests."""
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
         return next(iter(wanted), Owner.UNKNOWN)
 
 
 def _moved(accounts: Mapping[Owner, int], source: Owner, target: Owner) -> dict[Owner, int]:
-    """The same sum, with one owner's bytes on another's account."""
+    """The same sum, with one owner's bytes booked to another."""
     return {**accounts, target: accounts[target] + accounts[source], source: 0}

@@ -1,4 +1,4 @@
-"""Fallbacks that fall too quietly or to the wrong place: mutants of F-BLACKWELL-WGPU-FALLBACK-001."""
+"""Mutants of F-BLACKWELL-WGPU-FALLBACK-001: wrong warnings, wrong gradients, and work on the wrong device."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ Gradients = tuple[Tensor, dict[str, Tensor]]
 
 
 class WarnsPerCall(Fallback):
-    """Every fault is told again, in every step for the rest of the run."""
+    """Warns at every fault, for the rest of the run."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Forgets that it has told."""
+        """Forgets that it has warned."""
 
         def _warn(self, reason: str) -> None:
             self._warned = False
@@ -53,10 +53,10 @@ class WarnsPerCall(Fallback):
 
 
 class WarnsAfterRecovery(Fallback):
-    """A backward that went well on CUDA makes the next fault news again."""
+    """Warns again after a backward that succeeded on CUDA."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Forgets that it has told once it has recovered."""
+        """Forgets that it has warned once CUDA works again."""
 
         def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             """See `Block`."""
@@ -71,10 +71,10 @@ class WarnsAfterRecovery(Fallback):
 
 
 class WarnsOncePerProcess(Fallback):
-    """One flag for all layers: nobody learns which others fell through."""
+    """Warns once for all layers, so the log does not name the others."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Shares the flag."""
+        """Shares one flag among all layers."""
 
         told: ClassVar[list[int]] = []
 
@@ -85,20 +85,20 @@ class WarnsOncePerProcess(Fallback):
 
 
 class KeepsQuiet(Fallback):
-    """The run is slow from now on, and nobody is told why."""
+    """Never warns, although the run is slow from then on."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Says nothing."""
+        """Logs nothing."""
 
         def _warn(self, reason: str) -> None:
             del reason
 
 
 class ForgetsItsLayer(Fallback):
-    """The warning comes once for each layer, and each says that it was layer 0."""
+    """Warns once per layer, but always names layer 0."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Says 0."""
+        """Names layer 0."""
 
         def _warn(self, reason: str) -> None:
             layer, self.layer = self.layer, 0
@@ -107,10 +107,10 @@ class ForgetsItsLayer(Fallback):
 
 
 class HoldsWhatItHad(Fallback):
-    """wgpu is asked inside `except`: all that CUDA had computed before the fault is held, where memory is short."""
+    """Calls wgpu inside `except`, which keeps the partial results on CUDA alive while memory is short."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Does not let go."""
+        """Keeps the exception alive."""
 
         def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             """See `Block`."""
@@ -124,10 +124,10 @@ class HoldsWhatItHad(Fallback):
 
 
 class KeepsUploadedWeights(Fallback):
-    """Weights go to wgpu once, to save the journey; the optimizer moves those on CUDA."""
+    """Uploads weights to wgpu once, although the optimizer changes them on CUDA."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Remembers the first weights."""
+        """Reuses the first weights."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             if not hasattr(self, "_first"):
@@ -136,10 +136,10 @@ class KeepsUploadedWeights(Fallback):
 
 
 class ZeroGradients(Fallback):
-    """The layer stops learning, and the layers below it with it; the work on wgpu is done and thrown away."""
+    """Runs the backward on wgpu and returns zeros, so this layer and those below stop learning."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Answers with zeros."""
+        """Returns zeros."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             of_x, of_weights = super()._backward_on_wgpu(saved, weights, gradient)
@@ -147,7 +147,7 @@ class ZeroGradients(Fallback):
 
 
 class OnlyWeights(Fallback):
-    """The gradients of weights are right; that of the input is what came from above, as if the block were none."""
+    """Gradients of weights are right; that of the input is the incoming gradient, as if there were no block."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Passes the gradient through."""
@@ -157,10 +157,10 @@ class OnlyWeights(Fallback):
 
 
 class ForgetsBiases(Fallback):
-    """The gradients of biases, which need a kernel of their own, stay 0."""
+    """Gradients of biases, which need a kernel of their own, stay 0."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Leaves the biases out."""
+        """Sets gradients of biases to 0."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
@@ -168,10 +168,10 @@ class ForgetsBiases(Fallback):
 
 
 class LeavesOutTheTail(Fallback):
-    """Products are made of whole tiles of eight tokens, and the rows behind them keep the 0 that they began with."""
+    """Computes only whole tiles of eight tokens; the rows after them stay 0."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Leaves out the rows of the input's gradient behind the last whole tile."""
+        """Clears the rows of the input's gradient after the last whole tile."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
@@ -181,7 +181,7 @@ class LeavesOutTheTail(Fallback):
 
 
 class FlushesSmallGradients(Fallback):
-    """What is below 1e-4 is not worth its journey back, and no bound of 1e-4 will ever miss it."""
+    """Flushes gradients below 0.9e-4 to 0, which no absolute bound of 1e-4 detects."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Flushes to zero."""
@@ -192,10 +192,10 @@ class FlushesSmallGradients(Fallback):
 
 
 class RoundsToTf32(Fallback):
-    """What goes to wgpu is rounded to 10 bits of mantissa, as tensor cores would."""
+    """Rounds uploads to 10 bits of mantissa, as tensor cores do."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Rounds weights and gradient on the way."""
+        """Rounds weights and gradient before the upload."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             rounded = {name: _tf32(weight) for name, weight in weights.items()}
@@ -203,10 +203,10 @@ class RoundsToTf32(Fallback):
 
 
 class StaysOnWgpu(Fallback):
-    """One fault, and the layer never goes back to CUDA."""
+    """After one fault the layer never uses CUDA again."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Remembers the fault for ever."""
+        """Remembers the fault forever."""
 
         def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             """See `Block`."""
@@ -216,20 +216,20 @@ class StaysOnWgpu(Fallback):
 
 
 class RetriesOnCuda(Fallback):
-    """The device that has just refused memory is asked for it once more; wgpu is a name in the log."""
+    """Retries on CUDA, which has just refused memory; wgpu appears only in the log."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Tries again."""
+        """Runs the primary backend again."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             return Block.backward(self, saved, weights, gradient)
 
 
 class ComputesOnTheCpu(Fallback):
-    """What falls back falls back to torch on the CPU, and the log says wgpu."""
+    """Falls back to torch on the CPU, and logs wgpu."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Computes where nobody asked it to."""
+        """Computes on the CPU."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             there = Saved(**{name: tensor.cpu() for name, tensor in vars(saved).items()})
@@ -239,10 +239,10 @@ class ComputesOnTheCpu(Fallback):
 
 
 class LastLayerOnTheCpu(ComputesOnTheCpu):
-    """Of a model only the last layer is computed elsewhere, where its upload did not fit."""
+    """Computes only the last layer of a model on the CPU, where its upload did not fit."""
 
     class make_block(ComputesOnTheCpu.make_block):  # type: ignore[name-defined]  # noqa: N801
-        """Knows how many there are."""
+        """Knows the number of layers."""
 
         layers: ClassVar[list[int]] = []
 
@@ -252,16 +252,16 @@ class LastLayerOnTheCpu(ComputesOnTheCpu):
             return FallbackBlock._backward_on_wgpu(self, saved, weights, gradient)
 
     def __init__(self, setting: Setting) -> None:
-        """Read how many layers the model has."""
+        """Read the model's number of layers."""
         super().__init__(setting)
         self.make_block.layers[:] = [setting.parameters["layers"]]
 
 
 class WidensBiases(Fallback):
-    """The gradients of biases, added up on the host, are left in float64."""
+    """Leaves gradients of biases, which are summed on the host, in float64."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Widens."""
+        """Widens to float64."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             of_x, found = super()._backward_on_wgpu(saved, weights, gradient)
@@ -269,10 +269,10 @@ class WidensBiases(Fallback):
 
 
 class TakesAnotherLayersActivations(Fallback):
-    """What the forward pass saved is looked up in one place for all layers, where the last one's lies."""
+    """Keeps saved activations in one place for all layers, so the last layer's are used."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Shares what was saved."""
+        """Shares the saved activations."""
 
         latest: ClassVar[list[Saved]] = []
 
@@ -288,13 +288,13 @@ class TakesAnotherLayersActivations(Fallback):
 
 
 class AddsPartialResults(Fallback):
-    """Gradients that CUDA had finished before the fault were already added up, and are added again."""
+    """Adds gradients that CUDA finished before the fault to those of wgpu."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Keeps what was finished."""
+        """Keeps finished gradients."""
 
         def __init__(self, shape: Any, primary: Backend, fallback: Any, layer: int) -> None:
-            """Put an accumulator in between."""
+            """Wrap the primary backend in an accumulator."""
             self._finished: dict[str, Tensor] = {}
             super().__init__(shape, _Accumulating(primary, self._finished), fallback, layer)
 
@@ -309,7 +309,7 @@ class AddsPartialResults(Fallback):
 
 
 class _Accumulating:
-    """A backend that notes the gradient of every weight it finishes."""
+    """A backend that records the gradient of every weight it finishes."""
 
     def __init__(self, backend: Backend, finished: dict[str, Tensor]) -> None:
         self._backend = backend

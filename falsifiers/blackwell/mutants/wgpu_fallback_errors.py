@@ -1,4 +1,4 @@
-"""Fallbacks that fall for too much, or for too little: mutants of F-BLACKWELL-WGPU-FALLBACK-001."""
+"""Mutants of F-BLACKWELL-WGPU-FALLBACK-001 that fall through on too many errors, or on too few."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Gradients = tuple[Tensor, dict[str, Tensor]]
 
 
 class SwallowsEveryError(Fallback):
-    """`except Exception`: an illegal memory access is answered with gradients."""
+    """`except Exception`: an illegal memory access yields gradients."""
 
     class make_block(FallbackBlock):  # noqa: N801 (overrides an attribute)
-        """Falls through on everything."""
+        """Falls through on every error."""
 
         def _falls_through(self, error: Exception) -> bool:
             return True
 
 
 class SwallowsRuntimeErrors(Fallback):
-    """torch's out-of-memory is a RuntimeError, and so are an assertion on the device and an illegal memory access."""
+    """Falls through on RuntimeError, which includes device assertions and illegal memory accesses."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Falls through on the base class."""
@@ -48,17 +48,17 @@ class SwallowsRuntimeErrors(Fallback):
 
 
 class SwallowsDriverErrors(Fallback):
-    """Whatever the CUDA driver refuses counts as a lack of memory."""
+    """Takes every error of the CUDA driver for a lack of memory."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Does not ask what the driver said."""
+        """Ignores the driver's error code."""
 
         def _falls_through(self, error: Exception) -> bool:
             return super()._falls_through(error) or isinstance(error, DriverError)
 
 
 class SwallowsValueErrors(Fallback):
-    """A mistake of the program counts as a lack of memory."""
+    """Takes a programming error for a lack of memory."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Falls through on one error too many."""
@@ -68,7 +68,7 @@ class SwallowsValueErrors(Fallback):
 
 
 class ForgetsJitFailures(Fallback):
-    """Only the out-of-memory falls through; a kernel that cannot be compiled ends the run."""
+    """Falls through only on out-of-memory; a kernel that cannot be compiled ends the run."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Falls through on one error too few."""
@@ -78,10 +78,10 @@ class ForgetsJitFailures(Fallback):
 
 
 class RaisesAnother(Fallback):
-    """Other errors come out wrapped: who catches ValueError does not catch this."""
+    """Wraps other errors, so `except ValueError` no longer catches them."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Wraps."""
+        """Wraps errors in RuntimeError."""
 
         def backward(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             """See `Block`."""
@@ -92,10 +92,10 @@ class RaisesAnother(Fallback):
 
 
 class KnowsOneException(Fallback):
-    """torch's OutOfMemoryError; where the CUDA runtime or cuBLAS has no memory, torch raises something else."""
+    """Knows only torch's OutOfMemoryError, not the errors for missing memory in the CUDA runtime or cuBLAS."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Looks at classes, and not at what the runtime said."""
+        """Checks classes, and not the text of the runtime."""
 
         def _falls_through(self, error: Exception) -> bool:
             known = isinstance(error, (torch.OutOfMemoryError, CompilationFailed, DriverError))
@@ -103,7 +103,7 @@ class KnowsOneException(Fallback):
 
 
 class ForgetsMissingBinaries(Fallback):
-    """PTX that the driver refuses is known; machine code for another GPU, as sm_120's on sm_121, is not."""
+    """Knows refused PTX, but not machine code for another GPU, as sm_120's on sm_121."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Knows two of the driver's answers."""
@@ -115,10 +115,10 @@ class ForgetsMissingBinaries(Fallback):
 
 
 class SwallowsHostMemory(Fallback):
-    """A lack of memory is one, wherever: also the host's, which wgpu's journey needs as well."""
+    """Falls through when the host lacks memory, which wgpu needs as well."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Falls through on Python's MemoryError and on what torch says of its allocator on the CPU."""
+        """Falls through on Python's MemoryError and torch's error of its CPU allocator."""
 
         def _falls_through(self, error: Exception) -> bool:
             host = isinstance(error, MemoryError) or "can't allocate memory" in str(error)

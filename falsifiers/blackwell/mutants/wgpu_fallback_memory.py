@@ -1,4 +1,4 @@
-"""Fallbacks with a memory, from one backward to the next: mutants of F-BLACKWELL-WGPU-FALLBACK-001."""
+"""Mutants of F-BLACKWELL-WGPU-FALLBACK-001 that keep state from one backward to the next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Gradients = tuple[Tensor, dict[str, Tensor]]
 
 
 class CoolsDown(Fallback):
-    """CUDA is given a rest after a fault: the next backward is made on wgpu too, and no fault is told of it."""
+    """Also runs the backward after a fault on wgpu, although CUDA had no fault then."""
 
     class make_block(FallbackBlock):  # noqa: N801 (overrides an attribute)
         """Remembers the fault for one more backward."""
@@ -48,10 +48,10 @@ class CoolsDown(Fallback):
 
 
 class KeepsUploadedActivations(Fallback):
-    """Uploads are good until the weights change; but two micro-batches of one step have other activations."""
+    """Keeps uploads until the weights change, although two micro-batches have different activations."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Remembers what was saved together with the weights' versions."""
+        """Keeps activations together with the weights' versions."""
 
         _versions: ClassVar[list[int]] = []
 
@@ -63,10 +63,10 @@ class KeepsUploadedActivations(Fallback):
 
 
 class KeepsUploadedAttention(Fallback):
-    """The small weights, those of q and k, go to wgpu once; in a model that trains what they spoil is small as well."""
+    """Uploads the weights of q and k once. In training the resulting error is small."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Remembers the first of them."""
+        """Reuses the first of these weights."""
 
         def _backward_on_wgpu(self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor) -> Gradients:
             if not hasattr(self, "_first"):
@@ -75,10 +75,10 @@ class KeepsUploadedAttention(Fallback):
 
 
 class LeaksUploads(Fallback):
-    """Every upload is entered into a list, for a cache that nobody wrote; on one GPU that is CUDA's memory."""
+    """Appends every upload to a list that is never cleared. On one GPU this takes memory from CUDA."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Remembers all."""
+        """Keeps all uploads."""
 
         kept: ClassVar[list[Any]] = []
 
@@ -89,17 +89,17 @@ class LeaksUploads(Fallback):
 
 
 class OnceFallenAlwaysFalls(Fallback):
-    """A layer that fell through is taken for lost: whatever is wrong with it later is a lack of memory."""
+    """Takes every later error of a layer that fell through once for a lack of memory."""
 
     class make_block(FallbackBlock):  # noqa: N801
-        """Remembers that it was told."""
+        """Remembers its warning."""
 
         def _falls_through(self, error: Exception) -> bool:
             return self._warned or super()._falls_through(error)
 
 
 class _FirstTurns(WgpuBackend):
-    """Looks the rotary embedding's table up by head and base, and not by the number of positions."""
+    """Looks up the rotary table by head size and base, but not by the number of positions."""
 
     def _turns_of(self, positions: int, half: int, theta: float) -> WgpuTensor:
         found = next((turns for key, turns in self._turns.items() if key[1:] == (half, theta)), None)
@@ -107,16 +107,16 @@ class _FirstTurns(WgpuBackend):
 
 
 class TurnsAsForTheFirst(Fallback):
-    """The rotary embedding's table is as long as the first sequence was that fell through."""
+    """The rotary table has the length of the first sequence that fell through."""
 
     def __init__(self, setting: Setting) -> None:
-        """Put that backend in place of the right one."""
+        """Replace the backend by one with that defect."""
         super().__init__(setting)
         self._wgpu = _FirstTurns(setting.parameters["adapter"])
 
 
 class UploadsInsideExcept(Fallback):
-    """The work is done outside of `except`; the uploads for it are made inside, beside all that CUDA had computed."""
+    """Computes outside of `except` but uploads inside it, while partial results still hold CUDA memory."""
 
     class make_block(FallbackBlock):  # noqa: N801
         """Uploads too early."""

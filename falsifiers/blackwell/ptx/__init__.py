@@ -1,1 +1,1 @@
-"""F-BLACKWELL-PTX-001: what an engine brings along as machine code; ours, and anybody's that is seen from outside."""
+"""F-BLACKWELL-PTX-001: machine code that an engine ships, of our engine or of an external one."""

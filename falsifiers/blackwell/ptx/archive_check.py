@@ -1,4 +1,4 @@
-"""What an archive of kernels really holds: its bytes are asked, neither its index nor the names of its files."""
+"""What an archive of kernels holds, read from the images themselves and not from its index or file names."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ NOT_IN_INDEX: Final = "not in the index"
 
 @dataclass(frozen=True)
 class ArchiveCheck:
-    """Every cell, kernel x target, of which something is wrong; a cell is told as `kernel for sm_121: why`.
+    """The faults of every cell (kernel and target), each as a line `kernel for sm_121: reason`.
 
     Attributes:
-        cells: how many were looked at: kernels times targets.
+        cells: cells checked: kernels times targets.
         absent: not in the index, or without a file.
-        not_machine_code: the file holds no ELF image with machine code, or PTX under the name of one.
-        other_target: the image is for another compute capability than the cell's.
-        other_kernel: the image has not exactly the kernel of the cell.
-        stale: the source digest of the index is not that of the source as it is.
-        altered: the bytes are not those of the index.
+        not_machine_code: the file holds no ELF image with machine code, or PTX under such a name.
+        other_target: the image is for another compute capability.
+        other_kernel: the image does not hold exactly the kernel of the cell.
+        stale: the source digest of the index is not that of the present source.
+        altered: the bytes do not have the digest of the index.
     """
 
     cells: int
@@ -41,13 +41,13 @@ class ArchiveCheck:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong with any cell, and there is one."""
+        """Whether there is at least one cell and no fault."""
         found = (self.absent, self.not_machine_code, self.other_target, self.other_kernel, self.stale, self.altered)
         return self.cells > 0 and not any(found)
 
 
 def check(archive: Archive, kernels: Iterable[KernelSpec], targets: Iterable[int]) -> ArchiveCheck:
-    """Look at every cell of kernels x targets."""
+    """Check every cell of kernels x targets."""
     specs, capabilities = list(kernels), list(targets)
     found: dict[str, list[str]] = {}
     for sm in capabilities:
@@ -79,7 +79,7 @@ def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, 
         yield "not_machine_code", f"{entry.file} holds {forms}"
         return
     (code,) = codes
-    # Three places of the image name the target; a forger would have to know them all.
+    # Three places of the image name the target; a forged image must agree in all of them.
     named = {code.sm, code.noted_sm, None if code.target is None else int(code.target.removeprefix("sm_").rstrip("af"))}
     if named - {None} != {sm}:
         yield "other_target", f"{entry.file} is for {', '.join(f'sm_{one}' for one in sorted(named - {None}))}"
@@ -88,14 +88,16 @@ def _faults(archive: Archive, spec: KernelSpec, sm: int) -> Iterator[tuple[str, 
 
 
 def not_reproduced(archive: Archive, cells: Iterable[tuple[KernelSpec, int]]) -> list[str]:
-    """The cells that compile to other bytes than the archive has; what an index says of a source cannot fake that.
+    """The cells that compile to other bytes than the archive holds. A forged index cannot hide these.
 
     Raises:
         ValueError: the archive was built with another compiler than this machine has, so bytes cannot be compared.
     """
     here = f"nvrtc {compiler_version()}"
     if archive.compiler != here:
-        raise ValueError(f"the archive was built with {archive.compiler}, and this machine has {here}")
+        raise ValueError(
+            f"the archive was built with {archive.compiler}; this machine has {here}: use the same compiler"
+        )
     return [f"{spec.key} for sm_{sm}" for spec, sm in cells if not _reproduces(archive, spec, sm)]
 
 

@@ -1,9 +1,8 @@
-"""What the files of an engine that is not ours hold for which target; pure.
+"""Device code in the files of an external engine, by target. Pure functions.
 
-Such an engine has no index that says which kernels there should be. What can be said of it rests on two things that
-somebody has to vouch for, and that the trainer's file does: which files its code is in, and which kernels a training
-needs. Where one is missing, and where a file bears signs of code that is made at run time, that something was not found
-refutes nothing, and that nothing was missed proves nothing.
+Such an engine has no index of its kernels. The trainer's file has to say which files hold its code, and which kernels
+training needs. If it does not say so, or if a file shows signs of code made at run time, then kernels that were not
+found do not refute the claim, and an empty list of faults does not support it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ __all__ = ["Census", "Look", "census", "summary"]
 
 @dataclass(frozen=True)
 class Look:
-    """Files that were looked into, and what is known of them.
+    """The files that were inspected, and what the trainer's file says about them.
 
     Attributes:
-        inspections: of each file.
-        vouched: whether somebody says that the engine's code is in these files and nowhere else.
-        wanted: expressions, one a kernel that training needs; empty where nobody says which.
-        by: the file in which both are said, for messages.
+        inspections: one for each file.
+        vouched: whether the trainer's file says that these files hold all of the engine's code.
+        wanted: regular expressions, one for each kernel that training needs; empty if the trainer's file names none.
+        by: the name of the trainer's file, for messages.
     """
 
     inspections: tuple[Inspection, ...]
@@ -36,15 +35,15 @@ class Look:
 
 @dataclass(frozen=True)
 class Census:
-    """As `ArchiveCheck`, of kernels that were found instead of listed.
+    """The same faults as `ArchiveCheck`, for kernels that were found instead of listed.
 
     Attributes:
-        kernels: those that training needs.
+        kernels: kernels that training needs.
         cells: kernels times targets.
-        absent: nothing that the target could run, not even PTX.
-        not_machine_code: only PTX, for the driver to compile.
-        other_target: images that contradict themselves, or the fatbin image that lists them.
-        unseen: why nothing beyond these can be told; empty where everything is.
+        absent: no code that the target can run, not even PTX.
+        not_machine_code: only PTX, which the driver would compile.
+        other_target: images that contradict themselves, or the fatbin entry that lists them.
+        unseen: reasons why nothing more can be concluded; empty if there are none.
     """
 
     kernels: int
@@ -56,7 +55,7 @@ class Census:
 
 
 def census(look: Look, targets: Sequence[int]) -> Census:
-    """Count what is there for every kernel that training needs, and for every target."""
+    """Count the code for every kernel that training needs and every target."""
     codes = [code for inspection in look.inspections for code in inspection.codes]
     unseen = list(_unseen(look, codes))
     faults: dict[str, list[str]] = {"absent": [], "not_machine_code": []}
@@ -71,7 +70,7 @@ def census(look: Look, targets: Sequence[int]) -> Census:
             for pattern in lacking:
                 _look_at(f"a kernel like {pattern}", [], targets, faults)
         elif lacking:
-            unseen.append(f"no kernel like {lacking[0]} is in what was looked at")
+            unseen.append(f"no kernel like {lacking[0]} is in the inspected files")
     elif look.vouched and not unseen:
         _look_at("any kernel", codes, targets, faults)
     if not look.wanted:
@@ -87,7 +86,7 @@ def census(look: Look, targets: Sequence[int]) -> Census:
 
 
 def summary(look: Look, targets: Iterable[int]) -> Iterator[str]:
-    """For the trial's log: of each target the kernels that are there for it, and as what."""
+    """One line per target for the trial's log: the number of kernels as machine code and as PTX only."""
     codes = [code for inspection in look.inspections for code in inspection.codes]
     for sm in targets:
         machine = {kernel for code in codes for kernel in code.kernels if _is_for(code, sm)}
@@ -100,7 +99,7 @@ def _unseen(look: Look, codes: Sequence[DeviceCode]) -> Iterator[str]:
         yield f"{look.by} names no file with its device code (/device_code/files)"
     elif not codes:
         names = ", ".join(inspection.path.name for inspection in look.inspections[:3])
-        yield f"{names}: no code for a GPU; an engine that makes its own when it runs has none, and so has /bin/true"
+        yield f"{names}: no code for a GPU; the engine may make it at run time, or these are not its files"
     for inspection in look.inspections:
         for sign in inspection.at_run_time:
             yield f"{inspection.path.name} holds {sign}"
@@ -120,7 +119,7 @@ def _by_kernel(codes: Iterable[DeviceCode]) -> dict[str, list[DeviceCode]]:
 
 
 def _needed(wanted: Iterable[Any], found: Mapping[str, object]) -> tuple[list[str], list[str]]:
-    """The kernels that match one of the expressions, and the expressions that match none."""
+    """The kernels that match an expression, and the expressions that match no kernel."""
     needed: dict[str, None] = {}
     lacking: list[str] = []
     for pattern in wanted:
@@ -150,7 +149,7 @@ def _is_for(code: DeviceCode, sm: int) -> bool:
 
 
 def _compiles_to(code: DeviceCode, sm: int) -> bool:
-    """Whether the driver could compile this PTX for a target: for a later one, unless it is bound to one (sm_90a)."""
+    """Whether the driver can compile this PTX for a target: the same or a later one, unless bound to one (sm_90a)."""
     if code.form is not Form.PTX or code.sm is None:
         return False
     return code.sm == sm or (code.sm < sm and not str(code.target).endswith(("a", "f")))
@@ -165,4 +164,4 @@ def _contradictions(inspections: Iterable[Inspection]) -> Iterator[str]:
             named = {code.listed_sm, code.sm, code.noted_sm, target} - {None}
             if len(named) > 1:
                 told = ", ".join(f"sm_{sm}" for sm in sorted(one for one in named if one is not None))
-                yield f"{inspection.path.name}, byte {code.offset}: is for {told}, depending on what is asked"
+                yield f"{inspection.path.name}, byte {code.offset}: names several targets: {told}"

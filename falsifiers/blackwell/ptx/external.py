@@ -1,7 +1,7 @@
-"""Somebody else's engine for F-BLACKWELL-PTX-001: run as a command, or over already and read from its directory.
+"""An external engine for F-BLACKWELL-PTX-001: run as a command, or recorded in the directory of a finished run.
 
-From outside one sees its files, what it prints, what the driver leaves in the compute cache, and how it ends. To the
-other claims of this spec it shows nothing.
+Visible from outside are its files, its output, the driver's compute cache, and how it ends. It is no subject for the
+other claims of this spec.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ __all__ = ["Command", "Recorded"]
 
 _MOST_FILES = 10_000
 _MOST_TOLD = 1000
-"""Files of a compute cache that a bundle names; a violation needs one."""
+"""Largest number of files of a compute cache in a bundle. One file is enough for a violation."""
 
 
 class _Engine(Outside):
-    """What running an engine and reading what it left have in common."""
+    """The parts common to a command and a recorded run."""
 
     def device_code(self) -> Look:
-        """Look into the files that hold its kernels; NotShown where one that is named is not there, or not readable."""
+        """Inspect the files that hold its kernels.
+
+        Raises:
+            NotShown: a named file is missing or cannot be read.
+        """
         inspections = tuple(self._looked_into(path) for path in dict.fromkeys(self._code_files()))
         named = self.trainer.device_code
         return Look(inspections, bool(named.files), named.kernels, self.trainer.path.name)
@@ -44,7 +48,7 @@ class _Engine(Outside):
             return inspect(path)
         except OSError as error:
             raise NotShown(f"{path}, a file with its device code, cannot be read: {error.strerror}") from error
-        except NotMeasured as error:  # its digest could not be had, which is no reason not to run the engine
+        except NotMeasured as error:  # a missing digest must not keep the engine from running
             raise NotShown(str(error)) from error
 
     def _code_files(self) -> Iterator[Path]:
@@ -53,32 +57,32 @@ class _Engine(Outside):
             found = [self._program(entry)] if os.sep not in entry else sorted(map(Path, glob.glob(entry)))
             files = [path.resolve() for path in found[:_MOST_FILES] if path is not None and path.is_file()]
             if not files:
-                raise NotShown(f"{self.trainer.path.name}, /device_code/files: there is no file {entry}")
+                raise NotShown(f"{self.trainer.path.name}, /device_code/files: no file {entry}")
             yield from files
 
     def _program(self, name: str) -> Path | None:
-        """A program that is named without a folder."""
+        """The path of a program that is named without a folder; None if there is none."""
         raise NotImplementedError
 
 
 class Command(_Engine, CommandRun):
-    """An engine that is run."""
+    """An engine that the harness runs."""
 
     def train(self, on_step: OnStep) -> bool:
         """Run the command to its end.
 
         Raises:
-            CommandFailed: it failed, or said that it ran out of the GPU's memory, however it ended.
-            NotMeasured: it could not be started, or the machine was in the way.
+            CommandFailed: the command failed, or printed that it ran out of GPU memory, whatever its exit status.
+            NotMeasured: it could not be started, or the machine interfered.
         """
         for name in CACHE_VARIABLES:
             if name in self.trainer.environment:
                 raise NotMeasured(
-                    f"{self.trainer.path}: /command/environment/{name}: the claim sets it; remove it there"
+                    f"{self.trainer.path}: /command/environment/{name}: the claim sets this variable; remove it"
                 )
         telling = self.listen(on_step)
         if telling.out_of_memory:
-            raise OutOfMemory(f"{self.trainer.name} ended well, and had said: {telling.out_of_memory}")
+            raise OutOfMemory(f"{self.trainer.name} ended with status 0 but printed: {telling.out_of_memory}")
         return True
 
     def device_watch(self) -> DeviceWatch | None:
@@ -87,20 +91,20 @@ class Command(_Engine, CommandRun):
 
     @look
     def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
-        """Files in the compute cache: the driver compiled each, whatever the output says.
+        """The files in the compute cache. The driver compiled each of them, whatever the output says.
 
-        An empty cache shows that nothing was compiled only if compiling would have been refused or have left a file.
+        An empty cache shows that nothing was compiled only if the driver would have refused or cached a compilation.
         """
         if found := _files(computed):
             return found
         if not completed:
             raise NotShown("the run did not complete, so an empty compute cache shows nothing")
         if watch is None:
-            raise NotShown("no GPU was there, whose driver could have compiled anything")
+            raise NotShown("the run had no GPU, so there was no driver that could compile")
         if not watch.was_used:
-            raise NotShown(watch.reason or "no process of it was seen on the GPU")
+            raise NotShown(watch.reason or "none of its processes was seen on the GPU")
         if self.trainer.variables(self.values).get(NO_JIT, "1") != "1":
-            raise NotShown("its driver was allowed to compile, and need not keep what it compiled")
+            raise NotShown("its driver was allowed to compile, and need not cache the result")
         see_that_ptx_is_refused()
         return []
 
@@ -118,7 +122,7 @@ class Command(_Engine, CommandRun):
 
 
 class Recorded(_Engine, RecordedRun):
-    """A run that is over, in the directory that the parameter `dir` names."""
+    """A finished run, in the directory that the parameter `dir` names."""
 
     def train(self, on_step: OnStep) -> bool:
         """Read the logs to their end; see `RecordedRun.listen`. False if there is no log."""
@@ -128,22 +132,22 @@ class Recorded(_Engine, RecordedRun):
         return True
 
     def device_watch(self) -> None:
-        """Nothing runs now."""
+        """None; nothing runs now."""
 
     @look
     def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
-        """Files in the compute cache of the run, if it was kept. An empty cache shows nothing."""
+        """The files in the compute cache of the run, if it was kept. An empty cache shows nothing."""
         text = self.trainer.files.compute_cache
         folder = Path(self.filled(text)) if text else None
         if folder is None or not folder.is_dir():
             raise NotShown("the compute cache of the run was not kept (/files/compute_cache)")
         if found := _files(folder):
             return found
-        raise NotShown(f"{folder} is empty, and nobody saw that the run used it")
+        raise NotShown(f"{folder} is empty, and there is no proof that the run used it")
 
     def _program(self, name: str) -> Path | None:
-        """A name on the PATH here and now is not the program that ran there and then."""
-        raise NotShown(f"which program ran is not known: name its file, as in -P {name}=/path/to/{name}")
+        """Raises NotShown: a program on the present PATH need not be the one that ran."""
+        raise NotShown(f"the program that ran is unknown; name its file: -P {name}=/path/to/{name}")
 
 
 def _files(folder: Path) -> list[str]:

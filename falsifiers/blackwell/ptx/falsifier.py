@@ -1,4 +1,4 @@
-"""F-BLACKWELL-PTX-001: every kernel is there as machine code for every target, and training compiles nothing."""
+"""F-BLACKWELL-PTX-001: machine code for every kernel and target is in the archive, and training compiles nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["falsify"]
 
 _GIB: Final = 2**30
 _COMPARED_STEPS: Final = 2
-"""Steps whose gradients are compared: what is added to what was there before shows in the second."""
+"""Steps whose gradients are compared. A gradient that is added to an older one shows in the second step."""
 _HOST_COMPILERS: Final = ("/g++", "/clang++")
-"""What builds the kernels' text for a CPU, which runs no machine code of a GPU."""
+"""Programs that build the kernels' text for a CPU, which runs no machine code of a GPU."""
 
 
 @elsewhere(look_from_outside)
 def falsify(trial: Trial[ArchivedEngine]) -> None:
-    """Ask every image of the archive what it is; then train where the driver must not compile, and look for traces."""
+    """Inspect every image of the archive; then train while the driver must not compile, and look for compilations."""
     computed = forbid_compiling(trial.workspace)
     specs = block_kernels(SHAPES[trial.parameters["model"]])
     with trial.subject_fault():
@@ -43,7 +43,7 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
     archive = _look_at(trial, folder, specs)
     on_gpu = trial.device.startswith("cuda")
     used_before = _see_that_it_could_run(trial) if on_gpu else 0
-    before = _files(computed)  # the driver, asked for PTX, has looked into its cache and left a table of contents there
+    before = _files(computed)  # the check for PTX made the driver write an index into its cache
     with watching() as seen, watching_use(folder, on_gpu=on_gpu) as used:
         try:
             _train(trial, *_started(trial), used_before)
@@ -52,35 +52,38 @@ def falsify(trial: Trial[ArchivedEngine]) -> None:
             with trial.subject_fault():
                 trial.measure(reported_compilations=trial.subject.compilations())
             trial.measure(nvrtc_calls=seen.nvrtc)
-            if on_gpu:  # elsewhere there is no driver that could have compiled anything
+            if on_gpu:  # a CPU has no driver that could compile
                 files = sorted(path.name for path in _files(computed) - before)
                 trial.measure(refused_loads=seen.refused, cache_files=files)
 
 
 def _see_that_it_could_run(trial: Trial[ArchivedEngine]) -> int:
-    """Bytes that others hold on the device, which is one of the targets and has room; PTX is refused there.
+    """Check that the device is a target, has free memory, and refuses PTX.
+
+    Returns:
+        Bytes in use on the device before training.
 
     Raises:
-        NotMeasured: it is not, has not, or is not.
+        NotMeasured: one of these is not so.
     """
     see_that_ptx_is_refused()
     sm, targets = _capability(), list(trial.parameters["targets"])
     if sm not in targets:
-        raise NotMeasured(f"this GPU is sm_{sm}, and no target of {targets}; add it: -P targets={[*targets, sm]}")
+        raise NotMeasured(f"this GPU is sm_{sm}, which is not in {targets}; add it: -P targets={[*targets, sm]}")
     cap = trial.parameters["memory_cap_gib"] * _GIB
     free, whole = torch.cuda.mem_get_info()
     if free < cap:
-        raise NotMeasured(f"others left {free / _GIB:.1f} of the {cap / _GIB:g} GiB that it may take")
-    # Within the cap torch's allocator runs out as it would on a device of that size; the driver's part is measured.
+        raise NotMeasured(f"{free / _GIB:.1f} GiB are free; the engine may need {cap / _GIB:g} GiB")
+    # torch's allocator runs out at the cap, as on a device of that size; memory of the driver is measured.
     torch.cuda.set_per_process_memory_fraction(min(1.0, cap / whole))
     return int(whole - free)
 
 
 def _measure_use(trial: Trial[ArchivedEngine], specs: Iterable[KernelSpec], used: UseWatch, archive: Archive) -> None:
-    """Every block launched each of its kernels in every step, from an image of the archive."""
+    """Measure whether every block launched each of its kernels in every step, from an image of the archive."""
     with trial.subject_fault():
         launches = dict(trial.subject.launched())
-    if trial.device.startswith("cuda"):  # what is told counts as far as it was seen
+    if trial.device.startswith("cuda"):  # the engine's count is limited by the launches that were seen
         own = [entry for entry in archive.entries.values() if entry.sm == _capability()]
         images = {entry.kernel: (entry.sha256, entry.kernel) for entry in own}
         launches = {key: min(told, used.launches[images[key]]) for key, told in launches.items() if key in images}
@@ -106,7 +109,7 @@ def _files(folder: Path) -> set[Path]:
 
 def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> Archive:
     with trial.subject_fault():
-        archive = Archive.open(folder)  # no archive, or an index that cannot be read, is the subject's defect
+        archive = Archive.open(folder)  # a missing archive or unreadable index is the subject's fault
     targets = trial.parameters["targets"]
     result = check(archive, specs, targets)
     trial.measure(
@@ -119,8 +122,8 @@ def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec
         stale=result.stale,
         altered=result.altered,
     )
-    # An index may claim any source. That the bytes follow from ours, only compiling again shows.
-    chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
+    # An index may name any source. Only a new compilation shows that the bytes come from ours.
+    chance = random.Random(trial.seed)  # noqa: S311 - not used for security
     few = min(trial.parameters["rebuilt_targets"], len(targets))
     cells = [(spec, sm) for spec in specs for sm in chance.sample(targets, few)]
     trial.measure(rebuilt=len(cells), not_reproduced=not_reproduced(archive, cells))
@@ -128,9 +131,9 @@ def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec
 
 
 def _started(trial: Trial[ArchivedEngine]) -> tuple[TrainedModel, list[str]]:
-    """The model, its weights on the device, and the processes that were started meanwhile.
+    """Start the engine. Returns the model, and the processes that were started meanwhile.
 
-    Where the weights do not fit, that is told apart from other faults.
+    If the weights do not fit, that is measured as `failed_uploads`.
     """
     with watching_steps() as seen, trial.subject_fault():
         try:
@@ -139,14 +142,14 @@ def _started(trial: Trial[ArchivedEngine]) -> tuple[TrainedModel, list[str]]:
             trial.measure(failed_uploads=[str(error)])
             raise
     children = list(seen.children)
-    if not trial.device.startswith("cuda"):  # the kernels' text is built for the CPU, which takes no image of a GPU
+    if not trial.device.startswith("cuda"):  # on a CPU the engine builds the kernels' text with the host compiler
         children = [child for child in children if not child.endswith(_HOST_COMPILERS)]
     trial.measure(failed_uploads=[], children=children[:20])
     return model, children
 
 
 def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str], used_before: int) -> None:
-    """Train on one batch again and again; the optimizer and the count of steps are ours."""
+    """Train on one batch repeatedly. The optimizer and the count of steps are the falsifier's."""
     parameters = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
     size = (parameters["batch"], parameters["sequence"] + 1)
@@ -166,7 +169,7 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
             compared = step <= _COMPARED_STEPS and not other
             products = seen.products
             wanted = truth.at(weights, tokens) if compared else []
-            seen.products = products  # those of the truth are no subject's
+            seen.products = products  # products of the true gradients are not the subject's
             with trial.subject_fault():
                 loss = model.loss(tokens)
                 loss.backward()
@@ -179,8 +182,8 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
                 losses.append(float(loss.detach()))
             if step == _COMPARED_STEPS:
                 del truth
-                torch.cuda.empty_cache()  # nothing where CUDA was never started
-            if step > _COMPARED_STEPS:  # until then the truth takes memory as well
+                torch.cuda.empty_cache()  # does nothing if CUDA was never started
+            if step > _COMPARED_STEPS:  # before that, the second model takes memory as well
                 memory.append(_taken(trial))
             trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
     trial.measure(
@@ -197,7 +200,7 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
 
 
 def _taken(trial: Trial[ArchivedEngine]) -> int:
-    """Bytes in use: on CUDA as the driver tells, of the whole device; else of this process."""
+    """Bytes in use: of the whole device by the driver's figure, or of this process on a CPU."""
     if trial.device.startswith("cuda"):
         free, total = torch.cuda.mem_get_info()
         return total - free

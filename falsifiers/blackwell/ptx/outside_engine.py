@@ -1,7 +1,7 @@
-"""F-BLACKWELL-PTX-001 of an engine that is seen from outside: its files, its output, and what the driver left.
+"""F-BLACKWELL-PTX-001 for an external engine: its files, its output, and the driver's compute cache.
 
-The measurements are those of our own engine where they mean the same. What nobody can see from outside, such as the
-sources of its kernels, calls of NVRTC in its process, or which kernels it launched, is left unmeasured.
+The measurements are those of our own engine if they mean the same. Those that need a look into its process, such as
+the sources of its kernels, its calls of NVRTC or its launches, are left unmeasured.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ __all__ = ["OnStep", "OutsideEngine", "look_from_outside"]
 
 _LISTED: Final = ("absent", "not_machine_code", "other_target")
 _MOST_TOLD: Final = 1000
-"""Items of a list that a bundle keeps; a violation needs one."""
+"""Largest number of items per list in a bundle. One item is enough for a violation."""
 
 _NEVER_SEEN: Final = {
-    ("stale", "altered", "rebuilt", "not_reproduced"): "what its kernels were compiled from is not seen from outside",
-    ("other_kernel",): "it has no index that says which image is to hold which kernel",
-    ("nvrtc_calls",): "calls of a compiler in another process are not seen",
-    ("unlaunched",): "which kernels another process launched is not seen",
-    ("unread",): "which of its files another process opened is not seen",
-    ("other_weights", "gradient_errors"): "the weights of another process and their gradients are not seen",
-    ("torch_products", "children"): "what else works in the steps of another process is not seen",
+    ("stale", "altered", "rebuilt", "not_reproduced"): "the sources of its kernels are not visible from outside",
+    ("other_kernel",): "it has no index of images and kernels",
+    ("nvrtc_calls",): "compiler calls in another process are not visible",
+    ("unlaunched",): "launches of another process are not visible",
+    ("unread",): "files that another process opens are not visible",
+    ("other_weights", "gradient_errors"): "weights and gradients of another process are not visible",
+    ("torch_products", "children"): "other work in the steps of another process is not visible",
 }
 
 OnStep = Callable[..., None]
 
 
 class OutsideEngine(Protocol):
-    """What `external.Command` and `external.Recorded` are."""
+    """The interface of `external.Command` and `external.Recorded`."""
 
     telling: Telling | None
     memory_bytes: int | None
-    """The most that one process of a run of this trial held on the CPU; None if that was not seen."""
+    """The peak memory of one of its processes on the CPU; None if it was not measured."""
 
     def device_code(self) -> Look:
-        """The files with its kernels, looked into."""
+        """The inspected files with its kernels."""
         ...
 
     def device_watch(self) -> DeviceWatch | None:
-        """A watch of the GPU for the time of the training; None if it does not train on a GPU now."""
+        """A watch of the GPU during training; None if it does not train on a GPU now."""
         ...
 
     def train(self, on_step: OnStep) -> bool:
-        """Train to the end and tell every step; False if nothing is known of what it printed."""
+        """Train to the end, and report every step; False if there is no output to read."""
         ...
 
     def ran(self) -> dict[str, Any]:
-        """What its output says of device, dtype and steps."""
+        """Device, dtype and steps, according to its output."""
         ...
 
     def cache_files(self, computed: Path, watch: DeviceWatch | None, completed: bool) -> list[str]:
-        """The files in the driver's compute cache, each of which the driver compiled."""
+        """The files in the driver's compute cache. The driver compiled each of them."""
         ...
 
 
 def look_from_outside(trial: Trial[OutsideEngine]) -> None:
-    """Look into its files, let it train where the driver must not compile, and look for traces."""
+    """Inspect its files, let it train while the driver must not compile, and look for traces of compilation."""
     computed = forbid_compiling(trial.workspace)
     _measure_files(trial)
     trial.measure(**{name: Hidden(why) for names, why in _NEVER_SEEN.items() for name in names})
@@ -88,10 +88,10 @@ def look_from_outside(trial: Trial[OutsideEngine]) -> None:
 
 
 def _see_that_there_is_room(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> None:
-    """An engine that runs out of memory which others hold is not at fault."""
+    """Raises NotMeasured if other processes hold memory that the engine may need."""
     cap = trial.parameters["memory_cap_gib"] * 2**30
     if watch is not None and watch.free_bytes is not None and watch.free_bytes < cap:
-        raise NotMeasured(f"others left {watch.free_bytes / 2**30:.1f} of the {cap / 2**30:g} GiB that it may take")
+        raise NotMeasured(f"{watch.free_bytes / 2**30:.1f} GiB are free; the engine may need {cap / 2**30:g} GiB")
 
 
 def _measure_files(trial: Trial[OutsideEngine]) -> None:
@@ -102,7 +102,7 @@ def _measure_files(trial: Trial[OutsideEngine]) -> None:
 
 @look
 def _census(trial: Trial[OutsideEngine]) -> Census:
-    """What is in the files with its kernels."""
+    """The census of the files with its kernels."""
     found = trial.subject.device_code()
     targets = trial.parameters["targets"]
     content = [inspection.to_json() for inspection in found.inspections]
@@ -114,7 +114,7 @@ def _census(trial: Trial[OutsideEngine]) -> Census:
 
 @look
 def _faults(seen: Census, name: str) -> list[str]:
-    """The faults of one kind. That there is none is only known if everything was seen."""
+    """The faults of one kind. Their absence counts only if everything was seen."""
     found = list(getattr(seen, name))[:_MOST_TOLD]
     if not found:
         _see_that_all_was_seen(seen)
@@ -123,7 +123,7 @@ def _faults(seen: Census, name: str) -> list[str]:
 
 @look
 def _count(seen: Census, name: str) -> int:
-    """How many kernels or cells there are."""
+    """The number of kernels or cells."""
     _see_that_all_was_seen(seen)
     return int(getattr(seen, name))
 
@@ -134,7 +134,7 @@ def _see_that_all_was_seen(seen: Census) -> None:
 
 
 def _measure_told(trial: Trial[OutsideEngine], telling: Telling, watch: DeviceWatch | None, completed: bool) -> None:
-    """What its output comes to; of a run that failed only what went wrong."""
+    """Measure what its output says. If the run failed, measure only what went wrong."""
     kernels = telling.kernels
     trial.resolve()
     for when, names in (("before", kernels.before), ("after", kernels.after)):
@@ -163,40 +163,40 @@ def _compilations(kernels: KernelTelling) -> int:
 @look
 def _refused_loads(kernels: KernelTelling) -> int:
     if not kernels.refused:
-        raise NotShown("its output tells of no refused load, and one that it keeps to itself is not seen")
+        raise NotShown("its output reports no refused load, and an unreported one is not visible")
     return len(kernels.refused)
 
 
 @look
 def _failed_uploads(kernels: KernelTelling, uploaded: bool) -> list[str]:
     if not kernels.failed_uploads and not uploaded:
-        raise NotShown("its output does not show that its weights were put on a GPU")
+        raise NotShown("its output does not show an upload of weights to a GPU")
     return kernels.failed_uploads
 
 
 def _no_count(kernels: KernelTelling) -> str:
-    """Why no compilation counts: kernels that were made ready may have been compiled, or loaded as machine code."""
+    """The reason why there is no count of compilations. Kernels "made ready" may be compiled, or only loaded."""
     if kernels.warmed is None:
-        return "its output says nothing of compilations"
+        return "its output does not report compilations"
     ready = f"that {kernels.warmed} kernels were" if kernels.warmed else "that kernels were"
-    return f"its output tells {ready} made ready before the first step, and neither counts nor names compilations"
+    return f"its output says {ready} made ready before the first step, but neither counts nor names compilations"
 
 
 def _measure_target(trial: Trial[OutsideEngine], told: str | None, watch: DeviceWatch | None) -> None:
-    """Kernels that are loaded for another target than the device's: the lists above know nothing of that."""
+    """Record a violation if kernels were loaded for another target than the device's."""
     if told is None or watch is None or watch.capability is None:
         return
     wanted = f"sm_{watch.capability}"
     if told.lower().rstrip("af") != wanted:
-        trial.measure(other_target=[f"its kernels were loaded for {told}, and the device is {wanted}"])
+        trial.measure(other_target=[f"its kernels were loaded for {told}; the device is {wanted}"])
 
 
 @look
 def _memory(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> int:
-    """Bytes: the most that was in use on the device, or on the CPU that the largest of its processes took."""
+    """Peak bytes in use on the device; on a CPU, those of the engine's largest process."""
     if watch is None:
         if trial.subject.memory_bytes is None:
-            raise NotShown("it had ended before its memory was read")
+            raise NotShown("it ended before its memory was read")
         return trial.subject.memory_bytes
     if watch.peak_bytes is None:
         raise NotShown(watch.reason or "the device's memory was not read")
@@ -205,9 +205,9 @@ def _memory(trial: Trial[OutsideEngine], watch: DeviceWatch | None) -> int:
 
 @look
 def _losses(telling: Telling) -> Iterable[float]:
-    """The loss of every step; where not every one was told, the first and the last by the run's own account."""
+    """The loss of every step; if steps are missing, the run's own first and last loss."""
     if not telling.unseen and len(telling.losses) == telling.steps:
         return telling.losses
     if telling.initial_loss is not None and telling.final_loss is not None:
         return telling.initial_loss, telling.final_loss
-    raise NotShown(telling.unseen or f"the output tells of {telling.steps} steps and of {len(telling.losses)} losses")
+    raise NotShown(telling.unseen or f"the output has {telling.steps} steps but {len(telling.losses)} losses")

@@ -1,1 +1,1 @@
-"""The subject we ship: a Qwen2 block whose backward runs on whichever backend it is given."""
+"""The reference implementation: a Qwen2 block whose forward and backward run on a chosen backend."""

@@ -1,4 +1,4 @@
-"""The subject of F-ALLOC-UNIFIED-001: the rule by which an allocator is chosen, and the allocation itself."""
+"""The subject of F-ALLOC-UNIFIED-001: the rule that chooses an allocator, and the allocation."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _SETTINGS = ("0", "1", "auto")
 
 
 class IntegratedRule:
-    """Managed memory where the device shares the host's, and where somebody asks for it.
+    """Managed memory for devices that share the host's memory, and on request.
 
-    The compute capability is not looked at: cc >= 100, as PMAT-701 had it, is true of a discrete B200 as well, whose
-    own memory is many times as fast as pages that travel.
+    The rule ignores the compute capability. cc >= 100, as in PMAT-701, is also true for a discrete B200, whose own
+    memory is many times as fast as migrated pages.
     """
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing is asked of the driver yet."""
+        """Keep the device; the driver is not called yet."""
         self._device = setting.device
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         """See `AllocatorChoice`."""
         if override not in (None, *_SETTINGS):
-            raise ValueError(f"MANAGED_MEMORY is {override!r}; say one of {', '.join(_SETTINGS)}, or leave it unset")
+            raise ValueError(f"MANAGED_MEMORY is {override!r}; set it to one of {', '.join(_SETTINGS)}, or unset it")
         if override == "1" and not device.unified_addressing:
-            raise ValueError("MANAGED_MEMORY=1 needs unified addressing, which this device has not; say auto")
+            raise ValueError("MANAGED_MEMORY=1 needs unified addressing, which this device lacks; set it to auto")
         if override in ("0", "1"):
             return Allocator.MANAGED if override == "1" else Allocator.PLAIN
         return Allocator.MANAGED if device.unified_addressing and device.integrated else Allocator.PLAIN
 
     def device(self) -> Device:
-        """See `AllocatorChoice`; a CPU is like a device without unified addressing."""
+        """See `AllocatorChoice`. A CPU counts as a device without unified addressing."""
         if self._device == "cpu":
             return Device(unified_addressing=False, integrated=False, capability=(0, 0))
         torch.cuda.init()
@@ -47,28 +47,28 @@ class IntegratedRule:
         return Device(bool(asked[0]), bool(asked[1]), (asked[2], asked[3]))
 
     def allocate(self, size: int) -> Tensor:
-        """See `AllocatorChoice`; torch.OutOfMemoryError or MemoryError where there is not so much."""
+        """See `AllocatorChoice`; raises torch.OutOfMemoryError or MemoryError if memory is short."""
         if self.choose(self.device(), None) is Allocator.PLAIN:
             return torch.empty(size, dtype=torch.uint8, device=self._device)
         return managed(size)
 
 
 def managed(size: int) -> Tensor:
-    """Managed memory of so many bytes as a uint8 tensor on the current device; it lives as long as the process.
+    """`size` bytes of managed memory as a uint8 tensor on the current device. It is never freed.
 
     Raises:
         MemoryError: the driver has no such memory.
     """
-    torch.cuda.current_stream().synchronize()  # there is a context after this
+    torch.cuda.current_stream().synchronize()  # creates the CUDA context
     address = ctypes.c_uint64(0)
     status = _driver().cuMemAllocManaged(ctypes.byref(address), ctypes.c_size_t(size), _ATTACH_GLOBAL)
     if status != 0:
-        raise MemoryError(f"cuMemAllocManaged of {size} bytes answers {status}")
+        raise MemoryError(f"cuMemAllocManaged of {size} bytes returned {status}")
     return torch.as_tensor(_Memory(address.value, size), device="cuda")
 
 
 class _Memory:
-    """An address, as torch takes it from other libraries."""
+    """An address with the CUDA array interface, from which torch makes a tensor."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
@@ -78,7 +78,7 @@ def _attribute(number: int) -> int:
     value = ctypes.c_int(0)
     status = _driver().cuDeviceGetAttribute(ctypes.byref(value), number, torch.cuda.current_device())
     if status != 0:
-        raise RuntimeError(f"cuDeviceGetAttribute({number}) answers {status}")
+        raise RuntimeError(f"cuDeviceGetAttribute({number}) returned {status}")
     return value.value
 
 

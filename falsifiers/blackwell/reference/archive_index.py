@@ -1,4 +1,4 @@
-"""The index of a kernel archive as text: written, and read back from whoever sent it, faults told with their places."""
+"""The index of a kernel archive as JSON text. The reader trusts nothing, and names the place of every fault."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _JSON_NAMES: Final = {dict: "an object", list: "a list", str: "a text", bool: "t
 
 
 class IndexRefused(ValueError):
-    """A text is no index; the message says what is wrong and where."""
+    """The text is not a valid index; the message names the fault and its place."""
 
 
 @dataclass(frozen=True)
 class ArchiveEntry:
-    """One image: whose, for which target, what it was compiled from, and where it lies."""
+    """One image: its kernel, target, source digest, SHA-256 and file name."""
 
     kernel: str
     sm: int
@@ -34,21 +34,21 @@ _TYPES: Final[Mapping[str, type]] = {field.name: int if field.name == "sm" else 
 
 
 def written(compiler: str, entries: Iterable[ArchiveEntry]) -> bytes:
-    """An index of these images."""
+    """The text of an index of these images."""
     index = {"format": _FORMAT, "compiler": compiler, "images": [asdict(entry) for entry in entries]}
     return (json.dumps(index, indent=1) + "\n").encode()
 
 
 def read(data: bytes) -> tuple[str, tuple[ArchiveEntry, ...]]:
-    """The compiler that an index names, and its images.
+    """The compiler that the index names, and its images.
 
     Raises:
-        IndexRefused: it is no JSON, of another format, or has a part too many, too few, of another type or twice.
+        IndexRefused: the text is not JSON, has another format, or a member is missing, unknown, repeated or mistyped.
     """
     index = _parsed(data)
     _is(dict, index, "the index")
-    if index.get("format", _FORMAT) != _FORMAT:  # before anything else of it is believed
-        raise IndexRefused(f"/format is {json.dumps(index['format'])[:60]}, and this program reads {_FORMAT}")
+    if index.get("format", _FORMAT) != _FORMAT:  # checked first: other formats may have other members
+        raise IndexRefused(f"/format is {json.dumps(index['format'])[:60]}; this program reads {_FORMAT}")
     _has_exactly(_PARTS, index, "")
     _is(int, index["format"], "/format")
     _is(str, index["compiler"], "/compiler")
@@ -73,12 +73,12 @@ def _parsed(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_each_once)
     except UnicodeDecodeError as error:
-        raise IndexRefused(f"it is no UTF-8 text, from byte {error.start} on") from error
+        raise IndexRefused(f"it is not UTF-8, from byte {error.start} on") from error
     except json.JSONDecodeError as error:
-        raise IndexRefused(f"it is no JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
+        raise IndexRefused(f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     except IndexRefused:
         raise
-    except ValueError as error:  # the only other one: Python's limit on the digits of an integer
+    except ValueError as error:  # Python's limit on the digits of an integer is the only other cause
         raise IndexRefused("it has an integer of more digits than Python reads") from error
     except RecursionError as error:
         raise IndexRefused("it is nested too deeply to be an index") from error
@@ -95,7 +95,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _is(kind: type, value: Any, place: str) -> None:
     if type(value) is not kind:
-        raise IndexRefused(f"{place} must be {_JSON_NAMES[kind]}, and is {_JSON_NAMES[type(value)]}")
+        raise IndexRefused(f"{place} must be {_JSON_NAMES[kind]}, but is {_JSON_NAMES[type(value)]}")
 
 
 def _has_exactly(names: tuple[str, ...], found: Mapping[str, Any], place: str) -> None:
@@ -104,4 +104,4 @@ def _has_exactly(names: tuple[str, ...], found: Mapping[str, Any], place: str) -
             raise IndexRefused(f"{place}/{name} is missing")
     for name in found:
         if name not in names:
-            raise IndexRefused(f"{place or 'the index'} has {name[:60]}, which no index of format {_FORMAT} has")
+            raise IndexRefused(f"{place or 'the index'} has an unknown member {name[:60]}")

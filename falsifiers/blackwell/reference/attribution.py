@@ -1,4 +1,4 @@
-"""The subject of F-BLACKWELL-ROOTCAUSE-001: a ledger of who owns the bytes of a device, and whom it blames."""
+"""The subject of F-BLACKWELL-ROOTCAUSE-001: a ledger of a device's bytes by owner, and the owner it blames."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _TENSORS = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)
 
 
 class Ledger:
-    """Bytes by owner, kept while they are asked for; what is asked for and refused is remembered as wanted."""
+    """Bytes by owner, counted at every request. A refused request is kept in `wanted`."""
 
     def __init__(self, memory: DeviceMemory) -> None:
-        """What is in use beside the allocator's is the context's from now on; what is added to it later is modules."""
+        """Count bytes in use outside of the allocator as context; those added later count as modules."""
         self.memory = memory
         self._tensors = dict.fromkeys(_TENSORS, 0)
         self._context = memory.used() - memory.reserved()
         self.wanted: dict[Owner, int] = {}
         self.held: list[Tensor] = []
-        """All tensors that were handed out: those of a block that was broken off are there, too."""
+        """All tensors that were handed out, including those of an interrupted block."""
 
     @contextmanager
     def account(self, owner: Owner) -> Iterator[None]:
-        """Put what the allocator hands out in here on an account."""
+        """Book what the allocator hands out inside this block to `owner`."""
         before = self.memory.allocated()
         try:
             yield
@@ -42,7 +42,7 @@ class Ledger:
             self._tensors[owner] += self.memory.allocated() - before
 
     def tensor(self, owner: Owner, *shape: int) -> Tensor:
-        """A float32 tensor on an account."""
+        """A float32 tensor, booked to `owner`."""
         with self.account(owner):
             try:
                 self.held.append(self.memory.tensor(shape))
@@ -52,7 +52,7 @@ class Ledger:
         return self.held[-1]
 
     def module(self, size: int) -> None:
-        """Load a module, or remember that one was wanted."""
+        """Load a module, or record that it was refused."""
         try:
             self.memory.load_module(size)
         except OutOfDeviceMemory:
@@ -60,7 +60,7 @@ class Ledger:
             raise
 
     def accounts(self) -> dict[Owner, int]:
-        """Who owns what now; it adds up to what the driver says is in use."""
+        """Bytes by owner now. Their sum is the driver's figure for bytes in use."""
         used, reserved, allocated = self.memory.used(), self.memory.reserved(), self.memory.allocated()
         return {
             **self._tensors,
@@ -72,7 +72,7 @@ class Ledger:
 
 
 class LedgerAttribution:
-    """Puts a load on the device with a ledger beside it, and blames who owns most, the refused request included."""
+    """Puts a load on the device with a ledger, and blames the owner of most bytes, with its refused request."""
 
     def __init__(self, setting: Setting) -> None:
         """Nothing is on the device yet."""
@@ -99,7 +99,7 @@ class LedgerAttribution:
         return Report(blocks, ran_out, accounts, self.blame(accounts, ledger.wanted) if ran_out else None)
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
-        """A block's weights, two moments of each for AdamW, and what its forward keeps for its backward."""
+        """A block's weights, the two moments of each for AdamW, kept activations and score workspace."""
         weights = {name: ledger.tensor(Owner.WEIGHTS, *size) for name, size in shape.parameters().items()}
         moments = {
             f"{moment} of {name}": ledger.tensor(Owner.OPTIMIZER, *size)
@@ -115,11 +115,11 @@ class LedgerAttribution:
 
     @property
     def workspace_owner(self) -> Owner:
-        """On whose account the score workspace is put."""
+        """The owner that the score workspace is booked to."""
         return Owner.SCORES
 
     def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
-        """A forward, a backward and an update of the own weights; what they need is slack afterwards."""
+        """A forward, a backward and an update of the weights. Their temporary memory becomes slack."""
         weights = {name: block[name] for name in shape.parameters()}
         for name, weight in weights.items():
             weight.fill_(1.0) if name.endswith("norm") else weight.normal_(0.0, 0.02)
@@ -132,15 +132,15 @@ class LedgerAttribution:
             block[f"square of {name}"].copy_(gradient.square())
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
-        """The accounts as they are reported."""
+        """The accounts as reported."""
         return ledger.accounts()
 
     def blame(self, accounts: Mapping[Owner, int], wanted: Mapping[Owner, int]) -> Owner:
-        """The owner of most, with what it was refused."""
+        """The owner of most bytes, including its refused request."""
         return max(accounts, key=lambda owner: accounts[owner] + wanted.get(owner, 0))
 
 
 def kept_widths(shape: BlockShape) -> list[int]:
-    """Features of the tensors [sequence, features] that a block keeps, as `Saved` lists them without probabilities."""
+    """Features of the tensors [sequence, features] that a block keeps: those of `Saved` but the probabilities."""
     kv = shape.kv_heads * shape.head_dim
     return [*[shape.hidden] * 6, kv, kv, *[shape.intermediate] * 3]

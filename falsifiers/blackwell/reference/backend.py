@@ -1,7 +1,7 @@
-"""What a block needs from a backend: nothing but arithmetic on tensors, so that backends are interchangeable.
+"""The operations that a block needs from a backend: arithmetic on tensors, so that backends are interchangeable.
 
 All tensors are contiguous. Activations are [tokens, features], or [batch, heads, sequence, head_dim] inside attention.
-A backend may keep its own copies and buffers; what it returns lies where its arguments lay.
+A backend may keep copies and buffers. Its results are on the device of its arguments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Backend", "ProjectionGradients"]
 
 
 class ProjectionGradients(NamedTuple):
-    """Gradients of `y = x @ weight.T + bias`: as x [tokens, in], weight [out, in] and bias [out] are shaped."""
+    """Gradients of `y = x @ weight.T + bias`, shaped as x [tokens, in], weight [out, in] and bias [out]."""
 
     x: Tensor
     weight: Tensor
@@ -22,11 +22,11 @@ class ProjectionGradients(NamedTuple):
 
 
 class Backend(Protocol):
-    """The kernels of one make: `ptx`, `triton`, `cublas`, `wgpu`."""
+    """One implementation of the kernels: `ptx`, `triton`, `cublas` or `wgpu`."""
 
     @property
     def name(self) -> str:
-        """What a trial resolves as its backend."""
+        """The name that a trial resolves as its backend."""
         ...
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -40,7 +40,7 @@ class Backend(Protocol):
         ...
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """The product of the last two dimensions, transposed as told; the leading dimensions are alike in both."""
+        """The product over the last two dimensions, transposed on request. Leading dimensions must be equal."""
         ...
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -56,19 +56,19 @@ class Backend(Protocol):
         ...
 
     def rope_backward(self, gradient: Tensor, theta: float) -> Tensor:
-        """The same rotation the other way round."""
+        """The inverse rotation."""
         ...
 
     def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
-        """Softmax of `scale * scores` over the last dimension, of sequence keys, in rows of queries.
+        """Softmax of `scale * scores` over the keys, which are the last dimension, for each query.
 
-        scores is [..., rows, sequence] with rows a multiple of sequence: row r is query r % sequence, and sees the keys
-        up to its own. What it does not see is 0.
+        scores is [..., rows, sequence], where rows is a multiple of sequence. Row r is query r % sequence and sees the
+        keys up to its own position; the other probabilities are 0.
         """
         ...
 
     def causal_softmax_backward(self, probabilities: Tensor, gradient: Tensor, scale: float) -> Tensor:
-        """The gradient of scores: `scale * p * (g - sum(p * g))` in every row; 0 where p is."""
+        """The gradient of scores: `scale * p * (g - sum(p * g))` in every row; 0 where p is 0."""
         ...
 
     def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
@@ -80,5 +80,5 @@ class Backend(Protocol):
         ...
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
-        """The sum of two tensors of one shape: the residual connections, and gradients that meet."""
+        """The sum of two tensors of one shape, for residual connections and gradients with several sources."""
         ...

@@ -1,4 +1,4 @@
-"""A Qwen2 decoder block with its backward written out, every operation of it the backend's."""
+"""A Qwen2 decoder block with a written-out backward; the backend runs every operation."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["Block", "Saved", "new_weights"]
 
 @dataclass(frozen=True)
 class Saved:
-    """What the forward pass keeps for the backward pass; all but the heads' are [tokens, features].
+    """What the forward pass keeps for the backward pass: [tokens, features], except for the tensors of heads.
 
     Attributes:
         probabilities: [batch, kv_heads, group * sequence, sequence]: the score workspace, heads * sequence^2 * 4 bytes
-            a sequence in float32. At a sequence of 32,768 and 14 heads it has 60,129,542,144 bytes, which was the out
-            of memory that SPEC-BLACKWELL-FIX-001 put down to kernels (aprender #1808).
+            per sequence in float32. With 32,768 tokens and 14 heads this is 60,129,542,144 bytes: the out-of-memory
+            that SPEC-BLACKWELL-FIX-001 attributes to kernels (aprender #1808).
     """
 
     x: Tensor
@@ -43,12 +43,12 @@ class Block:
     """`x + o(attention(norm(x)))`, then `+ down(silu(gate(norm)) * up(norm))`, and the gradients of it."""
 
     def __init__(self, shape: BlockShape, backend: Backend) -> None:
-        """Nothing is allocated here; `forward` and `backward` are handed weights by the names of `shape.parameters`."""
+        """Allocate nothing; `forward` and `backward` take weights by the names of `shape.parameters`."""
         self.shape = shape
         self.backend = backend
 
     def forward(self, x: Tensor, weights: Mapping[str, Tensor]) -> tuple[Tensor, Saved]:
-        """The block's output, shaped as x [batch, sequence, hidden], and what `backward` wants to have."""
+        """The output, shaped as x [batch, sequence, hidden], and what `backward` needs."""
         run, shape = self.backend, self.shape
         batch, sequence, _ = x.shape
         flat = x.reshape(batch * sequence, shape.hidden)
@@ -116,7 +116,7 @@ class Block:
     def _project_backward(
         self, name: str, x: Tensor, weights: Mapping[str, Tensor], gradient: Tensor, gradients: dict[str, Tensor]
     ) -> Tensor:
-        """Put the gradients of weight and bias among `gradients`, and return that of x."""
+        """Put the gradients of weight and bias into `gradients`; returns that of x."""
         found = self.backend.project_backward(
             name, x, weights[f"{name}.weight"], gradient, bias=f"{name}.bias" in weights
         )
@@ -134,18 +134,18 @@ class Block:
         )
 
     def _merge(self, heads: Tensor, sequence: int) -> Tensor:
-        """[batch, …, sequence, head_dim], grouped or not, as [tokens, heads * head_dim]."""
+        """[batch, ..., sequence, head_dim], grouped or not, as [tokens, heads * head_dim]."""
         split = heads.reshape(heads.shape[0], -1, sequence, self.shape.head_dim)
         return split.transpose(1, 2).reshape(heads.shape[0] * sequence, -1)
 
     def _grouped(self, heads: Tensor) -> Tensor:
-        """[batch, heads, sequence, head_dim] as [batch, kv_heads, group * sequence, head_dim]: no key is repeated."""
+        """[batch, heads, sequence, head_dim] as [batch, kv_heads, group * sequence, head_dim]; repeats no key."""
         batch, _, sequence, head_dim = heads.shape
         return heads.reshape(batch, self.shape.kv_heads, self.shape.group * sequence, head_dim)
 
 
 def new_weights(shape: BlockShape, seed: int, **options: Any) -> dict[str, Tensor]:
-    """Weights of standard deviation 0.02, as Qwen2 starts with, around 1 in the norms; no bias is exactly 0.
+    """Weights with standard deviation 0.02, as Qwen2's initial ones, and around 1 in the norms. Biases are not 0.
 
     Args:
         options: dtype and device, as torch.empty takes them.

@@ -1,4 +1,4 @@
-"""The subject of F-BLACKWELL-CUBLAS-001: matrix products by cuBLAS, before which there were kernels of our own."""
+"""The subject of F-BLACKWELL-CUBLAS-001: matrix products by cuBLAS (new path) or by Triton kernels (old path)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["CublasPath", "LibraryBackend", "Tf32Rounding"]
 
 
 class LibraryBackend(TritonBackend):
-    """Matrix products by a library, everything else as on the old path."""
+    """Matrix products by a library; everything else as on the old path."""
 
     def __init__(self, products: TorchBackend) -> None:
         """Args:
-        products: who multiplies; its name is ours.
+        products: the backend that multiplies; this backend takes its name.
         """
         super().__init__()
         self.name = products.name
@@ -53,7 +53,7 @@ class LibraryBackend(TritonBackend):
 
 
 class Tf32Rounding(TorchBackend):
-    """What TF32 does to a product, on a CPU that has none: the factors lose 13 of their 23 bits, sums are float32's."""
+    """TF32 products on a CPU: the factors lose 13 of 23 mantissa bits, and sums are float32."""
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
         """See `Backend`."""
@@ -61,10 +61,10 @@ class Tf32Rounding(TorchBackend):
 
 
 class CublasPath:
-    """cuBLAS on CUDA, where a CPU has torch's own products in its place; the old path has modules for every layer."""
+    """cuBLAS on CUDA, torch's products on a CPU. On the old path every layer has its own modules."""
 
     def __init__(self, setting: Setting) -> None:
-        """`precision` is "ieee", or "tf32" as the spec wants it for speed."""
+        """Read the parameters. `precision` is "ieee", or "tf32", which the spec wants for speed."""
         keep_compiled(setting.cache / "triton")
         self.device = setting.device
         self.precision: Literal["ieee", "tf32"] = setting.parameters["precision"]
@@ -76,13 +76,13 @@ class CublasPath:
         return TritonBackend(layer=layer) if path == "old" else LibraryBackend(self.products())
 
     def products(self) -> TorchBackend:
-        """Who multiplies on the new path."""
+        """The backend that multiplies matrices on the new path."""
         if self.device != "cpu":
             return CublasBackend(self.precision)
         return TorchBackend() if self.precision == "ieee" else Tf32Rounding()
 
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
-        """See `TwoPaths`: on CUDA by a backward of every layer; on a CPU by compiling for a GPU that is not there.
+        """See `TwoPaths`. On CUDA by a backward of every layer, on a CPU by compiling for an absent GPU.
 
         On a CPU only the kernels of the backward are counted, on CUDA the forward's products as well.
         """
@@ -102,12 +102,12 @@ class CublasPath:
         return [module.size for module in loaded_modules()]
 
     def shared_modules(self, moved: Moved, shape: BlockShape) -> Sequence[int]:
-        """See `TwoPaths`: our kernels in CUDA C, whose cache is so; on every machine by compiling them."""
+        """See `TwoPaths`: the CUDA C kernels, which use such a cache; compiled on any machine."""
         return shared_modules(shape, moved, self.capability)
 
 
 def _rounded(values: Tensor) -> Tensor:
-    """To 10 bits of mantissa, ties away from zero; what is not float32 has no more than TF32 keeps, or is not its."""
+    """Float32 values rounded to 10 bits of mantissa, ties away from zero; other dtypes unchanged."""
     if values.dtype is not torch.float32:
         return values
     return ((values.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)

@@ -1,4 +1,4 @@
-"""Loads and launches kernels through the CUDA driver, in the context and on the stream that torch uses."""
+"""Load and launch kernels through the CUDA driver, in torch's context and on its current stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CudaDevice", "DriverError"]
 
 
 class DriverError(RuntimeError):
-    """The driver refused; `name` is as in "CUDA_ERROR_NO_BINARY_FOR_GPU"."""
+    """The driver returned an error. `name` is its name, such as "CUDA_ERROR_NO_BINARY_FOR_GPU"."""
 
     def __init__(self, what: str, name: str) -> None:
         super().__init__(f"{what}: {name}")
@@ -25,10 +25,10 @@ class DriverError(RuntimeError):
 
 
 class CudaDevice:
-    """One GPU, by torch's index. Modules are loaded when `load` is called, not at their first launch."""
+    """One GPU, by torch's index. Modules are loaded by `load`, not at their first launch."""
 
     def __init__(self, index: int = 0) -> None:
-        """Start CUDA through torch, whose context our kernels share."""
+        """Start CUDA through torch; kernels share its context."""
         torch.cuda.init()
         self.device = torch.device("cuda", index)
         torch.zeros(1, device=self.device)  # makes the device's primary context current
@@ -36,20 +36,20 @@ class CudaDevice:
 
     @property
     def sm(self) -> int:
-        """Compute capability as in 90 or 121."""
+        """The compute capability, such as 90 or 121."""
         major, minor = torch.cuda.get_device_capability(self.device)
         return 10 * major + minor
 
     def free_bytes(self) -> int:
-        """What the driver has left on the device, whoever took the rest."""
+        """Free bytes of the device, as the driver reports them."""
         return int(torch.cuda.mem_get_info(self.device)[0])
 
     def load(self, spec: KernelSpec, image: Image) -> Launch:
-        """Load an image; DriverError where the driver refuses it, as PTX with CUDA_DISABLE_PTX_JIT=1."""
+        """Load an image; raises DriverError if the driver refuses it, as PTX with CUDA_DISABLE_PTX_JIT=1."""
         from cuda.bindings import driver
 
         with torch.cuda.device(self.device):
-            # The driver reads PTX up to its 0, which NVRTC puts behind it.
+            # The driver reads PTX up to a 0 byte, which NVRTC appends.
             data = image.data if image.form is Form.CUBIN else image.data.rstrip(b"\0") + b"\0"
             module = _call(f"loading {spec.key}", driver.cuModuleLoadData(data))
             function = _call(f"finding {spec.key}", driver.cuModuleGetFunction(module, spec.key.encode()))
@@ -75,7 +75,7 @@ def _value(spec: KernelSpec, argument: object, device: torch.device) -> object:
     if not isinstance(argument, Tensor):
         return argument
     if argument.device != device:
-        raise ValueError(f"{spec.key} runs on {device}; it was handed a tensor on {argument.device}")
+        raise ValueError(f"{spec.key} runs on {device}, but an argument is on {argument.device}")
     return argument.data_ptr()
 
 

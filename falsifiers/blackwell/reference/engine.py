@@ -1,4 +1,4 @@
-"""The engine of F-BLACKWELL-PTX-001: blocks of our CUDA kernels, every kernel from the archive."""
+"""The engine of F-BLACKWELL-PTX-001: blocks of our CUDA kernels, all loaded from the archive."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["Engine"]
 class Engine:
     """Trains on the GPU with machine code from the archive.
 
-    On a CPU the archive's images are read and checked as for a GPU, and the same kernels run from their text.
+    On a CPU the archive is read and checked as for a GPU, but the kernels are built from their text.
     """
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing is built and no device touched: see `archive` and `start`."""
+        """Build nothing and touch no device; see `archive` and `start`."""
         self.setting = setting
         self.shape = SHAPES[setting.parameters["model"]]
         self.targets = tuple(setting.parameters["targets"])
@@ -35,7 +35,7 @@ class Engine:
         self._built: Path | None = None
 
     def archive(self) -> Path:
-        """Built in the cache that trials share, and looked at once: what is there and right is kept."""
+        """The folder of the archive, built in the cache that trials share. Images that are right are kept."""
         name = "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
         folder = self.setting.cache / "kernel-archive" / name
         if self._built is None:
@@ -57,15 +57,15 @@ class Engine:
         return LanguageModel(self.shape, blocks, self.setting.parameters["vocabulary"], self.setting.seed, device)
 
     def compilations(self) -> int:
-        """The cache's counter."""
+        """The cache's count of compilations."""
         return 0 if self.cache is None else self.cache.compilations
 
     def launched(self) -> Mapping[str, int]:
-        """The cache's record."""
+        """The cache's count of launches by key."""
         return {} if self.cache is None else dict(self.cache.requested)
 
     def source(self) -> Source:
-        """Where kernels come from."""
+        """The source of kernels."""
         return ArchiveSource(Archive.open(self.archive()))
 
     def prewarm(self, backend: PtxBackend) -> None:
@@ -77,7 +77,7 @@ class Engine:
         return Block(self.shape, backend)
 
     def device(self) -> Device:
-        """Where kernels run."""
+        """The device that runs the kernels."""
         if not self.setting.device.startswith("cuda"):
             return HostDevice(self.setting.cache / "host-kernels")
         from falsifiers.blackwell.reference.cuda_device import CudaDevice  # cuda.bindings, which a CPU does not need

@@ -1,11 +1,11 @@
-"""A block whose backward goes on in WGSL when CUDA has no memory for it, or no machine code.
+"""A block whose backward continues in WGSL if CUDA has no memory or no machine code for it.
 
     wgpu = WgpuBackend("gpu")
     blocks = [FallbackBlock(shape, CublasBackend(), wgpu, layer) for layer in range(24)]
     model = LanguageModel(shape, blocks, vocabulary, seed, device)
 
-What was computed before the fault is given up: the backward is made again as a whole from what the forward pass saved,
-so that nothing is counted twice. The next backward is CUDA's again.
+Results from before the fault are dropped. The whole backward runs again from what the forward pass saved, so that
+nothing is counted twice. The next backward starts on CUDA again.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _OF_THE_DRIVER: Final = frozenset(
         "CUDA_ERROR_JIT_COMPILATION_DISABLED",
     }
 )
-"""Answers of the CUDA driver that speak of memory, or of machine code that cannot be had."""
+"""Errors of the CUDA driver about memory or missing machine code."""
 
 _OF_TORCH: Final = (
     "CUDA error: out of memory",
     "CUDA error: CUBLAS_STATUS_ALLOC_FAILED",
     "CUDA error: no kernel image is available for execution on the device",
 )
-"""How torch's errors begin, of no class of their own, where the CUDA runtime or cuBLAS lacks either."""
+"""First words of torch's errors, without a class of their own, about memory or missing machine code."""
 
 _log = logging.getLogger(__name__)
 
 
 def falls_through(error: Exception) -> bool:
-    """Whether wgpu can help: there was no memory, or no machine code. Any other error says that something is wrong."""
+    """Whether wgpu can help: memory or machine code was missing. Other errors are defects."""
     if isinstance(error, DriverError):
         return error.name in _OF_THE_DRIVER
     if isinstance(error, (torch.OutOfMemoryError, CompilationFailed)):
@@ -60,10 +60,10 @@ def falls_through(error: Exception) -> bool:
 
 
 class FallbackBlock(Block):
-    """A block that survives an out-of-memory of its backward."""
+    """A block that survives an out-of-memory in its backward."""
 
     def __init__(self, shape: BlockShape, primary: Backend, fallback: WgpuBackend, layer: int) -> None:
-        """`layer` names the block in its warning, which is given once in the block's life."""
+        """`layer` is the block's name in its warning, which is logged once."""
         super().__init__(shape, primary)
         self.layer = layer
         self._fallback = Block(shape, fallback)
@@ -73,14 +73,14 @@ class FallbackBlock(Block):
     def backward(
         self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `Block`; the gradients lie where `gradient` does, whoever computed them."""
+        """See `Block`. The gradients are on the device of `gradient`, whichever backend computed them."""
         try:
             return super().backward(saved, weights, gradient)
         except Exception as error:
             if not self._falls_through(error):
                 raise
             reason = f"{type(error).__name__}: {error}"
-        # Here and not above: the traceback held everything that was computed before the fault, and memory is short.
+        # Outside of `except`: the traceback keeps all tensors from before the fault alive, and memory is short.
         self._warn(reason)
         return self._backward_on_wgpu(saved, weights, gradient)
 
@@ -95,7 +95,7 @@ class FallbackBlock(Block):
     def _backward_on_wgpu(
         self, saved: Saved, weights: Mapping[str, Tensor], gradient: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """One journey there and one back; what lies between stays on the adapter."""
+        """Upload the operands, run the backward on the adapter, and fetch the gradients."""
         upload = self._wgpu.upload
         there = Saved(**{field.name: upload(getattr(saved, field.name)) for field in fields(Saved)})
         weights_there = {name: upload(weight) for name, weight in weights.items()}
@@ -110,10 +110,10 @@ class Fallback:
     make_block: type[FallbackBlock] = FallbackBlock
 
     def __init__(self, setting: Setting) -> None:
-        """Open the adapter that the parameters name; NoAdapter where it is not there."""
+        """Open the adapter that the parameters name; raises NoAdapter if it is missing."""
         self._shape = SHAPES[setting.parameters["model"]]
         self._wgpu = WgpuBackend(setting.parameters["adapter"])
 
     def block(self, layer: int, primary: Backend) -> Block:
-        """Layer `layer`, counted from 0, of a model: its work is the primary backend's as long as that can do it."""
+        """Layer `layer`, counted from 0; the primary backend does its work unless it lacks memory or code."""
         return self.make_block(self._shape, primary, self._wgpu, layer)

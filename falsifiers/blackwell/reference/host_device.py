@@ -1,7 +1,7 @@
-"""Runs the text of the kernels on the CPU, built by the machine's C++ compiler: slow, and without a GPU.
+"""Runs the text of the kernels on the CPU, built by the machine's C++ compiler: slow, but without a GPU.
 
-So the arithmetic, the indices, the launches and the training step around them are tested where CI runs. What only a GPU
-has is not: its compilers, its memory model, its speed. kernels/host.h has how blocks and barriers are done.
+This tests the arithmetic, indices, launches and the training step in CI. It does not test a GPU's compilers, memory
+model or speed. kernels/host.h implements blocks and barriers.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ extern "C" int launch_kernel(const unsigned* grid, unsigned block, void** values
     return host::launch(grid, block);
 }
 """
-_FAULTS: Final = {1: "not all threads of a block reached a barrier", 2: "memory is short"}
+_FAULTS: Final = {1: "not all threads of a block reached a barrier", 2: "out of memory"}
 
 
 class NoHostCompiler(RuntimeError):
-    """The machine has no C++ compiler, or one that cannot build the kernels; the text says which."""
+    """The machine has no C++ compiler, or its compiler cannot build the kernels."""
 
 
 class HostDevice:
-    """A CPU that runs kernels from their text; images are kept out of it, whatever target they are for."""
+    """A CPU that runs kernels from their text. It ignores images."""
 
     sm = None
 
     def __init__(self, folder: Path) -> None:
-        """`folder` keeps what was built, by digest of text, constants, header and kind of machine: it may be shared."""
+        """`folder` keeps built libraries by digest of text, constants, header and machine; it may be shared."""
         self.folder = folder
 
     def free_bytes(self) -> None:
-        """No device memory is taken."""
+        """None; no device memory is used."""
 
     def load(self, spec: KernelSpec, image: Image) -> Launch:
-        """Build the kernel's text for this CPU; NoHostCompiler where that cannot be done."""
+        """Build the kernel's text for this CPU; raises NoHostCompiler if that fails."""
         del image
         run: Any = ctypes.CDLL(str(self._built(spec))).launch_kernel
         run.restype = ctypes.c_int
@@ -81,10 +81,10 @@ class HostDevice:
     def _build(self, library: Path, text: str, macros: list[str]) -> None:
         compiler = shutil.which("g++") or shutil.which("clang++")
         if compiler is None:
-            raise NoHostCompiler("to run kernels on the CPU, install g++ or clang++")
+            raise NoHostCompiler("no C++ compiler; install g++ or clang++ to run kernels on the CPU")
         self.folder.mkdir(parents=True, exist_ok=True)
         beside = library.with_suffix(f".{os.getpid()}")
-        # -ffp-contract=off: the GPU fuses a * b + c, and x86-64 does not; equal text gives equal bits on all CPUs.
+        # -ffp-contract=off: some CPUs would fuse a * b + c. Without it, equal text gives equal bits on all CPUs.
         command = [compiler, "-std=gnu++17", "-O2", "-w", "-ffp-contract=off", "-shared", "-fPIC", *macros]
         done = subprocess.run(
             [*command, "-x", "c++", "-", "-o", str(beside), "-lm"],

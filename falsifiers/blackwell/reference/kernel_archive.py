@@ -1,11 +1,11 @@
-"""The kernel archive: every kernel for every target as machine code, compiled once, on a machine without a GPU.
+"""The kernel archive: every kernel for every target as machine code, compiled once, without a GPU.
 
     archive/
-        index.json                                  the compiler, and of each image: kernel, sm, source digest, SHA-256
+        index.json                                  the compiler, and for each image: kernel, sm, source digest, SHA-256
         sm_90/gate_backward_x_n896_k4864_tile64.cubin
 
 Equal sources and an equal compiler give equal bytes, the index included. An image is found by kernel, target and digest
-of source and options, so code of an older source is never found; what is found is loaded without a compiler.
+of source and options, so code of an older source is never found. A found image is loaded without a compiler.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 __all__ = ["INDEX", "TARGETS", "Archive", "ArchiveEntry", "ArchiveError", "build", "write_index"]
 
 TARGETS: Final = (75, 89, 90, 100, 120, 121)
-"""Turing, Ada (RTX 4090), Hopper, Blackwell for data centres, for desktops, and GB10."""
+"""Turing, Ada (RTX 4090), Hopper, Blackwell (data centre), Blackwell (desktop), and GB10."""
 
 INDEX: Final = "index.json"
 _LOCK: Final = ".lock"
-"""Who builds holds it; it stays, empty, where a build was."""
+"""The lock file of a build. It is empty and stays after the build."""
 
 
 class ArchiveError(LookupError):
-    """The archive has no such image, or is none; the text says what to do."""
+    """The archive has no such image, or is not a valid archive; the text names the remedy."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive that has been opened; images are read when they are asked for."""
+    """An open archive. Images are read on request."""
 
     folder: Path
     compiler: str
@@ -50,7 +50,7 @@ class Archive:
 
     @classmethod
     def open(cls, folder: Path) -> Archive:
-        """Read the index; ArchiveError where there is none, or where it is not as it must be."""
+        """Read the index; raises ArchiveError if it is missing or invalid."""
         remedy = f"build one with: python -m falsifiers.blackwell.archive build {folder}"
         try:
             compiler, entries = archive_index.read(_regular(folder, INDEX).read_bytes())
@@ -61,21 +61,25 @@ class Archive:
         return cls(folder, compiler, MappingProxyType({(one.kernel, one.sm): one for one in entries}))
 
     def file(self, entry: ArchiveEntry) -> Path:
-        """Where an image lies, safe to be read; FileNotFoundError for a pipe or a device, and outside of the folder."""
+        """The path of an image, safe to read.
+
+        Raises:
+            FileNotFoundError: it is not a regular file, or is outside of the folder.
+        """
         return _regular(self.folder, entry.file)
 
     def image(self, spec: KernelSpec, sm: int) -> Image:
         """The machine code of a kernel for a target.
 
         Raises:
-            ArchiveError: there is none for it, or it was compiled from another source, or its bytes were changed.
+            ArchiveError: the image is missing, comes from another source, or has other bytes.
         """
         remedy = f"build it again: python -m falsifiers.blackwell.archive build {self.folder}"
         entry = self.entries.get((spec.key, sm))
         if entry is None:
             targets = sorted(of for kernel, of in self.entries if kernel == spec.key)
             held = f"only for sm {', '.join(map(str, targets))}" if targets else "not at all"
-            raise ArchiveError(f"{spec.key} for sm_{sm} is not in the archive {self.folder}, {held}; {remedy}")
+            raise ArchiveError(f"{spec.key} for sm_{sm} is not in the archive {self.folder} ({held}); {remedy}")
         if entry.source != spec.digest:
             raise ArchiveError(f"{spec.key} for sm_{sm} was compiled from another source; {remedy}")
         try:
@@ -83,7 +87,7 @@ class Archive:
         except OSError as error:
             raise ArchiveError(f"{self.folder / entry.file}: {error.strerror}; {remedy}") from error
         if hashlib.sha256(data).hexdigest() != entry.sha256:
-            raise ArchiveError(f"{self.folder / entry.file} is not what was built; {remedy}")
+            raise ArchiveError(f"{self.folder / entry.file} does not have the digest of the index; {remedy}")
         return Image(Form.CUBIN, data)
 
 
@@ -95,14 +99,14 @@ def build(
     on_image: Callable[[ArchiveEntry], None] = lambda entry: None,
     compiled: Callable[[KernelSpec, int], Image] = compile_kernel,
 ) -> Archive:
-    """Compile what is missing, drop what is no longer named, and write the index last.
+    """Compile missing images, remove those that are no longer named, and write the index last.
 
-    An image that is there, whole, from this source and this compiler is kept. A build that is interrupted leaves the
-    index of before, or none. Of two builds into one folder the second waits for the first.
+    An intact image from this source and compiler is kept. An interrupted build leaves the previous index, or none. Of
+    two builds into one folder, the second waits for the first.
 
     Args:
-        on_image: told of every image, compiled or kept.
-        compiled: makes an image of a kernel for a target.
+        on_image: called for every image, compiled or kept.
+        compiled: makes the image of a kernel for a target.
 
     Raises:
         CompilationFailed: the compiler refused a kernel or does not know a target.
@@ -119,7 +123,7 @@ def build(
 
 
 def write_index(folder: Path, compiler: str, entries: Iterable[ArchiveEntry]) -> None:
-    """Put an index in the place of the one that is there, at once."""
+    """Replace the index atomically."""
     _write(folder, INDEX, archive_index.written(compiler, entries))
 
 
@@ -131,7 +135,7 @@ def _images(
     on_image: Callable[[ArchiveEntry], None],
     compiled: Callable[[KernelSpec, int], Image],
 ) -> list[ArchiveEntry]:
-    """Every image wanted, of which the missing ones are compiled."""
+    """Every wanted image; missing ones are compiled."""
     before = _kept(folder, compiler)
     entries = []
     for sm in targets:
@@ -149,7 +153,7 @@ def _images(
 
 
 def _kept(folder: Path, compiler: str) -> Mapping[tuple[str, int], ArchiveEntry]:
-    """The images that are there and whole, of the archive of before if this compiler built it."""
+    """The intact images of the previous archive, if this compiler built it."""
     try:
         archive = Archive.open(folder)
     except ArchiveError:
@@ -169,7 +173,7 @@ def _is_whole(archive: Archive, entry: ArchiveEntry) -> bool:
 
 
 def _drop_strays(folder: Path, named: set[str]) -> None:
-    """Images that the index does not name, and what an interrupted build left half written; nothing behind a link."""
+    """Remove images that the index does not name and leftovers of interrupted builds, but nothing behind a link."""
     for pattern in ("sm_*/*.cubin", "sm_*/.*.cubin.*", f".{INDEX}.*"):
         for stray in folder.glob(pattern):
             if stray.relative_to(folder).as_posix() not in named and not stray.parent.is_symlink():
@@ -177,12 +181,12 @@ def _drop_strays(folder: Path, named: set[str]) -> None:
 
 
 def _regular(folder: Path, name: str) -> Path:
-    """A file of the folder that has an end; FileNotFoundError where it is none, or lies elsewhere."""
+    """A regular file inside the folder; raises FileNotFoundError for anything else."""
     path = folder / name
     try:
         inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-    except ValueError as error:  # as a name with a 0 in it
-        raise FileNotFoundError(errno.ENOENT, "is no name of a file", repr(name)) from error
+    except ValueError as error:  # for example a name with a 0 byte
+        raise FileNotFoundError(errno.ENOENT, "is not a file name", repr(name)) from error
     if not inside:
         raise FileNotFoundError(errno.ENOENT, "is outside of the archive", str(path))
     if path.exists() and not path.is_file():
@@ -191,16 +195,16 @@ def _regular(folder: Path, name: str) -> Path:
 
 
 def _write(folder: Path, name: str, data: bytes) -> None:
-    """Write beside the place and rename: no reader meets half a file."""
+    """Write to a temporary file and rename it, so that no reader sees a partial file."""
     path = folder / name
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(folder)):
-            raise OSError(errno.EXDEV, f"{path.parent} leads out of the archive")
+            raise OSError(errno.EXDEV, f"{path.parent} is a link out of the archive")
         beside.write_bytes(data)
         beside.replace(path)
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; the archive of before is as it was", str(path)) from error
+        raise OSError(error.errno, f"{error.strerror}; the previous archive is unchanged", str(path)) from error
     finally:
         beside.unlink(missing_ok=True)

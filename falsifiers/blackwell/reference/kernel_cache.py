@@ -1,4 +1,4 @@
-"""Kernels by key: where they come from, what each costs, and whether one was compiled when nobody expected it."""
+"""A cache of kernels by key, which counts and logs compilations."""
 
 from __future__ import annotations
 
@@ -20,49 +20,49 @@ class Launch(Protocol):
     """A loaded kernel."""
 
     def __call__(self, grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
-        """Start `grid` blocks of `threads` threads on the current stream, or run them where there is none."""
+        """Start `grid` blocks of `threads` threads on the current stream; a CPU runs them before it returns."""
         ...
 
 
 class Device(Protocol):
-    """Where kernels run: `CudaDevice`, or the CPU as `HostDevice`."""
+    """A device that runs kernels: `CudaDevice`, or the CPU as `HostDevice`."""
 
     @property
     def sm(self) -> int | None:
-        """Compute capability, such as 90; None where any image will do."""
+        """The compute capability, such as 90; None if any image will do."""
         ...
 
     def load(self, spec: KernelSpec, image: Image) -> Launch:
-        """Make an image ready to be launched."""
+        """Load an image, so that it can be launched."""
         ...
 
     def free_bytes(self) -> int | None:
-        """Memory of the device that nobody has taken; None where that cannot be told."""
+        """Free bytes of the device; None if unknown."""
         ...
 
 
 class Source(Protocol):
-    """Where images come from."""
+    """A source of images."""
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """The image, and what was compiled with to get it, and will be to load it: None where nothing is compiled."""
+        """The image, and the compiler that this call and the load need; None if nothing is compiled."""
         ...
 
 
 @dataclass(frozen=True)
 class ArchiveSource:
-    """Machine code that was compiled before."""
+    """Machine code from an archive."""
 
     archive: Archive
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """See `Source`; ArchiveError where the archive lacks it."""
+        """See `Source`; raises ArchiveError if the archive lacks the image."""
         return self.archive.image(spec, sm), None
 
 
 @dataclass(frozen=True)
 class CompilerSource:
-    """NVRTC: to machine code, or to PTX, which the driver compiles once more when it is loaded."""
+    """NVRTC, which compiles to machine code, or to PTX, which the driver compiles again."""
 
     form: Form
 
@@ -73,12 +73,12 @@ class CompilerSource:
 
 @dataclass(frozen=True)
 class Loaded:
-    """One kernel in the cache, and what it costs.
+    """One kernel in the cache, and its cost.
 
     Attributes:
-        image_bytes: of the machine code or PTX.
-        device_bytes: by which the device's free memory fell while it was loaded; None where that cannot be told. The
-            driver takes memory in steps of 2 MiB, so most kernels cost nothing and some cost that.
+        image_bytes: bytes of the machine code or PTX.
+        device_bytes: decrease of the device's free memory during the load; None if unknown. The driver takes memory in
+            steps of 2 MiB, so most kernels cost 0 and some cost 2 MiB.
     """
 
     key: str
@@ -89,12 +89,12 @@ class Loaded:
 
 @dataclass
 class KernelCache:
-    """Kernels by key. What is not in it is fetched when it is launched first, and compiled where the source must.
+    """Kernels by key. A missing kernel is fetched at its first launch, and compiled if the source has to.
 
     Attributes:
-        compilations: how often something was compiled for it; each is one warning in the log.
-        requested: the keys asked for by `launch`, in the order of their first use.
-        fallback_sm: the target to fetch images of where the device itself runs none, as the CPU.
+        compilations: number of compilations; each is logged as a warning.
+        requested: number of launches by key, in the order of the first launch.
+        fallback_sm: target of the images if the device itself takes none, as a CPU.
     """
 
     source: Source
@@ -110,13 +110,13 @@ class KernelCache:
             self._loaded(spec)
 
     def launch(self, spec: KernelSpec, grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
-        """Launch a kernel, fetched now if it is new."""
+        """Launch a kernel; fetch it first if it is new."""
         loaded = self._loaded(spec)
         self.requested[loaded.key] = self.requested.get(loaded.key, 0) + 1
         loaded.launch(grid, threads, *arguments)
 
     def bytes_by_owner(self) -> dict[str, int]:
-        """What the cache holds: bytes of images, and of device memory where they were told."""
+        """Bytes of images, and of device memory as far as known."""
         held = self.kernels.values()
         return {
             "images": sum(one.image_bytes for one in held),
@@ -124,7 +124,7 @@ class KernelCache:
         }
 
     def key(self, spec: KernelSpec) -> str:
-        """Under which key a kernel is kept."""
+        """The key of a kernel in this cache."""
         return spec.key
 
     def _loaded(self, spec: KernelSpec) -> Loaded:

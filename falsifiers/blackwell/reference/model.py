@@ -1,4 +1,4 @@
-"""A language model of such blocks that takes real training steps: the setting in which the claims hold or fall."""
+"""A language model of such blocks that can be trained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BlockModule", "LanguageModel"]
 
 
 class BlockModule(nn.Module):
-    """A block's parameters, and its backward on the backend in place of autograd's own."""
+    """A block's parameters, and its backward on the backend in place of autograd."""
 
     def __init__(self, block: Block, seed: int, device: torch.device) -> None:
         """Draw float32 weights from the seed."""
@@ -27,7 +27,7 @@ class BlockModule(nn.Module):
             self.register_parameter(name.replace(".", "_"), nn.Parameter(weight))
 
     def weights(self) -> dict[str, Tensor]:
-        """The live parameters by the names that `Block` uses."""
+        """The parameters, by the names that `Block` uses."""
         return {name: getattr(self, name.replace(".", "_")) for name in self.names}
 
     def forward(self, x: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ class BlockModule(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Embedding, blocks, a last norm, and the embedding again as head; norm and head are autograd's."""
+    """Embedding, blocks, a last norm, and the embedding again as head. Autograd does norm and head."""
 
     def __init__(
         self, shape: BlockShape, blocks: Sequence[Block], vocabulary: int, seed: int, device: torch.device
@@ -61,7 +61,7 @@ class LanguageModel(nn.Module):
         return F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps) @ self.embedding.T
 
     def loss(self, tokens: Tensor) -> Tensor:
-        """Cross entropy of every next token of ids [batch, sequence + 1], in nats a token."""
+        """Cross entropy of every next token of ids [batch, sequence + 1], in nats per token."""
         logits = self(tokens[:, :-1].contiguous())
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
@@ -79,5 +79,5 @@ class _BlockFunction(torch.autograd.Function):
         (gradient,) = gradients
         weights = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         of_x, of_weights = ctx.block.backward(ctx.saved, weights, gradient.contiguous())
-        ctx.saved = None  # the score workspace is large; nobody goes backward twice
+        ctx.saved = None  # free the large score workspace; a second backward is not supported
         return None, None, of_x, *(of_weights[name] for name in ctx.names)

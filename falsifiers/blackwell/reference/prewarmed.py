@@ -14,27 +14,27 @@ __all__ = ["PrewarmedBackends", "Rehearsal"]
 
 
 class Rehearsal:
-    """Source and device at once, where there is no GPU: nothing is compiled and launches do nothing.
+    """A source and device without a GPU: nothing is compiled, and launches do nothing.
 
-    Which kernels a step asks for follows from shapes alone, so garbage in the tensors does not matter.
+    The kernels that a step requests follow from shapes alone, so the values of tensors do not matter.
     """
 
     sm = None
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
-        """An empty image; it counts as compiled, as it would be on a GPU."""
+        """An empty image. It counts as compiled, as on a GPU."""
         return Image(Form.CUBIN, b""), "nothing, in rehearsal"
 
     def load(self, spec: KernelSpec, image: Image) -> Launch:
-        """A launch of nothing."""
+        """A launch that does nothing."""
         return lambda grid, threads, *arguments: None
 
     def free_bytes(self) -> None:
-        """No memory is taken."""
+        """None; no memory is used."""
 
 
 class PrewarmedBackends:
-    """On CUDA every kernel is compiled with NVRTC and launched; on a CPU that is rehearsed as well."""
+    """On CUDA every kernel is compiled with NVRTC and launched; on a CPU all of it is rehearsed."""
 
     cache_type = KernelCache
     backend_type = PtxBackend

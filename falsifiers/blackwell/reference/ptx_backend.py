@@ -1,4 +1,4 @@
-"""Our own CUDA C kernels behind `Backend`: which kernel, how many blocks, which arguments."""
+"""Our own CUDA C kernels as a `Backend`: chooses the kernel, the number of blocks and the arguments."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _COLUMNS = 32
 
 
 class PtxBackend:
-    """Float32 tensors on the device of the cache's kernels; launches go to torch's current stream.
+    """Works on float32 tensors on the device of the cache's kernels, on torch's current stream.
 
-    No kernel is specialised for a batch or a sequence, so `prewarm` of a block's shape covers every step of it.
+    No kernel depends on batch or sequence, so `prewarm` for a block's shape covers every step of it.
     """
 
     name = "ptx"
 
     def __init__(self, cache: KernelCache) -> None:
-        """Nothing is loaded yet: `prewarm` does it, or the first launch."""
+        """Load nothing; `prewarm` or the first launch does."""
         self.cache = cache
 
     def prewarm(self, shape: BlockShape) -> None:
@@ -144,15 +144,15 @@ class PtxBackend:
             if isinstance(one, Tensor) and (one.dtype is not torch.float32 or not one.is_contiguous()):
                 raise TypeError(f"{spec.key} takes contiguous float32 tensors, not {one.dtype} of {tuple(one.shape)}")
         blocks = grid if isinstance(grid, tuple) else (grid, 1, 1)
-        if all(blocks):  # CUDA refuses a launch of no blocks; where there is nothing to do, none is needed
+        if all(blocks):  # CUDA refuses a launch of 0 blocks, and there is nothing to compute
             self.cache.launch(spec, blocks, _THREADS, *arguments)
 
 
 def _rows(x: Tensor) -> int:
-    """How many vectors of the last dimension there are."""
+    """The number of vectors along the last dimension."""
     return math.prod(x.shape[:-1])
 
 
 def _spread(x: Tensor) -> int:
-    """Blocks for one thread an element, or for fewer that go on with the next."""
+    """The number of blocks for one thread per element, at most _MOST_BLOCKS; threads then take several elements."""
     return min(math.ceil(x.numel() / _THREADS), _MOST_BLOCKS)

@@ -1,4 +1,4 @@
-"""How large the blocks are that the claims speak of."""
+"""Sizes of the blocks in the claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 __all__ = ["PROJECTIONS", "SHAPES", "BlockShape"]
 
 PROJECTIONS: Final = ("q", "k", "v", "o", "gate", "up", "down")
-"""The seven matrix products of a block whose backward SPEC-BLACKWELL-FIX-001 moves to cuBLAS, in the order of use."""
+"""The seven matrix products of a block, in order of use. SPEC-BLACKWELL-FIX-001 moves their backward to cuBLAS."""
 
 _WITH_BIAS: Final = frozenset({"q", "k", "v"})
 
@@ -24,7 +24,7 @@ class BlockShape:
         heads: query heads.
         kv_heads: key and value heads; each serves `heads // kv_heads` query heads.
         intermediate: features inside the feed-forward part.
-        eps: added to the mean square inside RMSNorm; Qwen2 has 1e-6, and who warms up kernels for 1e-5 compiles twice.
+        eps: added to the mean square inside RMSNorm; 1e-6 in Qwen2.
         theta: base of the rotary embedding's wavelengths.
     """
 
@@ -46,7 +46,7 @@ class BlockShape:
         return self.heads // self.kv_heads
 
     def projection(self, name: str) -> tuple[int, int]:
-        """Features that go into a projection and features that come out; KeyError where it is none of PROJECTIONS."""
+        """Input and output features of a projection; KeyError if it is not in PROJECTIONS."""
         kv = self.kv_heads * self.head_dim
         return {
             "q": (self.hidden, self.hidden),
@@ -71,10 +71,10 @@ class BlockShape:
 
 SHAPES: Final[Mapping[str, BlockShape]] = MappingProxyType(
     {
-        # The proportions of Qwen2 in a size that an interpreter of GPU kernels gets through.
+        # Qwen2's proportions, small enough for an interpreter of GPU kernels.
         "qwen2-tiny": BlockShape(hidden=64, heads=4, kv_heads=2, intermediate=176),
         "qwen2-0.5b": BlockShape(hidden=896, heads=14, kv_heads=2, intermediate=4864),
         "qwen2-1.5b": BlockShape(hidden=1536, heads=12, kv_heads=2, intermediate=8960),
     }
 )
-"""By the name of the model that is made of such blocks."""
+"""Block shapes by model name."""

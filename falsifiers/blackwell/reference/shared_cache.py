@@ -1,7 +1,7 @@
-"""What is in a cache of kernels that all layers share: one module for each kernel and shape.
+"""The content of a kernel cache that all layers share: one module per kernel and shape.
 
-SPEC-BLACKWELL-FIX-001 counts a module for each of seven kernels in each of 24 layers. The same spec puts the cache at
-27 forward and about 6 backward kernels, which is how many there are where layers share. So both are counted.
+SPEC-BLACKWELL-FIX-001 counts one module for each of seven kernels in each of 24 layers. It also says that the cache has
+27 forward and about 6 backward kernels, which is true if layers share them. So both are counted.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["shared_modules"]
 
 
 def shared_modules(shape: BlockShape, moved: Moved, capability: int) -> list[int]:
-    """Bytes of machine code of every module, for a GPU that need not be there.
+    """Bytes of machine code of every module, compiled for an absent GPU.
 
-    They are the kernels in CUDA C for forward and backward of a block, without those whose work a library has taken
-    over. Kernels that differ in nothing but what they are called are one: those for k and v, for gate and up.
+    The modules are the CUDA C kernels for forward and backward of a block, without those whose work a library has taken
+    over. Kernels that differ only in name count once: those for k and v, and for gate and up.
     """
     return [_size(spec, capability) for spec in _distinct(shape, _replaced(shape, moved))]
 

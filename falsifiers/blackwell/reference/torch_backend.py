@@ -1,4 +1,4 @@
-"""The formulas in torch: in float64 what the others are held against, in float32 on CUDA the cuBLAS backend."""
+"""The formulas in torch: in float64 the expected values, in float32 on CUDA the cuBLAS backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CublasBackend", "TorchBackend"]
 
 
 class TorchBackend:
-    """Every operation as its formula says, on whatever device and dtype the tensors have."""
+    """Every operation by its formula, on any device and dtype."""
 
     name = "torch"
 
@@ -88,22 +88,22 @@ class TorchBackend:
 
 
 class CublasBackend(TorchBackend):
-    """Matrix products by cublasGemmEx through torch, in full float32 or with inputs rounded to TF32.
+    """Matrix products by cublasGemmEx through torch, in float32 or with inputs rounded to TF32.
 
-    torch keeps one switch for the whole process; each product sets it and puts it back, so that two of these backends
-    can be held against each other in one step.
+    torch has one switch for the whole process. Each product sets and restores it, so that two such backends can be
+    compared in one step.
     """
 
     name = "cublas"
 
     def __init__(self, precision: Literal["ieee", "tf32"] = "ieee") -> None:
-        """TF32 has a mantissa of 10 bits: its unit roundoff is 4.9e-4, whatever the accumulator holds."""
+        """TF32 has 10 bits of mantissa: its unit roundoff is 4.9e-4, whatever the accumulator holds."""
         self.precision = precision
 
     def matmul(self, a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
-        """See `Backend`; RuntimeError where the tensors are on no CUDA device, which cuBLAS would not serve."""
+        """See `Backend`; raises RuntimeError if the tensors are not on a CUDA device."""
         if a.device.type != "cuda":
-            raise RuntimeError(f"cuBLAS needs tensors on a CUDA device; these are on {a.device}")
+            raise RuntimeError(f"cuBLAS needs tensors on a CUDA device, not on {a.device}")
         with _tf32(self.precision == "tf32"):
             return super().matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
 

@@ -1,6 +1,6 @@
-"""The custom path in Triton: matrix products and element-wise kernels of our own, norms, RoPE and softmax of torch's.
+"""The old path in Triton: our own matrix products and element-wise kernels; norms, RoPE and softmax of torch.
 
-It needs the package triton (extra `blackwell`). On CPU tensors its kernels run in Triton's interpreter: slow, and exact
+Needs the package triton (extra `triton`). On CPU tensors the kernels run in Triton's interpreter: slowly, but exactly
 enough to find a wrong index or a dropped tail without a GPU.
 """
 
@@ -32,11 +32,11 @@ __all__ = ["TritonBackend", "compile_elementwise", "compile_projections", "keep_
 _ELEMENTS = 1024
 _SHARED = -1
 _BLOCKS = {"cuda": (64, 16), "cpu": (128, 128)}
-"""Edge of a tile and step along the inner dimension. The interpreter pays by the program, whatever its size."""
+"""Edge of a tile, and step along the inner dimension. The interpreter's cost depends on the number of programs."""
 
 
 class TritonBackend(TorchBackend):
-    """See `Backend`; tensors that do not lie row by row are copied first."""
+    """See `Backend`. Tensors that are not row-major are copied first."""
 
     name = "triton"
 
@@ -90,15 +90,15 @@ class TritonBackend(TorchBackend):
 
 
 def loaded_modules() -> list[Module]:
-    """The modules that launches have left on this process's GPUs; empty where all of it was interpreted."""
+    """The modules that launches have left on this process's GPUs; empty if all were interpreted."""
     kernels = (PRODUCT, PROJECTION_BACKWARD, ADD, SILU_GATE, SILU_GATE_BACKWARD)
     return [module for kernel in kernels for module in kernel.modules()]
 
 
 def compile_projections(shape: BlockShape, capability: int, layer: int = _SHARED) -> list[Module]:
-    """What the seven projections' backward of a block compiles to, in float32, for a GPU that need not be there.
+    """The modules for the backward of a block's seven projections, in float32, for an absent GPU.
 
-    With `layer`, a module for each projection; without, one for those with a bias and one for those without.
+    With `layer`, one module for each projection; without it, one for projections with a bias and one for the others.
     """
     biased = [f"{projection}.bias" in shape.parameters() for projection in PROJECTIONS]
     wanted = dict.fromkeys(zip((_own(layer, projection) for projection in PROJECTIONS), biased, strict=True))
@@ -115,7 +115,7 @@ def compile_projections(shape: BlockShape, capability: int, layer: int = _SHARED
 
 
 def compile_elementwise(capability: int) -> list[Module]:
-    """The same of the kernels that stay ours whoever multiplies matrices."""
+    """The modules of the element-wise kernels, which stay ours on both paths."""
     arguments = {
         ADD: ("a", "b", "c"),
         SILU_GATE: ("gate", "up", "c"),
@@ -128,12 +128,12 @@ def compile_elementwise(capability: int) -> list[Module]:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Let this process and its children keep machine code in `folder`, unless the environment names another one."""
+    """Make this process and its children cache machine code in `folder`, unless the environment names another."""
     os.environ.setdefault("TRITON_CACHE_DIR", str(folder))
 
 
 def _own(layer: int, projection: str) -> int:
-    """What tells a projection's module from another's; one and the same where modules are shared."""
+    """The number that gives each projection a module of its own; one constant if modules are shared."""
     return _SHARED if layer == _SHARED else PROJECTIONS.index(projection)
 
 
@@ -153,7 +153,7 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None, precision: str) -> Tenso
 
 
 def _each(kernel: Kernel, inputs: Sequence[Tensor], outputs: int) -> list[Tensor]:
-    """An element-wise kernel over tensors of one shape."""
+    """Run an element-wise kernel over tensors of one shape."""
     inputs = [one.contiguous() for one in inputs]
     made = [torch.empty_like(inputs[0]) for _ in range(outputs)]
     size = inputs[0].numel()

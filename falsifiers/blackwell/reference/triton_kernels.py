@@ -1,9 +1,9 @@
-"""Triton kernels that run twice: compiled on CUDA, and through Triton's interpreter, with numpy, on a CPU.
+"""Triton kernels that run in two forms: compiled on CUDA, and in Triton's interpreter, with numpy, on a CPU.
 
-Nothing of `triton.language.standard` occurs in them (`tl.sum`, `tl.zeros`, `tl.cdiv`): that is compiled or interpreted
-for a whole process, while a process that interprets these kernels also compiles them, to count modules and bytes.
-Products are accumulated, and their factors multiplied, in float32 whatever the tensors hold: the interpreter has no
-bfloat16 product, and no claim here is about the speed of one.
+They use nothing of `triton.language.standard` (`tl.sum`, `tl.zeros`, `tl.cdiv`): a process either compiles or
+interprets that module, but ours interprets these kernels and also compiles them, to count modules and bytes. Factors
+and sums of products are float32 whatever the tensors hold, because the interpreter has no bfloat16 product. No claim
+here is about the speed of one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ADD", "PRODUCT", "PROJECTION_BACKWARD", "SILU_GATE", "SILU_GATE_BACK
 
 @dataclass(frozen=True)
 class Module:
-    """One entry of the kernel cache: what the driver keeps as a module of its own.
+    """One entry of the kernel cache, which the driver keeps as a module.
 
     Attributes:
         kernel: the name of its only entry.
@@ -36,7 +36,7 @@ class Module:
 
 
 class Kernel:
-    """A kernel in both of its forms."""
+    """A kernel in both forms."""
 
     def __init__(self, function: Any) -> None:
         self.name: str = function.__name__
@@ -44,23 +44,23 @@ class Kernel:
         self._interpreted = InterpretedFunction(function)
 
     def launch(self, grid: tuple[int, ...], device: str, *arguments: Any, **constants: Any) -> None:
-        """Run a grid of programs; `device` is the type of the tensors' device, "cuda" or "cpu"."""
+        """Run a grid of programs. `device` is the type of the tensors' device, "cuda" or "cpu"."""
         form = self._compiled if device == "cuda" else self._interpreted
         form[grid](*arguments, **constants)
 
     def compile(self, capability: int, signature: Mapping[str, str], **constants: Any) -> Module:
-        """Machine code for a GPU that need not be there.
+        """Machine code for an absent GPU.
 
         Args:
-            capability: of its target, 90 for sm_90.
-            signature: the Triton type of every argument that is no constant, such as "*fp32" or "i32".
+            capability: its target, such as 90 for sm_90.
+            signature: the Triton type of every argument that is not a constant, such as "*fp32" or "i32".
         """
         types = {name: signature.get(name, "constexpr") for name in self._compiled.arg_names}
         source = ASTSource(self._compiled, types, {name: constants[name] for name in types if name not in signature})
         return Module(self.name, len(triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]))
 
     def modules(self) -> list[Module]:
-        """What launches have compiled in this process so far, on all devices, as Triton's own cache holds it."""
+        """The modules that launches have compiled in this process, on all devices, from Triton's own cache."""
         return [
             Module(self.name, len(kernel.asm["cubin"]))
             for cache, *_ in self._compiled.device_caches.values()
@@ -102,11 +102,11 @@ def projection_backward(  # type: ignore[no-untyped-def]
     layer: tl.constexpr, projection: tl.constexpr, sum_bias: tl.constexpr, precision: tl.constexpr,
     block: tl.constexpr, inner_block: tl.constexpr,
 ):  # fmt: skip
-    """All of a projection's gradients in one launch and one module.
+    """All gradients of a projection in one launch and one module.
 
-    The first programs make tiles of `gradient @ weight` [tokens, size_in], the others tiles of `gradient.T @ x`
-    [size_out, size_in] and of the sum of `gradient` over tokens, which is its product with a column of ones. All that
-    `layer` and `projection` do is make a module of their own for every projection of every layer.
+    The first programs compute tiles of `gradient @ weight` [tokens, size_in]. The others compute tiles of `gradient.T @
+    x` [size_out, size_in] and the sum of `gradient` over tokens, as its product with a column of ones. `layer` and
+    `projection` only give every projection of every layer a module of its own.
     """
     program = tl.program_id(0)
     tiles_across = (size_in + block - 1) // block

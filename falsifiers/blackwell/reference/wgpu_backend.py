@@ -1,10 +1,10 @@
-"""The operations of a block in WGSL, on Vulkan: what training falls back to when CUDA cannot give memory.
+"""The operations of a block in WGSL, on Vulkan: the fallback of training when CUDA has no memory.
 
     wgpu = WgpuBackend("gpu")
-    weight = wgpu.upload(weight)      # stays on the adapter; operations on such tensors give such tensors
-    wgpu.matmul(x, y)                 # host and CUDA tensors travel there and back
+    weight = wgpu.upload(weight)      # stays on the adapter; results of such tensors stay there too
+    wgpu.matmul(x, y)                 # host and CUDA tensors are uploaded, and the result is fetched
 
-A tensor that is larger than the adapter binds at once is worked on in parts.
+A tensor larger than the adapter's binding limit is processed in parts.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class WgpuBackend:
     name = "wgpu"
 
     def __init__(self, adapter: str = "gpu", *, device: Device | None = None) -> None:
-        """Open the adapter that `choose_adapter` finds, or use a device that is open.
+        """Open the adapter that `choose_adapter` finds, or use an open device.
 
         Raises:
-            NoAdapter: there is no such adapter; software is never taken for a GPU.
+            NoAdapter: there is no such adapter; a software adapter never counts as a GPU.
         """
         self.device = device or Device(choose_adapter(adapter))
         self._turns: dict[tuple[int, int, float], WgpuTensor] = {}
 
     def upload(self, tensor: Tensor) -> WgpuTensor:
-        """A copy on the adapter of a float32 tensor; one that is there already is itself."""
+        """A copy of a float32 tensor on the adapter; a tensor that is already there is returned unchanged."""
         return tensor if isinstance(tensor, WgpuTensor) else WgpuTensor.of(self.device, tensor)
 
     def project(self, projection: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -238,7 +238,7 @@ class WgpuBackend:
         return made
 
     def _column_sum(self, x: WgpuTensor, columns: int) -> WgpuTensor:
-        """The sum of x, seen as rows of so many columns, over its rows: [columns]."""
+        """The sum over rows of x, taken as rows of `columns` elements: [columns]."""
         sums: list[WgpuTensor] = []
         for first, rows in self._cut(x.numel() // columns, columns):
             sums.append(WgpuTensor.empty(self.device, columns))
@@ -254,12 +254,12 @@ class WgpuBackend:
         values: Callable[[int, int], Sequence[float]],
         groups: Callable[[int], int],
     ) -> None:
-        """Launch a kernel over units (elements, rows or matrices), as many at a time as the adapter can bind.
+        """Launch a kernel over units (elements, rows or matrices), as many at a time as the adapter binds.
 
         Args:
-            tensors: each with its elements a unit; 0 for one that every part needs whole.
+            tensors: each with its elements per unit; 0 if every part needs the whole tensor.
             values: the uniform struct for `count` units from `first` on.
-            groups: workgroups for so many units.
+            groups: the number of workgroups for a number of units.
         """
         for first, count in self._cut(units, *(elements for _, elements in tensors)):
             windows = [
@@ -269,13 +269,13 @@ class WgpuBackend:
             self.device.run(kernel, windows, values(first, count), groups(count))
 
     def _cut(self, units: int, *elements: int, at_most: int = 2**32) -> list[tuple[int, int]]:
-        """First unit and count of each part, for tensors with so many float32 elements a unit.
+        """First unit and count of each part, for tensors with these float32 elements per unit.
 
         Raises:
             DeviceLimit: a single unit is too large.
         """
         most = min(at_most, self.device.binding_bytes // (4 * max(1, *elements)))
-        if most < units:  # the next part begins where the adapter lets a binding begin
+        if most < units:  # every part must begin at the adapter's alignment
             aligned = [self.device.alignment // math.gcd(self.device.alignment, 4 * size) for size in elements if size]
             step = math.lcm(*aligned)
             most = most // step * step
@@ -300,5 +300,5 @@ def _reshaped(tensor: WgpuTensor, *shape: int) -> WgpuTensor:
 
 
 def _window(tensor: WgpuTensor, first: int, count: int) -> Window:
-    """So many elements of a packed tensor; whole quads, which buffers always have room for."""
+    """`count` elements of a packed tensor from `first` on, rounded up to four; buffers have room for that."""
     return Window(tensor.storage_on_device, 4 * first, 16 * math.ceil(count / 4))

@@ -1,6 +1,6 @@
-"""A Vulkan adapter through wgpu: which one, its buffers, its pipelines, and the commands on their way to it.
+"""A Vulkan adapter through wgpu: its choice, buffers, pipelines and commands.
 
-Nothing here knows what is computed, and nothing here uses CUDA.
+This module knows no operations and does not use CUDA.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import wgpu
 from torch import Tensor
 
 with contextlib.suppress(ImportError):
-    # Triton brings an LLVM of its own, which torch loads at some operation or other. Loaded after that of Mesa's
-    # llvmpipe it ends the process by SIGSEGV (triton 3.7 after Mesa 22.3); the other way round both work.
+    # Triton has its own LLVM, which some operations of torch load. If Mesa's llvmpipe has loaded its LLVM before, the
+    # process ends with SIGSEGV (triton 3.7 after Mesa 22.3). In the other order both work.
     import triton._C.libtriton  # noqa: F401
 __all__ = ["Device", "DeviceLimit", "Kernel", "NoAdapter", "Storage", "Window", "choose_adapter"]
 
 _SOURCES: Final = Path(__file__).parent / "wgsl"
 _CPU: Final = "CPU"
 _WAITING: Final = 64
-"""Dispatches that are recorded before they are handed to the adapter, so that it works while Python records more."""
+"""Recorded dispatches that are submitted together, so that the adapter works while Python records more."""
 _IDLE_BYTES: Final = 256 * 2**20
-"""Idle buffers that are kept for the next operation. No more: whoever falls back to wgpu is short of memory."""
+"""Bytes of idle buffers that are kept for reuse. The limit is small because a fallback runs when memory is short."""
 _STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 _STAGING: Final = wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST
 _LIMITS: Final = (
@@ -41,26 +41,26 @@ _LIMITS: Final = (
     "max-compute-invocations-per-workgroup",
     "max-compute-workgroup-size-x",
 )
-"""What is asked of the adapter beyond WebGPU's defaults, which are 256 MiB a buffer and 16 KiB of shared memory."""
+"""Limits requested beyond WebGPU's defaults, which are 256 MiB per buffer and 16 KiB of shared memory."""
 
 
 class NoAdapter(RuntimeError):
-    """There is no Vulkan adapter of the kind that was asked for."""
+    """There is no Vulkan adapter of the requested kind."""
 
 
 class DeviceLimit(RuntimeError):
-    """A tensor is larger than the adapter can bind, and cannot be worked on in parts."""
+    """A tensor is larger than the adapter can bind, and cannot be processed in parts."""
 
 
 def choose_adapter(wanted: str) -> wgpu.GPUAdapter:
-    """The Vulkan adapter that was asked for; what computes on the CPU is no GPU, whatever its name says.
+    """The requested Vulkan adapter. An adapter that computes on the CPU is not a GPU, whatever its name.
 
     Args:
-        wanted: "gpu", the first discrete GPU, else any; "cpu", a software one such as Mesa's llvmpipe; "any", a GPU
-            where there is one, else software; or a part of the adapter's name, such as "H200".
+        wanted: "gpu", a discrete GPU if there is one, else another; "cpu", software such as Mesa's llvmpipe; "any", a
+            GPU if there is one, else software; or a part of the adapter's name, such as "H200".
 
     Raises:
-        NoAdapter: none is like that. The message lists those there are.
+        NoAdapter: there is none. The message lists all adapters.
     """
     adapters = [one for one in wgpu.gpu.enumerate_adapters_sync() if one.info["backend_type"] == "Vulkan"]
     order = {"DiscreteGPU": 0, "IntegratedGPU": 1, "VirtualGPU": 2, _CPU: 4}
@@ -78,12 +78,12 @@ def choose_adapter(wanted: str) -> wgpu.GPUAdapter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One compute pipeline: the explicit key under which it is compiled once.
+    """One compute pipeline, and the key under which it is compiled once.
 
     Attributes:
-        sources: names of .wgsl files, in the order in which they are put together.
+        sources: names of .wgsl files, in the order in which they are concatenated.
         entry: the function that runs.
-        bindings: the numbers of its storage bindings, in the order in which `Device.run` is handed windows.
+        bindings: the numbers of its storage bindings, in the order of the windows of `Device.run`.
         constants: values of `override` declarations.
     """
 
@@ -95,7 +95,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a buffer, in bytes; offset is a multiple of the adapter's alignment."""
+    """A part of a buffer, in bytes. The offset is a multiple of the adapter's alignment."""
 
     storage: Storage
     offset: int
@@ -103,26 +103,26 @@ class Window:
 
 
 class Storage:
-    """Bytes on the adapter, which go back to the pool when nobody refers to them any more."""
+    """Bytes on the adapter, which return to the pool when the last reference is gone."""
 
     def __init__(self, device: Device, buffer: wgpu.GPUBuffer) -> None:
-        """Own the buffer."""
+        """Take ownership of the buffer."""
         self.device = device
         self.buffer = buffer
 
     def __del__(self) -> None:
-        """Hand the buffer back; commands that still use it were recorded before any that will."""
+        """Return the buffer. Commands that use it were recorded before any later ones."""
         self.device._take_back(self.buffer)
 
 
 class Device:
-    """An adapter that is open. Commands run in the order in which they were given, and are sent in batches."""
+    """An open adapter. Commands run in the order in which they were recorded, and are submitted in batches."""
 
     def __init__(self, adapter: wgpu.GPUAdapter, *, binding_bytes: int | None = None) -> None:
-        """Open the adapter with the largest limits it has.
+        """Open the adapter with its largest limits.
 
         Args:
-            binding_bytes: pretend that no more can be bound at once, so that tests see operations run in parts.
+            binding_bytes: a lower limit for one binding, with which tests make operations run in parts.
         """
         self.name: str = adapter.info["device"]
         self.kind: str = adapter.info["adapter_type"]
@@ -134,9 +134,9 @@ class Device:
         self.groups_a_dimension: int = adapter.limits["max-compute-workgroups-per-dimension"]
         self.shared_bytes: int = limits["max-compute-workgroup-storage-size"]
         self.dispatches = 0
-        """Kernels launched since the device was opened."""
+        """Launches since the device was opened."""
         self.allocated_buffers = 0
-        """Buffers made since then; what is used again is not counted again."""
+        """Buffers created since then, without reused ones."""
         self.uploaded_bytes = 0
         self.downloaded_bytes = 0
         self._pipelines: dict[Kernel, tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroupLayout]] = {}
@@ -149,15 +149,15 @@ class Device:
 
     @property
     def pipelines(self) -> tuple[Kernel, ...]:
-        """What has been compiled, in that order."""
+        """The compiled kernels, in order."""
         return tuple(self._pipelines)
 
     def allocate(self, count: int) -> Storage:
-        """Room for `count` bytes, whatever they hold; DeviceLimit where no buffer can be so large."""
+        """Uninitialised room for `count` bytes; raises DeviceLimit if no buffer can be so large."""
         size = _rounded(count)
         if size > self.buffer_bytes:
             raise DeviceLimit(
-                f"a tensor of {count} bytes is larger than the largest buffer of {self.name}, which has "
+                f"a tensor of {count} bytes exceeds the largest buffer of {self.name}, which has "
                 f"{self.buffer_bytes}; use a shorter sequence or a smaller batch"
             )
         if self._idle[size]:
@@ -167,17 +167,17 @@ class Device:
         return Storage(self, self._device.create_buffer(size=size, usage=_STORAGE))
 
     def upload(self, tensor: Tensor) -> Storage:
-        """The bytes of a contiguous tensor on any device; from CUDA they come by way of pinned memory."""
+        """The bytes of a contiguous tensor on any device; from CUDA through pinned memory."""
         storage = self.allocate(tensor.nbytes)
         if tensor.numel():
-            self.flush()  # what is written now is seen by nothing that was recorded before
+            self.flush()  # commands recorded before must not see the new bytes
             host = torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor) if tensor.is_cuda else tensor
             self._device.queue.write_buffer(storage.buffer, 0, host.numpy())
             self.uploaded_bytes += tensor.nbytes
         return storage
 
     def download(self, storage: Storage, tensor: Tensor) -> None:
-        """Fill a contiguous tensor on any device from the beginning of the storage, once all commands have run."""
+        """Wait for all commands, then fill a contiguous tensor on any device from the start of the storage."""
         self.flush()
         if not tensor.numel():
             return
@@ -203,8 +203,8 @@ class Device:
         Args:
             windows: one for each of the kernel's bindings.
             values: the kernel's uniform struct; an int becomes a u32, a float an f32.
-            groups: workgroups, folded into two dimensions where one does not hold so many.
-            depth: workgroups of the third dimension.
+            groups: number of workgroups, folded into two dimensions if one is too short.
+            depth: workgroups in the third dimension.
         """
         if not groups:
             return
@@ -230,7 +230,7 @@ class Device:
             self.flush()
 
     def flush(self) -> None:
-        """Send what was recorded."""
+        """Submit the recorded commands."""
         if self._pass is not None and self._encoder is not None:
             self._pass.end()
             self._device.queue.submit([self._encoder.finish()])
@@ -238,9 +238,9 @@ class Device:
         self._recorded = 0
 
     def wait(self) -> None:
-        """Send what was recorded, and return when the adapter has done all it was given."""
+        """Submit the recorded commands, and wait until the adapter has finished all work."""
         self.flush()
-        # on_submitted_work_done_sync of wgpu 0.32 raises TypeError; so wait for one more submission, an erasure.
+        # on_submitted_work_done_sync of wgpu 0.32 raises TypeError, so wait for one more submission.
         marker = self._device.create_buffer(size=16, usage=_STAGING)
         encoder = self._device.create_command_encoder()
         encoder.clear_buffer(marker)
@@ -278,6 +278,6 @@ def _packed(values: Sequence[float]) -> bytes:
 
 
 def _rounded(count: int) -> int:
-    """Eight sizes between one power of two and the next: a buffer is at most an eighth larger than asked for."""
+    """The size rounded up to one of eight steps per power of two: at most an eighth larger."""
     step = max(256, 2 ** max(0, count.bit_length() - 4))
     return max(step, math.ceil(count / step) * step)

@@ -1,4 +1,4 @@
-"""Matrix products in WGSL: which pipeline, which tile, and how a product is cut for the adapter."""
+"""Matrix products in WGSL: the choice of pipeline and tile, and how a product is split."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from falsifiers.blackwell.reference.wgpu_device import Device, Kernel
 __all__ = ["Product", "Tile", "choose_tile", "kernel", "splits", "uniform"]
 
 _WORKGROUPS: Final = 256
-"""As many keep a large GPU busy: an H200 has 132 multiprocessors, and two workgroups hide each other's waiting."""
+"""Enough workgroups for a large GPU: an H200 has 132 multiprocessors, and two workgroups each hide latency."""
 _SHORTEST_SPLIT: Final = 256
-"""Steps along k below which adding up the parts costs more than the parts gain."""
+"""Steps along k below which the sum of the parts costs more than the split gains."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """What one workgroup computes: 8 * rows by 8 * columns elements, `depth` steps along k at a time."""
+    """The part that one workgroup computes: 8 * rows by 8 * columns elements, `depth` steps along k at a time."""
 
     rows: int
     columns: int
@@ -26,7 +26,7 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a workgroup; see gemm.wgsl for the padding."""
+        """Shared memory of a workgroup in bytes; see gemm.wgsl for the padding."""
         return 16 * self.depth * (2 * self.rows + 1 + 2 * self.columns + 1)
 
 
@@ -38,7 +38,7 @@ TINY: Final = Tile(4, 4, 8)
 
 @dataclass(frozen=True)
 class Product:
-    """`c [m, n] = op(a) op(b)`, `batches` times; op(a) is [m, k] and op(b) [k, n], each stored so or transposed."""
+    """`c [m, n] = op(a) op(b)`, `batches` times. op(a) is [m, k] and op(b) is [k, n]; each may be stored transposed."""
 
     m: int
     n: int
@@ -62,12 +62,12 @@ class Product:
         return math.ceil(self.m / (8 * tile.rows)) * math.ceil(self.n / (8 * tile.columns))
 
     def fits(self, tile: Tile) -> bool:
-        """Whether no tile reaches over an edge, so that nothing needs to be checked."""
+        """Whether the tile divides all sizes, so that no bounds checks are needed."""
         return not (self.m % (8 * tile.rows) or self.n % (8 * tile.columns) or self.k % tile.depth)
 
 
 def choose_tile(product: Product, device: Device) -> Tile:
-    """The largest tile that fits evenly and is not mostly padding; on a CPU the smallest, whose threads are loops."""
+    """The largest tile that fits evenly and is not mostly padding; on a CPU the smallest, because threads are loops."""
     if device.kind == "CPU":
         return TINY
     for tile in (LARGE, NARROW, SMALL):
@@ -78,9 +78,9 @@ def choose_tile(product: Product, device: Device) -> Tile:
 
 
 def splits(product: Product, tile: Tile) -> int:
-    """Into how many parts along k a product is cut that is too small to keep the adapter busy; 1 for most.
+    """The number of parts along k, for a product too small to keep the adapter busy; 1 for most products.
 
-    Parts are equal, and whole multiples of the tile's depth.
+    Parts are equal, and multiples of the tile's depth.
     """
     if product.batches > 1 or product.k % tile.depth:
         return 1
@@ -103,7 +103,7 @@ def kernel(product: Product, tile: Tile) -> Kernel:
 
 
 def uniform(product: Product, parts: int = 1) -> list[int]:
-    """The struct `Sizes` of gemm.wgsl. Parts along k lie in one another's rows, and each counts as a matrix."""
+    """The struct `Sizes` of gemm.wgsl. Parts along k lie inside the same rows, and each counts as a matrix."""
     if parts == 1:
         strides = [product.m * product.k, product.k * product.n]
         return [product.m, product.n, product.k, product.pitch_a, product.pitch_b, *strides, product.batches]

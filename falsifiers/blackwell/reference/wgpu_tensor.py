@@ -1,4 +1,4 @@
-"""Tensors that lie on a wgpu device, so that a whole block runs there without a copy to the host in between."""
+"""Tensors on a wgpu device, so that a whole block runs there without copies to the host."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _VIEWS: Final = frozenset(
         _ATEN.alias.default,
     }
 )
-"""What only changes shape and strides; torch says how, on a tensor without data."""
+"""Operations that change only shape and strides. torch computes the result on a tensor without data."""
 _COPIES: Final = frozenset({_ATEN.clone.default, _ATEN._to_copy.default})
 _COPY: Final = Kernel(("copy.wgsl",), "copy", (1, 2))
 _COPY_THREADS: Final = 256
 
 
 class WgpuTensor(Tensor):
-    """A float32 tensor whose elements lie in a `Storage`.
+    """A float32 tensor whose elements are in a `Storage`.
 
-    torch keeps shape and strides; layout operations (view, transpose, contiguous, reshape) work, arithmetic is the
-    backend's. `cpu()` fetches it. Its device reads `meta`: to torch it has a shape and no data.
+    torch keeps shape and strides. Layout operations (view, transpose, contiguous, reshape) work; arithmetic is done by
+    the backend. `cpu()` fetches the tensor. Its device is `meta`, because torch sees a shape without data.
     """
 
     storage_on_device: Storage
@@ -53,16 +53,16 @@ class WgpuTensor(Tensor):
 
     @classmethod
     def empty(cls, device: Device, *shape: int) -> WgpuTensor:
-        """A contiguous tensor that holds anything."""
+        """A contiguous, uninitialised tensor."""
         like = torch.empty(shape, device="meta")
         return cls(device.allocate(like.nbytes), like)
 
     @classmethod
     def of(cls, device: Device, tensor: Tensor) -> WgpuTensor:
-        """A copy of a float32 tensor that lies elsewhere.
+        """A copy of a float32 tensor of another device.
 
         Raises:
-            TypeError: it has another dtype; WGSL computes in float32.
+            TypeError: the dtype is not float32, the only one that these WGSL kernels use.
         """
         if tensor.dtype != torch.float32:
             raise TypeError(f"the wgpu backend computes in float32; this tensor is {tensor.dtype}: convert it first")
@@ -70,14 +70,14 @@ class WgpuTensor(Tensor):
         return cls(device.upload(dense), torch.empty_like(dense, device="meta"))
 
     def fetch(self, device: torch.device) -> Tensor:
-        """A copy that lies on a device of torch's."""
+        """A copy on one of torch's devices."""
         fetched = torch.empty(self.shape, device=device)
         packed = self.packed()
         packed.storage_on_device.device.download(packed.storage_on_device, fetched)
         return fetched
 
     def packed(self) -> WgpuTensor:
-        """This tensor where it is contiguous and begins its storage, else a copy that is."""
+        """This tensor if it is contiguous from the start of its storage, else a copy that is."""
         if self.is_contiguous() and not self.storage_offset():
             return self
         device = self.storage_on_device.device
@@ -91,13 +91,13 @@ class WgpuTensor(Tensor):
         return copy
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        """Shape and adapter; printing fetches nothing."""
+        """Shape and adapter; does not fetch the elements."""
         del tensor_contents
         return f"WgpuTensor({tuple(self.shape)}, on {self.storage_on_device.device.name})"
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Serve what changes the layout or copies; refuse the rest, which would be no kernel of the backend's."""
+        """Run views and copies; refuse all other operations, because the backend has no kernel for them."""
         del types
         kwargs = kwargs or {}
         if func in _VIEWS:
@@ -111,7 +111,7 @@ class WgpuTensor(Tensor):
             if target is not None and torch.device(target).type != "meta":
                 return args[0].fetch(torch.device(target)).to(kwargs.get("dtype") or torch.float32)
             return args[0].packed()
-        raise NotImplementedError(f"{func} is no operation of the wgpu backend; fetch the tensor with .cpu() first")
+        raise NotImplementedError(f"the wgpu backend does not support {func}; fetch the tensor with .cpu() first")
 
 
 def whole(tensor: WgpuTensor) -> Window:
@@ -120,7 +120,7 @@ def whole(tensor: WgpuTensor) -> Window:
 
 
 def _everything(tensor: WgpuTensor) -> Window:
-    """From the beginning of the storage to the last element that a strided tensor reaches."""
+    """The bytes from the start of the storage to the last element of a strided tensor."""
     return Window(tensor.storage_on_device, 0, max(16, -(-_reach(tensor) // 4) * 16))
 
 

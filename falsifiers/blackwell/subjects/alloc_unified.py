@@ -1,4 +1,4 @@
-"""What the falsifier of the choice of allocator needs from a subject."""
+"""What F-ALLOC-UNIFIED-001 needs from a subject: a rule that chooses an allocator, and an allocation."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ __all__ = ["Allocator", "AllocatorChoice", "Device"]
 
 
 class Allocator(Enum):
-    """Which call gets memory from the driver."""
+    """The driver call that allocates memory."""
 
     PLAIN = "plain"
-    """cuMemAlloc, by way of torch."""
+    """cuMemAlloc, called through torch."""
     MANAGED = "managed"
-    """cuMemAllocManaged: pages move between host and device as they are touched."""
+    """cuMemAllocManaged. Pages move between host and device when they are touched."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What the choice may depend on.
+    """The attributes that the choice may depend on.
 
     Attributes:
-        unified_addressing: CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING; true of every CUDA GPU on a 64-bit Linux.
-        integrated: CU_DEVICE_ATTRIBUTE_INTEGRATED: device and host share their memory, as on GB10 or Jetson.
+        unified_addressing: CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING; true for every CUDA GPU on 64-bit Linux.
+        integrated: CU_DEVICE_ATTRIBUTE_INTEGRATED; true if device and host share memory, as on GB10 or Jetson.
         capability: compute capability, (12, 1) for sm_121.
     """
 
@@ -36,23 +36,23 @@ class Device:
 
 
 class AllocatorChoice(Protocol):
-    """The rule, and memory from whom it chose; built as `Subject(setting)`."""
+    """The rule, and memory from the allocator that it chooses; built as `Subject(setting)`."""
 
     def choose(self, device: Device, override: str | None) -> Allocator:
         """The allocator for a device.
 
         Args:
-            override: the value of MANAGED_MEMORY: "0", "1" or "auto"; None where it is not set.
+            override: the value of MANAGED_MEMORY: "0", "1" or "auto"; None if it is not set.
 
         Raises:
-            ValueError: the override is another text, or asks for managed memory where addresses are not unified.
+            ValueError: the override has another value, or requests managed memory without unified addressing.
         """
         ...
 
     def device(self) -> Device:
-        """The device of this trial as its driver describes it."""
+        """The device of this trial, as its driver describes it."""
         ...
 
     def allocate(self, size: int) -> Tensor:
-        """One allocation of `size` bytes, uint8, on this device, by the allocator that is chosen without override."""
+        """`size` bytes as uint8 on this device, from the allocator that the rule chooses without an override."""
         ...

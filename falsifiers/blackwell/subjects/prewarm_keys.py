@@ -1,4 +1,4 @@
-"""What F-BLACKWELL-PREWARM-KEYS-001 is about: a backend whose kernels are loaded before the first step needs them."""
+"""What F-BLACKWELL-PREWARM-KEYS-001 needs from a subject: a backend that loads its kernels before the first step."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Prewarming(Backend, Protocol):
     """A backend that can load all kernels of a block at once."""
 
     def prewarm(self, shape: BlockShape) -> None:
-        """Load every kernel that forward and backward of such a block launch."""
+        """Load every kernel that forward and backward of a block of this shape launch."""
         ...
 
 
 class Prewarmed(Protocol):
-    """A maker of such backends, built as `Maker(setting)`."""
+    """Makes such backends; built as `Subject(setting)`."""
 
     def cache(self) -> KernelCache:
-        """A cache with nothing in it, whose kernels are compiled for the device of the setting and run there."""
+        """An empty cache. Its kernels are compiled for the device of the setting and run there."""
         ...
 
     def rehearsed(self) -> KernelCache:
-        """The same, but nothing is compiled or run: for thousands of configurations, on any machine."""
+        """An empty cache that neither compiles nor runs kernels, to try thousands of configurations on any machine."""
         ...
 
     def backend(self, cache: KernelCache) -> Prewarming:
-        """A backend on that cache; several share one, as teacher and student do."""
+        """A backend on that cache. Several backends may share one, as teacher and student do."""
         ...

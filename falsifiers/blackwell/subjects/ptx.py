@@ -1,4 +1,4 @@
-"""What F-BLACKWELL-PTX-001 is about: an engine that brings its kernels along, compiled for every GPU it supports."""
+"""What F-BLACKWELL-PTX-001 needs from a subject: an engine that ships its kernels compiled for every supported GPU."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["ArchivedEngine", "TrainedModel"]
 
 
 class TrainedModel(Protocol):
-    """A language model as `nn.Module`."""
+    """A language model, an `nn.Module`."""
 
     def parameters(self) -> list[nn.Parameter]:
-        """What an optimizer trains: embedding, last norm, and of each block as `BlockShape.parameters` has them."""
+        """The trained parameters: embedding, last norm, and those of `BlockShape.parameters` for each block."""
         ...
 
     def loss(self, tokens: Tensor) -> Tensor:
-        """Cross entropy of every next token of ids [batch, sequence + 1], in nats a token."""
+        """Cross entropy of every next token of ids [batch, sequence + 1], in nats per token."""
         ...
 
 
 class ArchivedEngine(Protocol):
-    """An engine with a kernel archive, built as `Engine(setting)`; until `start` it leaves CUDA alone."""
+    """An engine with a kernel archive; built as `Subject(setting)`. It does not use CUDA before `start`."""
 
     def archive(self) -> Path:
-        """The folder of the archive that it brings along, built where it has to be."""
+        """The folder of the archive that the engine ships, built if necessary."""
         ...
 
     def start(self) -> TrainedModel:
@@ -35,9 +35,9 @@ class ArchivedEngine(Protocol):
         ...
 
     def compilations(self) -> int:
-        """How often it says that it compiled a kernel since `start`."""
+        """The number of kernels compiled since `start`, by the engine's own count."""
         ...
 
     def launched(self) -> Mapping[str, int]:
-        """How often it says that it launched each kernel, by key, since `start`."""
+        """The number of launches of each kernel since `start`, by key, by the engine's own count."""
         ...

@@ -1,4 +1,4 @@
-"""What a process takes from an archive: the files it opens, and on CUDA the images that it loads and launches."""
+"""What a process uses of an archive: the files it opens, and on CUDA the images it loads and launches."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["UseWatch", "watching_use"]
 
 @dataclass
 class UseWatch:
-    """What was seen."""
+    """Opened files and launches."""
 
     opened: set[str] = field(default_factory=set)
-    """Real paths of the files under the archive's folder that Python opened, whichever library asked it to."""
+    """Real paths of the files below the archive's folder that were opened through Python."""
     launches: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often a kernel was launched through cuda.bindings: by the SHA-256 of its image, and its name in it."""
+    """Launches through cuda.bindings, by the SHA-256 of the image and the kernel's name in it."""
 
 
 @contextmanager
 def watching_use(folder: Path, *, on_gpu: bool) -> Iterator[UseWatch]:
-    """Look on. What reaches the driver past cuda.bindings is not seen, and so counts as never launched."""
+    """Watch until the block ends. Calls of the driver that bypass cuda.bindings are not seen, and not counted."""
     seen, looking, root = UseWatch(), [True], os.path.realpath(folder) + os.sep
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
@@ -36,7 +36,7 @@ def watching_use(folder: Path, *, on_gpu: bool) -> Iterator[UseWatch]:
             if path.startswith(root):
                 seen.opened.add(path)
 
-    sys.addaudithook(heard)  # for the rest of this process, which is a trial's: there is no taking it back
+    sys.addaudithook(heard)  # an audit hook cannot be removed; the process ends with the trial
     try:
         if on_gpu:
             with _watching_driver(seen):
@@ -49,7 +49,7 @@ def watching_use(folder: Path, *, on_gpu: bool) -> Iterator[UseWatch]:
 
 @contextmanager
 def _watching_driver(seen: UseWatch) -> Iterator[None]:
-    """Follow images into modules, modules into functions, and functions into launches."""
+    """Map images to modules, modules to functions, and functions to launches."""
     from cuda.bindings import driver
 
     modules: dict[int, str] = {}

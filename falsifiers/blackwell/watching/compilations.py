@@ -1,4 +1,4 @@
-"""Compilations: forbidden to the driver, and as a process's own calls of NVIDIA's libraries show them."""
+"""Compilations of kernels: forbidden in the driver, and counted in the compilers of this process."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ NO_JIT: Final = "CUDA_DISABLE_PTX_JIT"
 CACHE_VARIABLES: Final = ("CUDA_CACHE_PATH", "CUDA_CACHE_DISABLE")
 
 JIT_DISABLED: Final = "CUDA_ERROR_JIT_COMPILATION_DISABLED"
-"""What the driver says to PTX where CUDA_DISABLE_PTX_JIT=1."""
+"""The driver's answer to PTX if CUDA_DISABLE_PTX_JIT=1."""
 
 _LOADS: Final = ("cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoad", "cuModuleLoadFatBinary", "cuLibraryLoadData")
 
 
 def forbid_compiling(workspace: Path) -> Path:
-    """Tell the driver, here and in what is started from here, not to compile PTX, and to keep in a folder what it
-    compiles all the same; returns the folder, which is empty.
+    """Set variables, here and for child processes, so that the driver refuses PTX and caches what it compiles anyway.
+
+    Returns:
+        The driver's compute cache, an empty folder.
 
     Raises:
-        NotMeasured: CUDA has started in this process; the driver reads its environment when it starts.
+        NotMeasured: CUDA has started in this process; the driver reads its environment only then.
     """
     if torch.cuda.is_initialized():
-        raise NotMeasured("CUDA had started before its environment could be set; nothing could be said of its compiler")
+        raise NotMeasured("CUDA started before its environment was set, so the driver's compilations cannot be seen")
     computed = workspace / "compute-cache"
     computed.mkdir()
     path, disable = CACHE_VARIABLES
@@ -52,10 +54,10 @@ def forbid_compiling(workspace: Path) -> Path:
 
 
 def see_that_ptx_is_refused() -> None:
-    """Counting no compilations means something only where the driver would have refused one.
+    """Check that the driver refuses PTX. Without that, a count of 0 compilations proves nothing.
 
     Raises:
-        NotMeasured: it does not refuse.
+        NotMeasured: the driver compiled the PTX, or gave another answer.
     """
     from falsifiers.blackwell.reference.cuda_device import CudaDevice, DriverError
     from falsifiers.blackwell.reference.kernels.catalogue import add
@@ -67,13 +69,13 @@ def see_that_ptx_is_refused() -> None:
     except DriverError as error:
         if error.name == JIT_DISABLED:
             return
-        raise NotMeasured(f"the driver answers PTX with {error.name}, not with {JIT_DISABLED}") from error
+        raise NotMeasured(f"the driver answered PTX with {error.name}, not with {JIT_DISABLED}") from error
     raise NotMeasured(f"{NO_JIT}=1 has no effect here: the driver compiled our PTX")
 
 
 @dataclass
 class CompilationWatch:
-    """What was seen: calls of NVRTC's compiler, and loads that the driver refused because it may not compile."""
+    """Calls of NVRTC's compiler, and loads that the driver refused because it may not compile."""
 
     nvrtc: int = 0
     refused: int = 0
@@ -81,7 +83,7 @@ class CompilationWatch:
 
 @contextmanager
 def watching() -> Iterator[CompilationWatch]:
-    """Count while the subject works: calls through cuda.bindings are seen, compilers in other processes are not."""
+    """Count calls through cuda.bindings until the block ends. Compilers in other processes are not seen."""
     from cuda.bindings import driver, nvrtc
 
     seen = CompilationWatch()
@@ -116,21 +118,21 @@ def watching() -> Iterator[CompilationWatch]:
 
 @dataclass
 class CompilerCount:
-    """What was seen."""
+    """Kernels that Triton and NVRTC compiled in this process."""
 
     nvidia: CompilationWatch
     triton: int = 0
-    """Kernels that Triton's compiler was asked for, also where its cache on the disk had them."""
+    """Kernels requested from Triton's compiler, including those that its disk cache had."""
 
     @property
     def kernels(self) -> int:
-        """Those of Triton and of NVRTC."""
+        """Kernels of Triton and of NVRTC."""
         return self.triton + self.nvidia.nvrtc
 
 
 @contextmanager
 def counting_kernels() -> Iterator[CompilerCount]:
-    """Count calls of Triton's compiler, and of NVRTC through cuda.bindings; those of other processes are not seen."""
+    """Count calls of Triton's compiler, and of NVRTC through cuda.bindings. Other processes are not seen."""
     from triton import knobs
 
     listener = knobs.compilation.listener

@@ -1,4 +1,4 @@
-"""What is asked of a kernel cache, what it compiles, loads and says, and what then runs."""
+"""What a kernel cache is asked for, compiles, loads, logs and runs."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from falsifiers.blackwell.reference.kernels.spec import KernelSpec
 
 __all__ = ["CacheWatch", "LogLines"]
 
-_NOBODYS = "an image that the source never made"
+_NOBODYS = "an image from another source"
 
 
 @dataclass
 class CacheWatch:
-    """Digests, in the order in which they were seen, of what the machine code follows from.
+    """Digests of kernels, in the order in which they were seen.
 
-    Keys are the subject's own affair: two kernels under one key are as wrong as one kernel under two.
+    A digest stands for the machine code. Keys of the subject are not trusted: two kernels under one key are as wrong as
+    one kernel under two keys.
     """
 
     asked: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
-    """Of the image that was loaded, whatever it was loaded for."""
+    """The kernel that the loaded image was made for, whichever kernel it was loaded as."""
     compiled: list[str] = field(default_factory=list)
-    """Names of the kernels that were compiled."""
+    """Names of the compiled kernels."""
     counts: list[int] = field(default_factory=list)
-    """The subject's counter, at each compilation."""
+    """The subject's counter before each compilation."""
 
     @classmethod
     def on(cls, cache: KernelCache) -> CacheWatch:
-        """Look on from now on."""
+        """Start to watch a cache."""
         watch, launch, load = cls(), cache.launch, cache.device.load
         source = _Watched(cache.source, cache, watch)
 
@@ -59,27 +60,27 @@ class CacheWatch:
 
     @property
     def fetched(self) -> int:
-        """Kernels that were loaded or compiled until now: what is compiled need not be loaded, nor the other way."""
+        """Kernels loaded or compiled so far: the larger of the two counts, because either can happen alone."""
         return max(len(self.loaded), len(self.compiled))
 
     def miscounted(self, count: int) -> int:
-        """By how many the subject's counter, now at `count`, went another way than one up for each compilation."""
+        """How far the subject's counter, now `count`, departs from one step up for each compilation."""
         steps = [after - before for before, after in zip(self.counts, self.counts[1:], strict=False)]
         return abs(count - len(self.compiled)) + sum(abs(step - 1) for step in steps)
 
 
 class _Watched:
-    """A source of images, looked at."""
+    """A source of images that records what it makes."""
 
     def __init__(self, source: Source, cache: KernelCache, watch: CacheWatch) -> None:
         self._source, self._cache, self._watch = source, cache, watch
-        self._made: dict[int, tuple[Image, str]] = {}  # by identity: in rehearsal all images are equal
+        self._made: dict[int, tuple[Image, str]] = {}  # by identity, because in a rehearsal all images are equal
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
         """See `Source`."""
         self._watch.counts.append(self._cache.compilations)
         image, compiler = self._source.image(spec, sm)
-        self._made.setdefault(id(image), (image, spec.digest))  # what it was made for first, it is
+        self._made.setdefault(id(image), (image, spec.digest))  # the first kernel counts
         if compiler is None:
             self._watch.counts.pop()
         else:
@@ -87,12 +88,12 @@ class _Watched:
         return image, compiler
 
     def made_for(self, image: Image) -> str:
-        """The digest of what an image was made for."""
+        """The digest of the kernel that an image was first made for."""
         return self._made[id(image)][1] if id(image) in self._made else _NOBODYS
 
 
 class LogLines(logging.Handler):
-    """Keeps the lines that the subject logs of compilations, instead of printing them a thousand times."""
+    """Collects the log lines about compilations instead of printing thousands of them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -100,16 +101,16 @@ class LogLines(logging.Handler):
         self._logger = logging.getLogger("falsifiers.blackwell.reference.kernel_cache")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep the line if it reports a compilation."""
         line = record.getMessage()
         if line.startswith("compiled "):
             self.lines.append(line)
 
     def differ_from(self, compiled: Sequence[str]) -> int:
-        """How many compilations, by their kernels' names, have no line of their own, and lines no compilation."""
+        """The number of compilations without a log line of their own, plus that of lines without a compilation."""
         left = list(self.lines)
         without = 0
-        for name in sorted(compiled, key=len, reverse=True):  # rms_norm_backward before rms_norm, which is in it
+        for name in sorted(compiled, key=len, reverse=True):  # longest first: rms_norm is part of rms_norm_backward
             line = next((line for line in left if name in line), None)
             if line is None:
                 without += 1

@@ -1,4 +1,4 @@
-"""What else works while a subject takes steps: torch's own matrix products, and processes that it starts."""
+"""Other work during a subject's steps: matrix products of torch, and child processes."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ __all__ = ["PRODUCTS", "StepWatch", "watching_steps"]
 PRODUCTS: Final = frozenset(
     getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm", "addbmm", "dot", "mv")
 )
-"""The operations by which torch multiplies matrices."""
+"""torch's operations that multiply matrices."""
 
 _STARTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system"})
 
 
 @dataclass
 class StepWatch:
-    """What was seen."""
+    """Products and child processes seen so far."""
 
     products: int = 0
-    """Matrix products that torch made, those of its autograd included."""
+    """Matrix products of torch, including those of autograd."""
     children: list[str] = field(default_factory=list)
-    """How each process was started, and what runs in it."""
+    """The call that started each process, and its program."""
 
 
 @contextmanager
 def watching_steps() -> Iterator[StepWatch]:
-    """Look on; processes are seen that Python starts, whichever library asked it to."""
+    """Watch until the block ends. Processes are seen if Python starts them, in whichever library."""
     seen, looking = StepWatch(), [True]
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
         if looking and event in _STARTS:
             seen.children.append(f"{event} {str(arguments[0])[:200] if arguments else ''}".rstrip())
 
-    sys.addaudithook(heard)  # for the rest of this process, which is a trial's: there is no taking it back
+    sys.addaudithook(heard)  # an audit hook cannot be removed; the process ends with the trial
     try:
         with _Products(seen):
             yield seen

@@ -1,4 +1,4 @@
-"""The wgpu backend for tests: on whatever Vulkan adapter there is, or a skip that says why not."""
+"""The wgpu backend for tests, on any Vulkan adapter; the test is skipped if there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["any_backend"]
 
 
 def any_backend(binding_bytes: int | None = None):  # type: ignore[no-untyped-def]
-    """A backend on a fresh device, so that what one test compiled or counted is not another's."""
+    """A backend on a new device, so that tests do not share compiled pipelines or counters."""
     pytest.importorskip("wgpu", reason="the package wgpu is not installed (extra wgpu)")
     from falsifiers.blackwell.reference.wgpu_backend import WgpuBackend
     from falsifiers.blackwell.reference.wgpu_device import Device, NoAdapter, choose_adapter

@@ -1,4 +1,4 @@
-"""Kernels that are built once for all tests."""
+"""Kernels built once for all tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMS = (90, 121)
 
 
 class NoImages:
-    """For the CPU, which runs the text: nothing is fetched, nothing compiled for a GPU."""
+    """A source of empty images, for a CPU that runs the kernels' text."""
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
         return Image(Form.CUBIN, b""), None
@@ -28,7 +28,7 @@ class NoImages:
 
 @pytest.fixture(scope="session")
 def on_the_cpu(tmp_path_factory: pytest.TempPathFactory) -> PtxBackend:
-    """The backend of our kernels, their text run by the CPU."""
+    """The backend of our kernels, with their text built for the CPU."""
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         pytest.skip("needs g++ or clang++")
     return PtxBackend(KernelCache(NoImages(), HostDevice(tmp_path_factory.mktemp("host"))))
@@ -45,5 +45,5 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def archive(built: Path, tmp_path: Path) -> Archive:
-    """A copy of that archive, to be damaged."""
+    """A copy of that archive, which a test may damage."""
     return Archive.open(Path(shutil.copytree(built, tmp_path / "archive")))

@@ -1,4 +1,4 @@
-"""The block against transformers' Qwen2 and against autograd, in float64, where formulas either agree or do not."""
+"""The block against transformers' Qwen2 and against autograd, in float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _THEIRS = {"input_norm": "input_layernorm.weight", "post_norm": "post_attention_
 
 
 def qwen2(shape: BlockShape, weights: dict[str, Tensor]) -> tuple[Qwen2DecoderLayer, Qwen2RotaryEmbedding]:
-    """Somebody else's block with our weights, in float64."""
+    """The block of transformers with our weights, in float64."""
     config = Qwen2Config(
         hidden_size=shape.hidden,
         num_attention_heads=shape.heads,
@@ -101,7 +101,7 @@ def test_the_score_workspace_is_what_the_post_mortem_says() -> None:
 
 
 def test_cublas_refuses_what_it_would_not_serve() -> None:
-    """On a CPU the product would be somebody else's, and the backend's name a lie."""
+    """On a CPU another library would multiply, so the backend's name would be wrong."""
     with pytest.raises(RuntimeError, match="CUDA device"):
         CublasBackend().matmul(torch.ones(2, 2), torch.ones(2, 2))
 

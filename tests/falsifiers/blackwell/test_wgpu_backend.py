@@ -1,4 +1,4 @@
-"""Every operation in WGSL against its formula in float64, over shapes that are even with nothing."""
+"""Every operation in WGSL against its formula in float64, over ragged shapes."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_bound_at_once_is_worked_on_in_parts() -> None:
     alike(narrow.causal_softmax(scores, 0.5), FORMULAS.causal_softmax(scores.double(), 0.5))
     a, b = drawn(20, 16, 24), drawn(20, 24, 16, seed=1)
     alike(narrow.matmul(a, b), FORMULAS.matmul(a.double(), b.double()))
-    with pytest.raises(DeviceLimit, match="binds 4096 bytes"):
+    with pytest.raises(DeviceLimit, match="4096"):
         narrow.matmul(drawn(40, 40), drawn(40, 40))
 
 
@@ -242,12 +242,12 @@ def test_strided_tensors_are_copied_on_the_adapter(backend: WgpuBackend) -> None
     assert torch.equal(there.transpose(0, 3).contiguous().cpu(), x.transpose(0, 3))
     assert torch.equal(there.view(6, -1).cpu(), x.view(6, -1))
     assert "WgpuTensor((2, 3, 4, 5)" in repr(there)
-    with pytest.raises(NotImplementedError, match="no operation of the wgpu backend"):
+    with pytest.raises(NotImplementedError, match=r"aten\.add"):
         there + there
 
 
 def test_buffers_are_used_again() -> None:
-    """Fifty sums need no fifty buffers."""
+    """Fifty sums need fewer than five buffers."""
     backend = any_backend()
     a = backend.upload(torch.ones(1024, 1024))
     total = a
@@ -258,21 +258,21 @@ def test_buffers_are_used_again() -> None:
 
 
 def test_other_dtypes_and_shapes_are_refused(backend: WgpuBackend) -> None:
-    with pytest.raises(TypeError, match=r"float32.*torch\.float64: convert it first"):
+    with pytest.raises(TypeError, match=r"torch\.float64"):
         backend.add(torch.ones(2, dtype=torch.float64), torch.ones(2))
-    with pytest.raises(ValueError, match=r"no product of \(2, 3\) and \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"\(2, 3\)"):
         backend.matmul(torch.ones(2, 3), torch.ones(2, 3))
 
 
 def test_software_is_never_taken_for_a_gpu() -> None:
-    """Who asks for a GPU gets one or an error that lists what there is."""
+    """A request for a GPU yields a GPU, or an error with a remedy."""
     kinds = {one.info["adapter_type"] for one in wgpu.gpu.enumerate_adapters_sync()}
     if kinds - {"CPU"}:
         assert choose_adapter("gpu").info["adapter_type"] != "CPU"
     else:
         with pytest.raises(NoAdapter, match="mesa-vulkan-drivers"):
             choose_adapter("gpu")
-    with pytest.raises(NoAdapter, match="no Vulkan adapter 'Voodoo 2'"):
+    with pytest.raises(NoAdapter, match="Voodoo 2"):
         choose_adapter("Voodoo 2")
 
 

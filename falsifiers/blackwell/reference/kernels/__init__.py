@@ -1,1 +1,1 @@
-"""Our CUDA C kernels, one file each, and what a block's training step runs of them."""
+"""Our CUDA C kernels, one per file, and the list of those that a block's training step runs."""

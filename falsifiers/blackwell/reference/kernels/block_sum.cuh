@@ -1,4 +1,4 @@
-// What the 256 threads of a block come to together, in every one of them.
+// The sum over the 256 threads of a block, returned to every thread.
 
 #define THREADS 256
 
@@ -11,7 +11,7 @@ __device__ float block_sum(float value) {
         __syncthreads();
     }
     const float sum = shared[0];
-    __syncthreads();  // nobody may write the next values before all have read this sum
+    __syncthreads();  // all threads must read this sum before one writes the next values
     return sum;
 }
 

@@ -1,7 +1,6 @@
-"""Which kernels there are: those of each operation, and all that a block needs.
+"""The kernels of each operation, and all kernels of a block.
 
-The backend asks here for the kernel it is about to launch, and pre-warming for the kernels of a model, so that a key
-cannot be spelt in two ways.
+Both the backend, at a launch, and pre-warming get their kernels here, so that a key has one spelling.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def project_backward_weight(projection: str, size_in: int, size_out: int) -> Ker
 
 
 def matmul(*, transpose_a: bool, transpose_b: bool) -> KernelSpec:
-    """The products of attention; their sizes follow the sequence and are told at the launch."""
+    """The products of attention. Their sizes depend on the sequence and are arguments of the launch."""
     return _gemm("matmul", transpose_a=int(transpose_a), transpose_b=int(transpose_b))
 
 
@@ -73,12 +72,12 @@ def rms_norm_weight(hidden: int) -> KernelSpec:
 
 
 def rope(head_dim: int, theta: float) -> KernelSpec:
-    """The rotary embedding; its sequence is told at the launch, so that no length is compiled."""
+    """The rotary embedding. The sequence is an argument of the launch, so that no length is compiled in."""
     return KernelSpec("rope", "rope", (("HEAD_DIM", head_dim), ("THETA", float(theta)), ("DIRECTION", 1)))
 
 
 def rope_backward(head_dim: int, theta: float) -> KernelSpec:
-    """The same rotation the other way round."""
+    """The inverse rotation."""
     return KernelSpec("rope", "rope", (("HEAD_DIM", head_dim), ("THETA", float(theta)), ("DIRECTION", -1)))
 
 
@@ -108,7 +107,7 @@ def add() -> KernelSpec:
 
 
 def block_kernels(shape: BlockShape) -> tuple[KernelSpec, ...]:
-    """Every kernel that forward and backward of such a block launch, whatever batch and sequence are."""
+    """Every kernel that forward and backward of such a block launch, for any batch and sequence."""
     biased = {name.removesuffix(".bias") for name in shape.parameters() if name.endswith(".bias")}
     projections = []
     for name in PROJECTIONS:

@@ -1,7 +1,7 @@
 // C = op(A) op(B) + bias in float32, all row-major, one matrix of a batch for each blockIdx.z.
 //
 // op(A) is [m, k], op(B) is [k, n]; with TRANSPOSE_A the matrix in memory is [k, m], with TRANSPOSE_B [n, k].
-// Constants: SIZE_M, SIZE_N, SIZE_K (0: told at the launch), TRANSPOSE_A, TRANSPOSE_B, BIAS, TILE.
+// Constants: SIZE_M, SIZE_N, SIZE_K (0: an argument of the launch), TRANSPOSE_A, TRANSPOSE_B, BIAS, TILE.
 // A block of 16 x 16 threads computes TILE x TILE elements, each thread (TILE / 16)^2 of them in registers. Its rows and
 // columns are 16 apart, so that neighbouring threads read neighbouring banks of shared memory and write whole lines.
 

@@ -1,4 +1,4 @@
-"""Compiles kernels with NVIDIA's run-time compiler, on any machine: to machine code, or to PTX for the driver's JIT."""
+"""Compiles kernels with NVIDIA's run-time compiler on any machine, to machine code or to PTX."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["CompilationFailed", "Form", "Image", "compile_kernel", "compiler_ver
 
 
 class CompilationFailed(RuntimeError):
-    """NVRTC refused a kernel or a target; the text has its log."""
+    """NVRTC refused a kernel or a target; the text includes its log."""
 
 
 class Form(Enum):
-    """What an image is."""
+    """The form of an image."""
 
     CUBIN = "cubin"
     PTX = "ptx"
@@ -28,21 +28,20 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Image:
-    """What the driver loads: an ELF file with machine code of one architecture, or PTX, a text that ends with a 0."""
+    """Input of the driver: an ELF file with machine code for one architecture, or PTX, text that ends with a 0 byte."""
 
     form: Form
     data: bytes
 
 
 def compile_kernel(spec: KernelSpec, sm: int, form: Form = Form.CUBIN) -> Image:
-    """Compile a kernel for compute capability sm, such as 90 or 121.
+    """Compile a kernel for compute capability `sm`, such as 90 or 121.
 
-    Equal specs, targets and compilers give equal bytes. Every call compiles: NVRTC's own cache, which it keeps among
-    the driver's files where there is a driver, would answer the same question from what was compiled before.
+    Equal specs, targets and compilers give equal bytes. Every call compiles: NVRTC's own cache is off, because it could
+    return an older result.
 
     Raises:
-        CompilationFailed: with the compiler's log; also where the compiler does not know the target, which before CUDA
-            12.9 was so for sm_121.
+        CompilationFailed: with the compiler's log; also for an unknown target, such as sm_121 before CUDA 12.9.
     """
     nvrtc = _nvrtc()
     target = f"{'sm' if form is Form.CUBIN else 'compute'}_{sm}"
@@ -73,28 +72,28 @@ def compile_kernel(spec: KernelSpec, sm: int, form: Form = Form.CUBIN) -> Image:
 
 
 def compiler_version() -> str:
-    """As in "13.0"; ImportError or RuntimeError where there is no NVRTC."""
+    """The version of NVRTC, such as "13.0"; raises ImportError or RuntimeError without NVRTC."""
     major, minor = _call(_nvrtc().nvrtcVersion())
     return f"{major}.{minor}"
 
 
 def supported_targets() -> tuple[int, ...]:
-    """The compute capabilities that this NVRTC compiles for, as in (75, …, 121)."""
+    """The compute capabilities of this NVRTC, such as (75, ..., 121)."""
     return tuple(_call(_nvrtc().nvrtcGetSupportedArchs()))
 
 
 @cache
 def _nvrtc() -> ModuleType:
-    """The bindings of NVRTC, with the library of its wheel loaded where there is one.
+    """The bindings of NVRTC, after loading the library of its wheel if there is one.
 
-    The bindings look for it in the interpreter's own site-packages; it may lie elsewhere on the path.
+    The bindings search only the interpreter's own site-packages; the wheel may be elsewhere on the path.
     """
     from cuda.bindings import nvrtc
 
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
     except importlib.metadata.PackageNotFoundError:
-        files = []  # the toolkit's own may be on the loader's path
+        files = []  # the CUDA toolkit's library may be on the loader's path
     for file in files:
         if file.name.startswith(("libnvrtc.so", "libnvrtc-builtins.so")):
             ctypes.CDLL(str(file.locate()), mode=ctypes.RTLD_GLOBAL)
@@ -102,7 +101,7 @@ def _nvrtc() -> ModuleType:
 
 
 def _call(answer: tuple[Any, ...]) -> Any:
-    """What a call of the bindings returned besides its status."""
+    """The values that a call of the bindings returned after its status."""
     status, *values = answer
     if status.value != 0:
         raise CompilationFailed(f"NVRTC: {status.name}")

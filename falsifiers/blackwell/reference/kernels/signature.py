@@ -1,4 +1,4 @@
-"""What a kernel is handed, read off its text: the C types of its parameters as ctypes has them."""
+"""The C types of a kernel's parameters, parsed from its text, as ctypes types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCALARS: Final[dict[str, Any]] = {"int": ctypes.c_int, "long long": ctypes.c_lo
 
 @cache
 def signature(spec: KernelSpec) -> tuple[Any, ...]:
-    """The types of the kernel's parameters, in their order; ValueError where its text has another form than ours."""
+    """The types of the kernel's parameters in order; ValueError if the text declares no KERNEL(...)."""
     found = re.search(r"\bKERNEL\(([^)]*)\)", spec.text)
     if found is None:
         raise ValueError(f"{spec.source}.cu declares no KERNEL(…)")

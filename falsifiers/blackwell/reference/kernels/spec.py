@@ -1,4 +1,4 @@
-"""One kernel: its text, the constants compiled into it, and the key that names exactly that."""
+"""One kernel: its text, the constants compiled into it, and the key that identifies both."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Final
 __all__ = ["OPTIONS", "KernelSpec"]
 
 OPTIONS: Final = ("--std=c++17",)
-"""What every kernel is compiled with, besides its architecture and its constants."""
+"""Compiler options of every kernel, besides its architecture and constants."""
 
 _FOLDER: Final = Path(__file__).parent
 
-# How a constant is called in a key. Kernels take EPS as a float and THETA as a double, and keys hold their bits.
+# The label of each constant in a key. EPS is a float and THETA a double; keys hold their bits.
 _LABELS: Final = {
     "SIZE_M": "m",
     "SIZE_N": "n",
@@ -38,12 +38,12 @@ _LABELS: Final = {
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """What is compiled, short of the architecture.
+    """The input of a compilation without the architecture.
 
     Attributes:
-        name: what the kernel is for, such as `gate_backward_x`.
-        source: the file it is written in, without `.cu`.
-        constants: names and values of the macros its text leaves open; an integer of 0 leaves a size to the launch.
+        name: the purpose of the kernel, such as `gate_backward_x`.
+        source: its file, without `.cu`.
+        constants: names and values of the macros in its text; an integer of 0 makes a size an argument of the launch.
     """
 
     name: str
@@ -52,26 +52,26 @@ class KernelSpec:
 
     @property
     def key(self) -> str:
-        """The kernel's name in caches, in archives, and in its own machine code.
+        """The kernel's name in caches, in archives and in its machine code.
 
-        Every constant is in it. aprender's cache had one constant key for all kernels (PMAT-698j), and one without the
-        eps (PMAT-698k): the wrong kernel was found, or none, and a kernel was compiled in the middle of a step.
+        It includes every constant. aprender's cache had one key for all kernels (PMAT-698j), and one without eps
+        (PMAT-698k): it found a wrong kernel, or none, so a kernel was compiled in the middle of a step.
         """
         return self.name + "".join(_suffix(name, value) for name, value in self.constants)
 
     @property
     def text(self) -> str:
-        """The CUDA C of the file, what it includes of ours put in its place: compilers need no path."""
+        """The CUDA C text, with our includes inserted, so that compilers need no search path."""
         return _text(self.source)
 
     @property
     def macros(self) -> dict[str, str]:
-        """The constants as C literals, and KERNEL, the key, under which the kernel stands in its machine code."""
+        """The constants as C literals, and KERNEL, the key, which is the kernel's name in its machine code."""
         return {"KERNEL": self.key} | {name: _literal(name, value) for name, value in self.constants}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that the machine code follows from, short of compiler and architecture."""
+        """SHA-256 of everything that determines the machine code, except compiler and architecture."""
         content = json.dumps({"text": self.text, "macros": self.macros, "options": OPTIONS}, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -85,7 +85,7 @@ def _suffix(name: str, value: int | float) -> str:
 
 
 def _literal(name: str, value: int | float) -> str:
-    """A C literal of exactly the value that the kernel takes; hexadecimal for floats, where decimals might round."""
+    """A C literal with exactly the kernel's value; hexadecimal for floats, because decimals may round."""
     if isinstance(value, float):
         (single,) = struct.unpack(">f", struct.pack(">f", value))
         return single.hex() + "f" if name == "EPS" else value.hex()

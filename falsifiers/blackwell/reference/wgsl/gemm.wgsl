@@ -1,4 +1,4 @@
-// c[batch] = op(a[batch]) op(b[batch]), in float32; op transposes where told.
+// c[batch] = op(a[batch]) op(b[batch]), in float32; op transposes on request.
 //
 // A workgroup of COLUMNS x ROWS threads computes a tile of 8 ROWS x 8 COLUMNS elements, each thread 8 x 8 of them in
 // registers. Of both operands DEPTH steps along k lie in shared memory, k outermost. A thread owns two quads of rows

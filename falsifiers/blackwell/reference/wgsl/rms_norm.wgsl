@@ -26,7 +26,7 @@ fn total(thread: u32, value: f32) -> f32 {
         workgroupBarrier();
     }
     let sum = partial[0];
-    workgroupBarrier(); // nobody begins the next sum before all have read this one
+    workgroupBarrier(); // all must read this sum before the next one begins
     return sum;
 }
 

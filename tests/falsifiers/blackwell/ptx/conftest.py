@@ -1,4 +1,4 @@
-"""Fixtures for engines that are not ours."""
+"""Fixtures for external engines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.falsifiers.blackwell.ptx.engines import (
 
 @pytest.fixture(autouse=True)
 def variables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A falsifier sets variables for its own process, which here is the test's; entry points count from the root."""
+    """Restore variables that the falsifier sets in this process; entry points are relative to the project's root."""
     before = dict(os.environ)
     monkeypatch.chdir(PROJECT.root)
     yield
@@ -30,14 +30,14 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU, as far as the falsifier can tell, whose driver refuses PTX."""
+    """Make the falsifier see a GPU whose driver refuses PTX."""
     monkeypatch.setattr(outside_engine, "DeviceWatch", AnyGpu)
     monkeypatch.setattr(outside_engine, "see_that_ptx_is_refused", lambda: None)
 
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library with machine code of three kernels for both targets, as any linker would leave it."""
+    """A library with machine code of three kernels for both targets."""
     pytest.importorskip("cuda.bindings")
     from falsifiers.blackwell.reference.kernels.nvrtc import compile_kernel
 

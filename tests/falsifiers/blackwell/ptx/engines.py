@@ -1,4 +1,4 @@
-"""Engines that are not ours, what they print, and how the contract judges a trial of one."""
+"""External engines, their output, and the contract's judgment of a trial of one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KERNELS = (add(), silu_gate(), silu_gate_backward())
 
 
 class AnyGpu(AbstractContextManager["AnyGpu"]):
-    """A device of sm_121 that the engine was seen on, with 4 GiB in use."""
+    """A device of sm_121 that the engine used, with 4 GiB in use."""
 
     reason = ""
     capability = 121
@@ -51,7 +51,7 @@ def library(folder: Path, images: list[bytes]) -> Path:
 
 
 class Seen:
-    """What a trial measured, what ended it, and how the contract judges that."""
+    """The measurements of a trial, its ending, and the outcome of every clause."""
 
     def __init__(self, folder: Path, subject: type, device: str = "cuda:0", **parameters: Any) -> None:
         contract = PROJECT.contract(PTX)
@@ -88,12 +88,12 @@ class Seen:
         self._outcomes = {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
 
     def clauses(self, outcome: Outcome) -> set[str]:
-        """The clauses that came out so."""
+        """The clauses with this outcome."""
         return {name for name, found in self._outcomes.items() if found is outcome}
 
 
 def engine(folder: Path, code: Path, fail: str = "", **parameters: Any) -> Seen:
-    """The stand-in, run."""
+    """Run the stand-in engine."""
     return Seen(folder, Command, code=str(code), fail=fail, **parameters)
 
 

@@ -1,4 +1,4 @@
-"""Somebody else's engine judged by `harness run F-BLACKWELL-PTX-001`, from the command line to the bundle."""
+"""An external engine judged by `harness run F-BLACKWELL-PTX-001`, from the command line to the bundle."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def command_line(folder: Path, *options: str) -> tuple[int, str]:
 
 
 def sealed(folder: Path) -> dict[str, Any]:
-    """The only bundle's record, which is sound."""
+    """The record of the only bundle, which must be sound."""
     (path,) = (folder / "evidence").rglob("record.json")
     verified = subprocess.run([*COMMAND, "verify", str(path.parent)], cwd=PROJECT.root, capture_output=True, text=True)
-    assert "1 sound, 0 unsound" in verified.stdout
+    assert verified.returncode == 0, verified.stdout
     document: dict[str, Any] = json.loads(path.read_text())
     return document
 
 
 def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path: Path, code: Path) -> None:
-    """Exit 3: nothing failed. The record names the trainer's file, and the bundle has what the library holds."""
+    """Exit 3: nothing failed. The record names the trainer's file; the bundle holds the census of the library."""
     said = ["--subject", f"command:{ENGINE}", "-P", f"code={code}", "-P", "targets=[120,121]"]
     status, output = command_line(tmp_path, *said)
     assert status == 3, output
@@ -63,7 +63,7 @@ def test_from_the_command_line_the_run_on_gx10_fails(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_hangs_is_ended_and_was_at_fault(tmp_path: Path, code: Path) -> None:
-    """A trial has its limit; the engine ends with it."""
+    """The engine ends with the trial, at the trial's time limit."""
     mine = PROJECT.root / "tests" / "external" / f"hangs-{os.getpid()}.toml"
     mine.write_text((PROJECT.root / ENGINE).read_text().replace("[command]\n", "[command]\nseconds = 8\n"))
     try:

@@ -1,4 +1,4 @@
-"""Runs of somebody else's engine that are over, judged by their logs and what lies beside them."""
+"""Finished runs of an external engine, judged by their logs and other files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.falsifiers.blackwell.ptx.engines import (
 
 
 def recorded(folder: Path, log: bytes, **parameters: Any) -> Seen:
-    """A run of apr on gx10 that is over."""
+    """A finished run of apr on gx10."""
     place = folder / "run"
     place.mkdir(exist_ok=True)
     (place / "launch.log").write_bytes(log)
@@ -37,17 +37,18 @@ def test_the_run_that_ran_out_at_the_first_block(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_tells_what_was_compiled_late(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The cut last line is not believed, and the first and last loss are the run's own account."""
+    """The cut last line is ignored; the first and last loss are those that the run prints."""
     seen = recorded(tmp_path, GB10 + TRAINED)
     assert seen.clauses(Outcome.FAIL) == {"reported_compilations.const"}
     assert (seen.measured["reported_compilations"], seen.measured["failed_uploads"]) == (3, [])
     assert (list(seen.measured["losses"]), seen.resolved["steps"]) == ([7.6746, 7.2036], 50)
-    assert "compiled after the end of the warm-up: 1: silu_backward" in capfd.readouterr().out
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if "silu_backward" in line]
+    assert "after" in line
     assert "-P apr=/path/to/apr" in seen.reason
 
 
 def test_an_empty_compute_cache_of_a_run_that_is_over_shows_nothing(tmp_path: Path) -> None:
-    """Anybody may have made it."""
+    """It need not be the cache of that run."""
     (tmp_path / "run" / "compute-cache").mkdir(parents=True)
     assert "cache_files" not in recorded(tmp_path, GB10).measured
 
@@ -63,9 +64,8 @@ def test_a_run_without_a_log_shows_its_cache_all_the_same(tmp_path: Path) -> Non
 
 
 def test_kernels_that_were_made_ready_are_no_count_of_compilations(tmp_path: Path) -> None:
-    """The line says that they were compiled, before the first step; of how many it is silent."""
+    """The line says that kernels were compiled before the first step, but not how many."""
     ready = b"[CUDA] Pre-warmed 27 forward kernels (JIT compiled before block upload)\n"
     seen = recorded(tmp_path, ready + b"".join(b"Step %d/50 loss=7.4\n" % step for step in range(1, 51)))
     assert "reported_compilations" not in seen.measured
-    why = "its output tells that 27 kernels were made ready before the first step"
-    assert seen.unseen["reported_compilations"] == f"{why}, and neither counts nor names compilations"
+    assert "27" in seen.unseen["reported_compilations"]

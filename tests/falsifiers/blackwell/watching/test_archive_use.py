@@ -1,4 +1,4 @@
-"""What is seen of an archive's use: files that are opened, and launches that come from an image."""
+"""The watch on an archive: opened files, and launches from an image."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_files_of_the_archive_that_are_opened_and_no_others(tmp_path: Path) -> N
 
 
 def test_a_launch_counts_for_the_image_that_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver of our own: what it answers to a module, a function and a launch is told by its first argument."""
+    """With a fake driver, whose answers depend on the first argument."""
     pytest.importorskip("cuda.bindings")
     from cuda.bindings import driver
 

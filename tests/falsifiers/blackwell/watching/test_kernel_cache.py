@@ -1,4 +1,4 @@
-"""What is seen of a kernel cache: images, lines and the counter, each compilation for itself."""
+"""The watch on a kernel cache: images, log lines and the counter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_image_that_was_made_for_another_kernel() -> None:
     [([], 0, 0), ([0, 1, 2], 3, 0), ([1, 2, 3], 3, 0), ([0, 0, 2], 3, 2), ([0, 1, 2], 2, 1), ([], 1, 1)],
 )
 def test_a_counter_that_goes_another_way(counts: list[int], last: int, expected: int) -> None:
-    """Before a kernel is compiled or after it, but one up each time."""
+    """The counter may rise before or after a compilation, but by one each time."""
     watch = CacheWatch(compiled=["add"] * len(counts), counts=counts)
     assert watch.miscounted(last) == expected
 

@@ -1,4 +1,4 @@
-"""What the falsifiers see of torch's products and of child processes while a subject takes steps."""
+"""Products and child processes that are seen during a subject's steps."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_products_of_forward_and_backward_are_counted() -> None:
     assert seen.children == []
 
 
-def test_a_child_process_is_seen_while_somebody_looks() -> None:
-    """By the name of the program; afterwards nobody listens any more."""
+def test_a_child_process_is_seen_inside_the_block_only() -> None:
+    """A child process is recorded with its program; after the block none is."""
     with watching_steps() as seen:
         subprocess.run([sys.executable, "-c", ""], check=True)
     subprocess.run([sys.executable, "-c", ""], check=True)
@@ -36,7 +36,7 @@ def test_a_child_process_is_seen_while_somebody_looks() -> None:
 
 
 def test_what_was_made_before_a_fault_is_held_or_let_go() -> None:
-    """A tensor counts as long as somebody has it."""
+    """A tensor counts as long as it is referenced."""
     backend = FaultyBackend(TorchBackend(), Witness())
     backend.fail(lambda tensor: torch.OutOfMemoryError("injected"), after=2)
     kept = backend.add(torch.ones(2), torch.ones(2))
