@@ -50,7 +50,7 @@ def look_at_layout(trial: Trial[WrittenElsewhere]) -> None:
 def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
     """Check both checksums of every file.
 
-    A wrong checksum refutes the claim whatever the reader does: the reader rejects a file as it was written, or it opens
+    A wrong checksum refutes the claim whatever the reader does: it either rejects a file as it was written, or opens
     files with wrong checksums.
     """
     trial.measure(

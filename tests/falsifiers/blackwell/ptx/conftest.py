@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from falsifiers.blackwell.ptx import outside_engine
+from falsifiers.blackwell.ptx import external
 from tests.falsifiers.blackwell.ptx.engines import (
     KERNELS,
     PROJECT,
@@ -31,8 +31,8 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the falsifier see a GPU whose driver refuses PTX."""
-    monkeypatch.setattr(outside_engine, "DeviceWatch", AnyGpu)
-    monkeypatch.setattr(outside_engine, "see_that_ptx_is_refused", lambda: None)
+    monkeypatch.setattr(external, "DeviceWatch", AnyGpu)
+    monkeypatch.setattr(external, "see_that_ptx_is_refused", lambda: None)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from falsifiers.blackwell.ptx import external, outside_engine
+from falsifiers.blackwell.ptx import external
 from falsifiers.blackwell.reference.kernels.catalogue import add
 from harness import NotMeasured
 from harness.base.vocabulary import Outcome
@@ -99,7 +99,7 @@ def test_a_driver_that_compiles_all_the_same_ends_the_trial_unmeasured(
     def refuses() -> None:
         raise NotMeasured("the driver compiled our PTX")
 
-    monkeypatch.setattr(outside_engine, "see_that_ptx_is_refused", refuses)
+    monkeypatch.setattr(external, "see_that_ptx_is_refused", refuses)
     seen = engine(tmp_path, code)
     assert ("cache_files" in seen.measured, seen.reason) == (False, "the driver compiled our PTX")
 
