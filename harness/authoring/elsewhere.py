@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+
+from harness.base.strictjson import JsonObject
 
 __all__ = ["Elsewhere"]
 
@@ -16,5 +16,5 @@ class Elsewhere(ABC):
     """
 
     @abstractmethod
-    def ran(self) -> Mapping[str, Any]:
+    def ran(self) -> JsonObject:
         """What ran, as far as the subject tells: `device`, `dtype`, `backend`, `steps`."""

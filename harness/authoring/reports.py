@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
 __all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport", "Unseen"]
@@ -16,7 +17,7 @@ __all__ = ["Entered", "Measured", "Report", "Resolved", "Stepped", "TrialReport"
 class Measured:
     """Measurements by name; a later value replaces an earlier one."""
 
-    values: Mapping[str, Any]
+    values: JsonObject
 
 
 @final
@@ -25,7 +26,7 @@ class Stepped:
     """One row of the step series."""
 
     step: int
-    values: Mapping[str, Any]
+    values: JsonObject
 
 
 @final
@@ -33,7 +34,7 @@ class Stepped:
 class Resolved:
     """What really ran, by name: device, dtype, backend, steps."""
 
-    values: Mapping[str, Any]
+    values: JsonObject
 
 
 @final

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from harness.base.strictjson import JsonObject
 
 __all__ = ["Setting"]
 
@@ -14,7 +14,7 @@ __all__ = ["Setting"]
 class Setting:
     """What a subject is built from."""
 
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     """Those of the profile, with the overrides of the command line and of the mutant."""
     device: str
     """"cpu" or "cuda:0"; the process sees no GPU but the leased one."""

@@ -14,6 +14,7 @@ from harness.authoring.recorder import Recorder
 from harness.authoring.reports import Measured, Resolved, Stepped
 from harness.authoring.setting import Setting
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ __all__ = ["Case", "NewSearch", "Search", "SearchResult", "Trial"]
 S = TypeVar("S")
 
 
-Case = Mapping[str, Any]
+Case = JsonObject
 """A case of a search: a map of JSON values from which a falsifier's `check` makes its inputs."""
 
 
@@ -32,7 +33,7 @@ class SearchResult(Protocol):
     """What came of one case."""
 
     @property
-    def measured(self) -> Mapping[str, Any]:
+    def measured(self) -> JsonObject:
         """What `check` measured, by name; empty where the subject raised."""
         ...
 
@@ -62,7 +63,7 @@ class Search(Protocol[R]):
         ...
 
 
-NewSearch = Callable[[Callable[[Case], Mapping[str, Any] | SubjectFault]], Search[Any]]
+NewSearch = Callable[[Callable[[Case], JsonObject | SubjectFault]], Search[Any]]
 """Starts a search, given what runs one case."""
 
 
@@ -102,7 +103,7 @@ class Trial(Generic[S]):
         return self._artifacts
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> JsonObject:
         """The parameters of the profile, overrides included."""
         return self._setting.parameters
 
@@ -180,10 +181,10 @@ class Trial(Generic[S]):
     def search(
         self,
         cases: SearchStrategy[Any],
-        check: Callable[[Any], Mapping[str, Any]],
+        check: Callable[[Any], JsonObject],
         *,
         examples: int,
-        first: Iterable[Mapping[str, Any]] = (),
+        first: Iterable[JsonObject] = (),
     ) -> int:
         """Look for a case that refutes the claim, among `examples` that hypothesis draws from `cases`.
 
@@ -227,11 +228,9 @@ class Trial(Generic[S]):
                 raise one.fault
         return len(tried)
 
-    def _attempt(
-        self, check: Callable[[Any], Mapping[str, Any]], case: Mapping[str, Any]
-    ) -> Mapping[str, Any] | SubjectFault:
+    def _attempt(self, check: Callable[[Any], JsonObject], case: JsonObject) -> JsonObject | SubjectFault:
         """What `check` measured on a case, or the subject's fault, which does not end the trial before the search."""
-        measured: Mapping[str, Any] = {}
+        measured: JsonObject = {}
         try:
             measured = strictjson.untag_nonfinite({name: _plain(value) for name, value in check(case).items()})
         except SubjectFault:

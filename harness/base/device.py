@@ -6,13 +6,24 @@ architecture, because no claim is about one particular processor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, final
+from typing import Any, TypedDict, final
 
-__all__ = ["Device", "DeviceClass", "hardware"]
+from harness.base.strictjson import JsonObject
+
+__all__ = ["Device", "DeviceClass", "Target", "hardware"]
 
 _KINDS = {"cpu": "any CPU", "cuda": "any CUDA GPU"}
+
+
+class Target(TypedDict, total=False):
+    """The hardware that a claim speaks of; empty if it names none."""
+
+    type: str
+    """"cpu" or "cuda"."""
+    device: str
+    """A part of the name of the GPU."""
+    compute_capability: str
 
 
 @final
@@ -46,7 +57,7 @@ class Device:
         return {name: value for name, value in pairs if value is not None}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Device:
+    def from_json(cls, document: JsonObject) -> Device:
         """The inverse of `to_json`, of a document that its schema accepts."""
         return cls(**document)
 
@@ -74,7 +85,7 @@ class DeviceClass:
             return f"CPU {self.name}"
         return f"{self.name} ({self.compute_capability})" if self.compute_capability else self.name
 
-    def meets(self, target: Mapping[str, Any]) -> bool:
+    def meets(self, target: Target) -> bool:
         """Whether it is hardware that a contract's `target` speaks of. A claim that names none is met nowhere."""
         met = (
             target.get("type", self.type) == self.type,
@@ -84,7 +95,7 @@ class DeviceClass:
         return bool(target) and all(met)
 
 
-def hardware(target: Mapping[str, Any]) -> str:
+def hardware(target: Target) -> str:
     """The hardware that a contract's `target` speaks of, in words; empty where it names none."""
     capability = target.get("compute_capability")
     parts = [

@@ -124,7 +124,7 @@ def untag_nonfinite(value: Any) -> Any:
     return value
 
 
-def is_tagged(value: Mapping[str, Any]) -> bool:
+def is_tagged(value: JsonObject) -> bool:
     """Whether an object is the tag of a number that is not finite."""
     name = value.get(_TAG) if len(value) == 1 else None
     return isinstance(name, str) and name in _NAMES

@@ -229,8 +229,13 @@ def _short(number: float | None) -> str:
 
 
 def _comparison(comparison: Comparison) -> Iterator[str]:
-    counts = {name: getattr(comparison, name) for name in ("equal", "changed", "missing", "extra")}
-    said = ", ".join(f"{len(names):,} {name}" for name, names in counts.items())
+    counts = {
+        "equal": len(comparison.equal),
+        "changed": len(comparison.changed),
+        "missing": len(comparison.missing),
+        "extra": len(comparison.extra),
+    }
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     yield f"against {printable(str(comparison.other.path))}: {said}"
     for name in comparison.missing:
         yield f"  missing  {printable(name)}"

@@ -21,7 +21,7 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
-from harness.machine.requirements import shortfalls
+from harness.machine.requirements import Requirements, shortfalls
 from harness.report import bound_text, figures
 from harness.run.plan import make_plan, option_for_target
 from harness.run.request import RunRequest
@@ -189,8 +189,9 @@ def _parameters(contract: Contract) -> Iterator[str]:
         yield f"  {name:<{width}}  {allowed(contract, name)}".rstrip()
 
 
-def _requirements(requires: Mapping[str, Any]) -> str:
-    return ", ".join(write(requires[name]) for name, write in _NEEDS.items() if name in requires)
+def _requirements(requires: Requirements) -> str:
+    needs: Mapping[str, object] = requires
+    return ", ".join(write(needs[name]) for name, write in _NEEDS.items() if name in needs)
 
 
 def _modules(names: list[str]) -> str:

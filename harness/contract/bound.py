@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
 
 __all__ = ["CLOSED", "RULE", "Bound"]
 
@@ -33,6 +33,6 @@ class Bound:
         return {"keyword": self.keyword, "limit": self.limit}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Bound:
+    def from_json(cls, document: JsonObject) -> Bound:
         """The inverse of `to_json`."""
         return cls(document["keyword"], document["limit"])

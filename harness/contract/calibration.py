@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.base import schemas, strictjson
 from harness.base.schemas import Problem
+from harness.base.strictjson import JsonObject
 
 __all__ = ["SUFFIX", "Calibration", "calibration_of", "calibration_path"]
 
@@ -26,7 +26,7 @@ _AGAIN = "remove the file and the contract's key 'calibration', then run harness
 class Calibration:
     """The ratios that a contract's calibration records, by profile, mutant and clause: see `harness.contract.ratio`."""
 
-    profiles: Mapping[str, Mapping[str, Any]]
+    profiles: Mapping[str, JsonObject]
     """As they stand in the file."""
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.base import strictjson
-from harness.base.strictjson import DEEPEST, LARGEST, is_tagged
+from harness.base.strictjson import DEEPEST, LARGEST, JsonObject, is_tagged
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import CLOSED, Bound
 from harness.contract.keywords import PatternError, check_of
@@ -95,7 +95,7 @@ class SchemaClause(Clause):
         """The bound's limit."""
         return self.bound.limit
 
-    def judge(self, values: list[Any], complete: bool, measurements: Mapping[str, Any]) -> ClauseResult:
+    def judge(self, values: list[Any], complete: bool, measurements: JsonObject) -> ClauseResult:
         """Hold the clause against the finite values found at its path; one that fails outranks one that is missing."""
         if not all(map(self.check, values)):
             index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
@@ -141,7 +141,7 @@ def brief(value: Any) -> Any:
 
 
 def judge_schema(
-    clauses: Iterable[SchemaClause], measurements: Mapping[str, Any], finite: Mapping[str, bool]
+    clauses: Iterable[SchemaClause], measurements: JsonObject, finite: Mapping[str, bool]
 ) -> Iterator[ClauseResult]:
     """Hold every clause against the measurements; `finite` says of each measurement whether it is.
 
@@ -168,7 +168,7 @@ def judge_schema(
             yield clause.not_finite(values[broken], _place(measurements, clause.path, broken))
 
 
-def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[SchemaClause]:
+def clauses_of(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[SchemaClause]:
     """Take an observation schema (local references already put in place) apart into its clauses.
 
     Raises:
@@ -203,7 +203,7 @@ def clauses_of(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterato
         yield from clauses_of(schema["additionalProperties"], (*path, VALUE))
 
 
-def values_at(measurements: Mapping[str, Any], path: tuple[str, ...]) -> list[Any]:
+def values_at(measurements: JsonObject, path: tuple[str, ...]) -> list[Any]:
     """Every value that was measured at a clause's path."""
     found: list[Any] = []
     _follow(measurements, path, 0, found)
@@ -301,12 +301,12 @@ def _places(container: Any, path: tuple[str, ...], where: str = "") -> Iterator[
             yield name, False
 
 
-def _place(measurements: Mapping[str, Any], path: tuple[str, ...], index: int) -> str:
+def _place(measurements: JsonObject, path: tuple[str, ...], index: int) -> str:
     present = [where for where, exists in _places(measurements, path) if exists]
     return present[index] or "the observation"
 
 
-def _missing_place(measurements: Mapping[str, Any], path: tuple[str, ...]) -> str:
+def _missing_place(measurements: JsonObject, path: tuple[str, ...]) -> str:
     return next(where for where, exists in _places(measurements, path) if not exists)
 
 

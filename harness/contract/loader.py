@@ -7,13 +7,14 @@ references stay inside the file, and regular expressions run in linear time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.base import schemas, strictjson
 from harness.base.schemas import Problem, pointer
+from harness.base.strictjson import JsonObject
 from harness.contract.calibration import calibration_of
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, clauses_of
 from harness.contract.consistency import contradictions, miscalibrated
@@ -98,7 +99,7 @@ def _notes(path: Path) -> str:
         return ""
 
 
-def _profile(name: str, document: Mapping[str, Any]) -> Profile:
+def _profile(name: str, document: JsonObject) -> Profile:
     limits = document["limits"]
     return Profile(
         name,
@@ -110,7 +111,7 @@ def _profile(name: str, document: Mapping[str, Any]) -> Profile:
     )
 
 
-def _mutant(document: Mapping[str, Any]) -> Mutant:
+def _mutant(document: JsonObject) -> Mutant:
     return Mutant(
         document["id"],
         document["subject"],
@@ -121,9 +122,7 @@ def _mutant(document: Mapping[str, Any]) -> Mutant:
     )
 
 
-def _described(
-    document: Mapping[str, Any], key: str
-) -> tuple[Mapping[str, Any], tuple[SchemaClause, ...], list[Problem]]:
+def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[SchemaClause, ...], list[Problem]]:
     """The schema that stands at a key of the contract, its references put in place, and taken apart into clauses."""
     schema, problems = inline(document[key], key)
     if problems:
@@ -140,7 +139,7 @@ def _described(
     return schema, clauses, problems
 
 
-def _parameters(document: Mapping[str, Any]) -> tuple[Parameters | None, list[Problem]]:
+def _parameters(document: JsonObject) -> tuple[Parameters | None, list[Problem]]:
     if "parameters" not in document:
         return None, []
     schema, clauses, problems = _described(document, "parameters")
@@ -149,7 +148,7 @@ def _parameters(document: Mapping[str, Any]) -> tuple[Parameters | None, list[Pr
     return Parameters(schema, clauses, optional), problems
 
 
-def _rules(document: Mapping[str, Any]) -> tuple[tuple[Rule, ...], list[Problem]]:
+def _rules(document: JsonObject) -> tuple[tuple[Rule, ...], list[Problem]]:
     problems: list[Problem] = []
     rules: list[Rule] = []
     for index, rule in enumerate(document.get("rules", [])):
@@ -162,7 +161,7 @@ def _rules(document: Mapping[str, Any]) -> tuple[tuple[Rule, ...], list[Problem]
     return tuple(rules), problems
 
 
-def _untyped(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _untyped(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     if not any(keyword in schema for keyword in ("type", "const", "enum")):
         yield path
     for name, inner in schema.get("properties", {}).items():
@@ -172,7 +171,7 @@ def _untyped(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[
             yield from _untyped(schema[keyword], (*path, step))
 
 
-def _entry_point_problems(document: Mapping[str, Any], search: tuple[Path, ...]) -> Iterator[Problem]:
+def _entry_point_problems(document: JsonObject, search: tuple[Path, ...]) -> Iterator[Problem]:
     places: list[tuple[str, str]] = [("/falsifier", document["falsifier"]), ("/subject", document["subject"])]
     places += [
         (pointer("mutants", index, "subject"), mutant["subject"]) for index, mutant in enumerate(document["mutants"])

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from harness.base.device import Target
 from harness.base.schemas import Problem
+from harness.base.strictjson import JsonObject
 from harness.contract.builtin import builtin_clauses
 from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause
 from harness.contract.parameters import Parameters
 from harness.contract.rules import Rule
+from harness.machine.requirements import Requirements
 
 __all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile"]
 
@@ -37,8 +39,8 @@ class Profile:
     """How big the real work is."""
 
     name: str
-    requires: Mapping[str, Any]
-    parameters: Mapping[str, Any]
+    requires: Requirements
+    parameters: JsonObject
     seconds: float
     """Wall-clock limit of one trial."""
     lease_seconds: float
@@ -55,8 +57,8 @@ class Mutant:
     subject: str
     violates: tuple[str, ...]
     defect: str
-    requires: Mapping[str, Any]
-    parameters: Mapping[str, Any]
+    requires: Requirements
+    parameters: JsonObject
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Contract:
     """sha256 of the file's bytes."""
     content: bytes
     """The file's bytes, which a bundle keeps."""
-    document: Mapping[str, Any]
+    document: JsonObject
     id: str
     issue: str
     spec: str
@@ -78,11 +80,11 @@ class Contract:
     subject: str
     exclusive: bool
     """Whether a trial needs the device to itself, because it measures time."""
-    target: Mapping[str, Any]
+    target: Target
     parameters: Parameters | None
     """What profiles and users may set; None where the contract does not say."""
     profiles: Mapping[str, Profile]
-    observation: Mapping[str, Any]
+    observation: JsonObject
     """The observation schema with its local references put in place."""
     clauses: tuple[SchemaClause, ...]
     rules: tuple[Rule, ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract.clauses import SchemaClause, is_finite, judge_schema
 
@@ -16,7 +16,7 @@ __all__ = ["Parameters"]
 class Parameters:
     """What a contract's `parameters` say, in the dialect of its observation."""
 
-    schema: Mapping[str, Any]
+    schema: JsonObject
     """With its local references put in place."""
     clauses: tuple[SchemaClause, ...]
     optional: frozenset[str]
@@ -31,7 +31,7 @@ class Parameters:
         """What is asked of one parameter."""
         return tuple(clause for clause in self.clauses if clause.path[0] == name)
 
-    def violations(self, values: Mapping[str, Any]) -> Iterator[SchemaClause]:
+    def violations(self, values: JsonObject) -> Iterator[SchemaClause]:
         """The clauses that these values violate; a parameter that is not among them violates nothing."""
         chosen = {name: value for name, value in values.items() if value is not None or name not in self.optional}
         finite = {name: is_finite(value) for name, value in chosen.items()}

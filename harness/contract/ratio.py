@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
 from harness.contract.rules import Rule, Scope, outline
@@ -33,9 +33,7 @@ def has_ratio(clause: Clause) -> bool:
     return isinstance(clause, Rule) and bool(_sides(clause.text))
 
 
-def ratio(
-    clause: Clause, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
-) -> float | None:
+def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, device: Device) -> float | None:
     """The largest ratio of a measurement to the clause's threshold, turned so that above 1 is a violation.
 
     A value that is not finite, or has the wrong sign, is infinitely far beyond. None where the clause has no ratio or
@@ -85,7 +83,7 @@ def _sides(rule: str) -> list[tuple[str, str]]:
 
 
 def _evaluated(
-    rule: Rule, measurements: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
+    rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device
 ) -> list[tuple[float, float]] | None:
     """Both sides of every comparison; None where something is missing or no number."""
     finite = {name: is_finite(value) for name, value in measurements.items()}

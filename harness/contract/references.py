@@ -6,10 +6,10 @@ What refers to itself, or grows beyond measure when written out, is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from harness.base.schemas import Problem, pointer
+from harness.base.strictjson import JsonObject
 from harness.contract.clauses import ITEM, VALUE
 
 __all__ = ["inline", "pointer_of"]
@@ -18,7 +18,7 @@ _LARGEST = 2000  # schemas after writing out; definitions that use one another t
 _ANNOTATIONS = ("title", "description", "examples", "x-unit", "x-source")
 
 
-def inline(schema: Mapping[str, Any], key: str) -> tuple[dict[str, Any], list[Problem]]:
+def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]:
     """The schema with every reference written out, and the problems that kept it from being complete.
 
     `key` is where the schema stands in the contract: "observation" or "parameters".
@@ -27,7 +27,7 @@ def inline(schema: Mapping[str, Any], key: str) -> tuple[dict[str, Any], list[Pr
     definitions = schema.get("$defs", {})
     size = 0
 
-    def resolve(node: Mapping[str, Any], where: str, opened: tuple[str, ...]) -> dict[str, Any]:
+    def resolve(node: JsonObject, where: str, opened: tuple[str, ...]) -> dict[str, Any]:
         nonlocal size
         size += 1
         if size > _LARGEST:
@@ -66,10 +66,10 @@ def inline(schema: Mapping[str, Any], key: str) -> tuple[dict[str, Any], list[Pr
     return whole, list(dict.fromkeys(problems))
 
 
-def pointer_of(schema: Mapping[str, Any], key: str, path: tuple[str, ...], keyword: str = "") -> str:
+def pointer_of(schema: JsonObject, key: str, path: tuple[str, ...], keyword: str = "") -> str:
     """Where a clause stands in the contract as it was written: behind a reference, that is in `$defs`."""
     steps: list[str] = [key]
-    node: Mapping[str, Any] = schema
+    node: JsonObject = schema
     definitions = schema.get("$defs", {})
 
     def follow(wanted: str) -> None:

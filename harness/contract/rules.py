@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import RULE, Bound
 from harness.contract.cel_engine import engine
@@ -130,8 +131,8 @@ class Scope:
     def __init__(
         self,
         rules: Iterable[Rule],
-        measurements: Mapping[str, Any],
-        parameters: Mapping[str, Any],
+        measurements: JsonObject,
+        parameters: JsonObject,
         device: Device,
         finite: Mapping[str, bool],
     ) -> None:

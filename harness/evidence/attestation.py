@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.base import schemas, strictjson
 from harness.base.schemas import pointer
+from harness.base.strictjson import JsonObject
 from harness.evidence import keys
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import ATTESTATION
@@ -153,7 +154,7 @@ def check(
 
 @dataclass(frozen=True)
 class _Envelope:
-    document: Mapping[str, Any]
+    document: JsonObject
     payload: bytes
     names: tuple[str, ...]
     """What each signature calls its key; empty where it does not."""
@@ -234,11 +235,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "…"
 
 
-def _line(envelope: Mapping[str, Any]) -> bytes:
+def _line(envelope: JsonObject) -> bytes:
     return json.dumps(envelope).encode("ascii") + b"\n"
 
 
-def _check_form(document: Mapping[str, Any]) -> None:
+def _check_form(document: JsonObject) -> None:
     """What we sign must be a statement for everybody else too: in-toto's own definitions decide."""
     keys.require()
     from google.protobuf import json_format

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from harness.base import schemas, strictjson
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract, ContractError, parse
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
@@ -83,7 +84,7 @@ class MutantTrial:
     observation: Observation
     left_out: tuple[str, ...]
     """Measurements that no clause reads on which it was killed: they are not in the observation."""
-    series: Mapping[str, Any]
+    series: JsonObject
     """How many rows were recorded; peaks of the telemetry, and why readings are missing."""
     counterexample: Counterexample | None
     """The case that killed it, from a search."""
@@ -166,9 +167,9 @@ class Bundle:
         return self._built(OBSERVATION, "observation", Observation.from_json)
 
     @cached_property
-    def environment(self) -> Mapping[str, Any]:
+    def environment(self) -> JsonObject:
         """Host, software and variables, of the schema `environment`."""
-        environment: Mapping[str, Any] = self._plain(ENVIRONMENT, "environment")
+        environment: JsonObject = self._plain(ENVIRONMENT, "environment")
         return environment
 
     @cached_property

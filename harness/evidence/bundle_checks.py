@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.base import schemas
 from harness.base.device import Device
 from harness.base.schemas import pointer
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.builtin import COMPLETES
@@ -324,7 +325,7 @@ class _Checks:
         self.note(Code.REJUDGED_DIFFERENTLY, RECORD, message, where)
 
 
-def _machine(record: Record, environment: Mapping[str, Any]) -> Iterator[Finding]:
+def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
     """The machine has the record's device, and the record's time is one: a claim's status depends on both."""
     try:
         datetime.fromisoformat(record.started)
@@ -335,7 +336,7 @@ def _machine(record: Record, environment: Mapping[str, Any]) -> Iterator[Finding
         yield Finding(Code.REJUDGED_DIFFERENTLY, RECORD, message, "/device")
 
 
-def _has(host: Mapping[str, Any], device: Device) -> bool:
+def _has(host: JsonObject, device: Device) -> bool:
     """Whether a machine has a device: one of its GPUs in every field that the record has, else its processor."""
     told = {field: value for field, value in device.to_json().items() if field != "type"}
     there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 
 __all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Finding", "Severity", "Verification"]
@@ -116,7 +117,7 @@ class Verification:
     profile: str | None = None
     device: str | None = None
     """Type and name of the device."""
-    overrides: Mapping[str, Any] | None = None
+    overrides: JsonObject | None = None
     """Parameters that differ from the profile's."""
     subject: str | None = None
     """The subject's entry point, where it is not the contract's."""
@@ -158,7 +159,7 @@ class Verification:
         return {**asdict(self), "path": str(self.path), "sound": self.sound, "accepted": self.accepted}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Verification:
+    def from_json(cls, document: JsonObject) -> Verification:
         """The inverse of `to_json`."""
         plain = {key: value for key, value in document.items() if key not in ("sound", "accepted")}
         for name in ("findings", "remarks"):

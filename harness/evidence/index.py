@@ -24,13 +24,14 @@ from pathlib import Path
 from typing import Any, final
 
 from harness.base import strictjson
-from harness.base.device import Device, DeviceClass
+from harness.base.device import Device, DeviceClass, Target
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.bound import RULE
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
-from harness.judging.record import Record, judged
+from harness.judging.record import Record, RecordedCommit, judged
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
 
@@ -58,12 +59,12 @@ class Entry:
     reason: str
     proven: bool
     profile: str
-    overrides: Mapping[str, Any]
+    overrides: JsonObject
     mutants_skipped: bool
     falsifier: str
     subject: str
-    subject_parameters: Mapping[str, Any]
-    target: Mapping[str, Any]
+    subject_parameters: JsonObject
+    target: Target
     device: Device
     seed: int
     started: str
@@ -74,7 +75,7 @@ class Entry:
     sources: Mapping[str, str]
     """sha256 of every source file of the project that the trials imported, by path. Shared between entries."""
     harness: Mapping[str, str]
-    commit: Mapping[str, Any]
+    commit: RecordedCommit
     command: str
     killed: tuple[str, ...]
     """The mutants that were."""
@@ -241,7 +242,7 @@ def _row(folder: Path, fingerprint: str) -> Row:
     )
 
 
-def _text(document: Mapping[str, Any]) -> str:
+def _text(document: JsonObject) -> str:
     # ASCII: half a surrogate pair in a title is no UTF-8, which SQLite asks for.
     return json.dumps(strictjson.tag_nonfinite(document))
 

@@ -13,6 +13,7 @@ from typing import Any
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.schemas import pointer
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
 from harness.contract.bound import Bound
@@ -239,7 +240,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else text[:117] + "…"
 
 
-def _which(got: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def _which(got: JsonObject, expected: JsonObject) -> str:
     for name in sorted({*got, *expected}):
         if name not in got:
             return f": {name} is missing"

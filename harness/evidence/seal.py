@@ -14,9 +14,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TypedDict, final
 
 from harness.base.redaction import Redactor
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence import artifacts, manifest
 from harness.evidence.durable import remove_stale, sync_folder, sync_tree, unfinished, write_new
@@ -42,6 +43,7 @@ from harness.judging.record import Record
 __all__ = [
     "Attest",
     "ClaimResult",
+    "Environment",
     "Seal",
     "SealError",
     "Sealer",
@@ -189,6 +191,16 @@ def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
         yield INDEX, json_bytes(artifacts.index(entries, omitted))
 
 
+class Environment(TypedDict):
+    """Where a claim ran."""
+
+    host: JsonObject
+    """What `harness.machine.host.probe` found."""
+    software: JsonObject
+    variables: Mapping[str, str]
+    """Variables of the environment that decide how code runs; secrets are masked."""
+
+
 @dataclass(frozen=True)
 class ClaimResult:
     """A claim's record with what the record was made from."""
@@ -198,8 +210,7 @@ class ClaimResult:
     subject: TrialResult
     mutants: Mapping[str, TrialResult]
     """The trials of the mutants that ran, by id."""
-    environment: Mapping[str, Any]
-    """Host, software, and the variables that decide how code runs."""
+    environment: Environment
 
 
 Seal = Callable[[ClaimResult], Path]

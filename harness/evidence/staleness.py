@@ -31,7 +31,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -44,7 +44,7 @@ from harness.contract.imports import imported_files
 from harness.contract.project import Project
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
-from harness.judging.record import Record
+from harness.judging.record import Record, RecordedCommit
 from harness.machine import git, provenance
 
 __all__ = [
@@ -95,12 +95,21 @@ class Origin:
     contract_digest: str
     sources: Mapping[str, str]
     harness: Mapping[str, str]
-    commit: Mapping[str, Any]
+    commit: RecordedCommit
 
     @classmethod
     def of(cls, record: Record) -> Origin:
         """Of a record."""
-        return cls(**{field.name: getattr(record, field.name) for field in fields(cls)})
+        return cls(
+            id=record.id,
+            subject=record.subject,
+            falsifier=record.falsifier,
+            verdict=record.verdict,
+            contract_digest=record.contract_digest,
+            sources=record.sources,
+            harness=record.harness,
+            commit=record.commit,
+        )
 
 
 @final

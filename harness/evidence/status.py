@@ -150,7 +150,10 @@ def statuses(
         newest = _newest_first([cell.newest for cell in cells.values() if cell.newest is not None], now)
         found.append(
             ClaimStatus(
-                **{name: getattr(contract, name) for name in ("id", "issue", "spec", "title")},
+                id=contract.id,
+                issue=contract.issue,
+                spec=contract.spec,
+                title=contract.title,
                 target=hardware(contract.target),
                 status=Status.UNRUN if deciding is None else deciding.status,
                 cells=cells,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.execution.logs import Log
 from harness.execution.messages import Imports
@@ -17,7 +18,7 @@ from harness.machine.telemetry import Telemetry
 
 __all__ = ["Executor", "StepListener", "TrialRequest", "TrialResult"]
 
-StepListener = Callable[[int, Mapping[str, Any], int | None], None]
+StepListener = Callable[[int, JsonObject, int | None], None]
 """Takes a step's number, what the falsifier recorded of it, and the process's memory in bytes."""
 
 
@@ -29,14 +30,14 @@ class TrialRequest:
     subject: str
     """The entry point of the subject or of a mutant."""
     profile: str
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     device: Device
     seed: int
     seconds: float
     """Wall-clock limit."""
     threads: int
     """CPU threads that the trial may use."""
-    case: Mapping[str, Any] | None = None
+    case: JsonObject | None = None
     """Where the falsifier searches: the only case that it is to try."""
 
 

@@ -18,6 +18,7 @@ from types import NoneType
 from typing import Any, final, get_args, get_type_hints
 
 from harness.authoring.reports import TrialReport
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.judging.observation import EndingKind
 
@@ -80,7 +81,7 @@ class Start:
     falsifier: str
     subject: str
     """Entry points."""
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     device: str
     """"cpu" or "cuda:0"."""
     seed: int
@@ -194,7 +195,7 @@ _READERS: Mapping[Any, Callable[[Any], Any]] = {
     str | None: _instance(str, NoneType),
     int | None: _instance(int, NoneType),
     tuple[str, ...]: tuple,
-    Mapping[str, Any]: _instance(dict),
+    JsonObject: _instance(dict),
     Mapping[str, str]: _instance(dict),
     Path: Path,
     Phase: Phase,

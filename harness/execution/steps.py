@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from harness.base.strictjson import JsonObject
 
 __all__ = ["MOST", "StepSeries", "Steps"]
 
 MOST: Final = 8192
 """Rows in memory. A bundle keeps fewer; a falsifier that never ends a step must not take the harness's memory."""
 
-Row = Mapping[str, Any]
+Row = JsonObject
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ import os
 import selectors
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.execution.executor import StepListener
 from harness.execution.logs import BoundedLog
@@ -158,7 +159,7 @@ class Watch:
             case Exited():
                 self._exit(message)
 
-    def _step(self, step: int, values: Mapping[str, Any]) -> None:
+    def _step(self, step: int, values: JsonObject) -> None:
         named = {self._column(name): value for name, value in values.items()}
         self.steps.add({"step": step, "seconds": round(time.monotonic() - self.started, 6), **named})
         self.on_step(step, strictjson.untag_nonfinite(named), self._memory())

@@ -23,7 +23,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFa
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Case
 from harness.base import strictjson
+from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
 from harness.execution.blame import machine_fault
@@ -204,7 +205,7 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
 
 
 def _search(
-    claim: Path, setting: Setting, attempt: Callable[[Case], Mapping[str, Any] | SubjectFault], artifacts: Path
+    claim: Path, setting: Setting, attempt: Callable[[Case], JsonObject | SubjectFault], artifacts: Path
 ) -> CaseSearch:
     from harness.search.explorer import CaseSearch  # hypothesis, jsonschema and CEL, which few trials need
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from harness.base.strictjson import JsonObject
 
 __all__ = ["External", "Kind"]
 
@@ -26,7 +27,7 @@ class External:
     kind: Kind
     trainer: str
     """Its TOML file, from the project's root."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: JsonObject = field(default_factory=dict)
     """Those of the subject's trial alone: `trainer`, the trainer's own, and of a run that is over all that were set."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sha256 of its TOML file, and of the sources that this names, by path from the project's root."""

@@ -18,9 +18,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from harness.authoring.faults import NotMeasured
+from harness.base.strictjson import JsonObject
 from harness.external import directory
 from harness.external.memory import LargestProcess
 from harness.external.output_events import LogReader
@@ -55,7 +56,7 @@ class OutOfMemory(CommandFailed):
     """The trainer ran out of the GPU's memory."""
 
 
-def run(trainer: Trainer, values: Mapping[str, Any], telling: Telling) -> int | None:
+def run(trainer: Trainer, values: JsonObject, telling: Telling) -> int | None:
     """Run the trainer to its end.
 
     Returns:

@@ -6,11 +6,11 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.authoring.faults import NotMeasured
+from harness.base.strictjson import JsonObject
 from harness.external.output_events import LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer import Trainer
@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 _MOST_FILES = 100_000
 
 
-def checkpoints(trainer: Trainer, values: Mapping[str, Any], suffix: str = "") -> dict[int, Path]:
+def checkpoints(trainer: Trainer, values: JsonObject, suffix: str = "") -> dict[int, Path]:
     """The checkpoints by step, in the order of their steps; with a suffix, the files called so but for that suffix."""
     if not trainer.files.checkpoints:
         return {}

@@ -20,6 +20,7 @@ from typing import Any
 from harness.authoring.faults import NotMeasured
 from harness.base import schemas
 from harness.base.redaction import Redactor, looks_secret
+from harness.base.strictjson import JsonObject
 from harness.external.linear_regex import PatternRefused, compiled
 from harness.external.output_events import EventKind, LineRule
 
@@ -98,7 +99,7 @@ class Trainer:
     lines: tuple[LineRule, ...]
     files: Files
     sources: tuple[str, ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: JsonObject = field(default_factory=dict)
     """Its own, with defaults; an empty text is none yet."""
     environment: Mapping[str, str] = field(default_factory=dict)
     admits: tuple[str, ...] = ()
@@ -109,7 +110,7 @@ class Trainer:
     ran_on: str | None = None
     device_code: DeviceCodeFiles = DeviceCodeFiles()
 
-    def words(self, values: Mapping[str, Any]) -> list[str]:
+    def words(self, values: JsonObject) -> list[str]:
         """The command line for these values of the placeholders; null and empty ones leave their words out.
 
         Raises:
@@ -123,13 +124,13 @@ class Trainer:
                 words += [self.filled(word, values) for word in entry]
         return words
 
-    def variables(self, values: Mapping[str, Any]) -> dict[str, str]:
+    def variables(self, values: JsonObject) -> dict[str, str]:
         """The environment variables that the command gets in addition."""
         return {
             name: self.filled(text, values) for name, text in self.environment.items() if self.has_values(text, values)
         }
 
-    def filled(self, text: str, values: Mapping[str, Any]) -> str:
+    def filled(self, text: str, values: JsonObject) -> str:
         """A text with the values in the place of its placeholders; TrainerError where one has none."""
 
         def value(match: re.Match[str]) -> str:
@@ -140,7 +141,7 @@ class Trainer:
 
         return _PLACEHOLDER.sub(value, text)
 
-    def has_values(self, text: str, values: Mapping[str, Any]) -> bool:
+    def has_values(self, text: str, values: JsonObject) -> bool:
         """Whether every placeholder of a text has a value."""
         return all(self.value(name, values) is not None for name in _names(text))
 
@@ -175,7 +176,7 @@ class Trainer:
             if isinstance(value, str):
                 yield f"/parameters/{name}", value
 
-    def value(self, name: str, values: Mapping[str, Any], depth: int = 0) -> Any:
+    def value(self, name: str, values: JsonObject, depth: int = 0) -> Any:
         """A placeholder's value; a text of the trainer's own parameters may hold placeholders itself."""
         value = values.get(name, self.parameters.get(name))
         if isinstance(value, str) and name in self.parameters and depth < _DEEPEST:
@@ -208,7 +209,7 @@ def load(path: Path) -> Trainer:
     return trainer
 
 
-def _trainer(path: Path, document: Mapping[str, Any]) -> Trainer:
+def _trainer(path: Path, document: JsonObject) -> Trainer:
     command, log, files = document["command"], document["log"], document["files"]
     step = _expression(path, "/files/step", files["step"]) if "step" in files else None
     if step is not None and "step" not in step.groupindex:
@@ -237,7 +238,7 @@ def _trainer(path: Path, document: Mapping[str, Any]) -> Trainer:
     )
 
 
-def _device_code(path: Path, table: Mapping[str, Any]) -> DeviceCodeFiles:
+def _device_code(path: Path, table: JsonObject) -> DeviceCodeFiles:
     kernels = (
         _expression(path, f"/device_code/kernels/{position}", text)
         for position, text in enumerate(table.get("kernels", ()))
@@ -245,7 +246,7 @@ def _device_code(path: Path, table: Mapping[str, Any]) -> DeviceCodeFiles:
     return DeviceCodeFiles(tuple(table.get("files", ())), tuple(kernels))
 
 
-def _rule(path: Path, position: int, line: Mapping[str, Any]) -> LineRule:
+def _rule(path: Path, position: int, line: JsonObject) -> LineRule:
     kind = EventKind(line["event"])
     if "json" in line:
         rule, names = LineRule(kind, keys=line["json"]), set(line["json"])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import CLOSED, Bound
@@ -100,7 +101,7 @@ def _explained(result: ClauseResult, why: str) -> ClauseResult:
     return replace(result, reason=f"{result.reason}: {why}")
 
 
-def requested(contract: Contract, profile: str, parameters: Mapping[str, Any], device_type: str) -> dict[str, Any]:
+def requested(contract: Contract, profile: str, parameters: JsonObject, device_type: str) -> dict[str, Any]:
     """What a trial was asked to run on and with: device; dtype, backend and steps where the parameters name them.
 
     A profile that requires CUDA asks for it whatever else is said.

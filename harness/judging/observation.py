@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.base import schemas, strictjson
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 
 __all__ = ["Ending", "EndingKind", "Observation", "ObservationError", "Residency"]
@@ -67,10 +68,10 @@ class Observation:
 
     subject: str
     profile: str
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     device: Device
-    measurements: Mapping[str, Any]
-    resolved: Mapping[str, Any] = field(default_factory=dict)
+    measurements: JsonObject
+    resolved: JsonObject = field(default_factory=dict)
     residency: Residency = Residency()
     ending: Ending = Ending(EndingKind.COMPLETED)
     seed: int = 0

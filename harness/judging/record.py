@@ -4,22 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from harness.base import schemas, strictjson
-from harness.base.device import Device, DeviceClass
+from harness.base.device import Device, DeviceClass, Target
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.judging.verdict import MutantOutcome
 
-__all__ = ["FORMAT", "MutantRecord", "Record", "RecordError", "clause_result", "judged"]
+__all__ = [
+    "FORMAT",
+    "LogIdentity",
+    "Logs",
+    "MutantRecord",
+    "Record",
+    "RecordError",
+    "RecordedCommit",
+    "clause_result",
+    "judged",
+]
 
 FORMAT = 2
 
 
 class RecordError(ValueError):
     """A file is not a record; the message names the place."""
+
+
+class RecordedCommit(TypedDict):
+    """The commit of the project's checkout. What git could not tell is None."""
+
+    revision: str | None
+    dirty: bool | None
+    reason: str | None
+    """Why `revision` or `dirty` is None."""
+
+
+class LogIdentity(TypedDict):
+    """The whole of a stream that a trial wrote; the bundle keeps its head and tail."""
+
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+class Logs(TypedDict):
+    """The streams of the subject's trial."""
+
+    stdout: LogIdentity
+    stderr: LogIdentity
 
 
 @dataclass(frozen=True)
@@ -58,15 +93,15 @@ class Record:
     proven: bool
     profile: str
     profile_reason: str
-    overrides: Mapping[str, Any]
+    overrides: JsonObject
     """Parameters that the command line changed; the run then speaks of another claim than the contract's."""
     mutants_skipped: bool
     falsifier: str
     subject: str
-    target: Mapping[str, Any]
+    target: Target
     device: Device
-    requested: Mapping[str, Any]
-    resolved: Mapping[str, Any]
+    requested: JsonObject
+    resolved: JsonObject
     seed: int
     clauses: tuple[ClauseResult, ...]
     mutants: tuple[MutantRecord, ...]
@@ -81,16 +116,14 @@ class Record:
     """sha256 of every file of the project that the trials imported, or read beside what they imported, by path."""
     harness: Mapping[str, str]
     """version, and the sha256 over the harness's own source files."""
-    commit: Mapping[str, Any]
-    """revision, dirty, reason."""
-    logs: Mapping[str, Any]
-    """size and sha256 of the whole of stdout and stderr, of which the bundle keeps head and tail."""
-    series: Mapping[str, Any]
+    commit: RecordedCommit
+    logs: Logs
+    series: JsonObject
     """How the trial was watched: of metrics and telemetry how many rows were recorded and kept, and why readings are
     missing."""
     command: str
     """What to type to reproduce the run."""
-    subject_parameters: Mapping[str, Any] = field(default_factory=dict)
+    subject_parameters: JsonObject = field(default_factory=dict)
     """Parameters of the subject's trial alone, where it is somebody else's trainer: which one, and its own."""
     unjudged: tuple[str, ...] = ()
     """The contract's clauses that have no outcome, because this profile omits what they look at."""
@@ -139,7 +172,7 @@ class Record:
         return cls(**plain, clauses=clauses, mutants=mutants)
 
 
-def judged(subject: str, subject_parameters: Mapping[str, Any]) -> str:
+def judged(subject: str, subject_parameters: JsonObject) -> str:
     """What a run judged, as `--subject` takes it: an entry point, or how somebody else's trainer was looked at."""
     trainer = subject_parameters.get("trainer")
     return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject

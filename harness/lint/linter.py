@@ -10,13 +10,14 @@ can reach, rules that raise or divide by zero, empty lists that pass, and contra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from harness.base import strictjson
 from harness.base.schemas import pointer
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
 from harness.contract.references import pointer_of
@@ -52,7 +53,7 @@ class Finding:
     """Where in the contract: a JSON pointer."""
     message: str
     remedy: str
-    example: Mapping[str, Any] | None = None
+    example: JsonObject | None = None
     """Measurements that show it."""
 
 
@@ -148,7 +149,7 @@ def _is_nonzero(contract: Contract, denominator: str, bracket: str) -> bool:
         return all(_is_nonzero_number(profile.parameters.get(path[0])) for profile in contract.profiles.values())
     if variable != "self":
         return False
-    schema: Mapping[str, Any] = contract.observation
+    schema: JsonObject = contract.observation
     for step in path:
         schema = schema.get("properties", {}).get(step, {})
     if counted:
@@ -218,7 +219,7 @@ def _different_profiles(contract: Contract) -> list[Profile]:
     return list(different.values())
 
 
-def _broken_rules(search: Search, base: Mapping[str, Any]) -> list[tuple[Rule, str]]:
+def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, str]]:
     """The rules that raise, or give something else than true or false, although every schema clause holds."""
     reasons = {one.id: one.reason for one in search.unsatisfied(base)}
     if any(clause.id in reasons for clause in search.contract.clauses):
@@ -230,7 +231,7 @@ def _broken_rules(search: Search, base: Mapping[str, Any]) -> list[tuple[Rule, s
     ]
 
 
-def _about_broken(contract: Contract, rule: Rule, reason: str, example: Mapping[str, Any]) -> Finding:
+def _about_broken(contract: Contract, rule: Rule, reason: str, example: JsonObject) -> Finding:
     place = _place(contract, rule)
     form = without_strings(rule.text)
     if reason.startswith(NOT_BOOLEAN):
@@ -253,9 +254,7 @@ def _place_of(contract: Contract, clause_id: str) -> str:
     return next((_place(contract, one) for one in clauses if one.id == clause_id), "/observation")
 
 
-def _nodes(
-    schema: Mapping[str, Any], path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+def _nodes(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
     yield path, schema
     for name, inner in schema.get("properties", {}).items():
         yield from _nodes(inner, (*path, name))
@@ -282,13 +281,13 @@ def _named(path: tuple[str, ...]) -> str:
     return "".join(step if step in (ITEM, VALUE) else f".{step}" for step in path).lstrip(".")
 
 
-def _error(rule: str, place: str, message: str, remedy: str, example: Mapping[str, Any] | None = None) -> Finding:
+def _error(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
     return Finding(rule, Severity.ERROR, place, message, remedy, _readable(example))
 
 
-def _warning(rule: str, place: str, message: str, remedy: str, example: Mapping[str, Any] | None = None) -> Finding:
+def _warning(rule: str, place: str, message: str, remedy: str, example: JsonObject | None = None) -> Finding:
     return Finding(rule, Severity.WARNING, place, message, remedy, _readable(example))
 
 
-def _readable(example: Mapping[str, Any] | None) -> Any:
+def _readable(example: JsonObject | None) -> Any:
     return None if example is None else strictjson.tag_nonfinite(dict(example))

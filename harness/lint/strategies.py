@@ -8,11 +8,12 @@ measurements are equal, or a bound is met exactly, only where both draw from the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
+from harness.base.strictjson import JsonObject
 from harness.contract.clauses import ITEM, VALUE, SchemaClause, is_finite
 from harness.contract.keywords import check_of, identity
 
@@ -28,7 +29,7 @@ _MOST_ITEMS = 200  # no list is drawn longer than this unless its schema asks fo
 _NOT_CHECKS = frozenset({"properties", "items", "additionalProperties", "title", "description", "examples"})
 
 
-def pool_of(schema: Mapping[str, Any], others: Iterable[Any]) -> tuple[Any, ...]:
+def pool_of(schema: JsonObject, others: Iterable[Any]) -> tuple[Any, ...]:
     """The numbers and texts that may matter to a contract: `others`, and the bounds and examples of its schema."""
     found: list[Any] = []
     for value in (*others, *_arguments(schema)):
@@ -43,7 +44,7 @@ def pool_of(schema: Mapping[str, Any], others: Iterable[Any]) -> tuple[Any, ...]
     return tuple(unique.values())
 
 
-def values(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
+def values(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     """Values that a schema (references put in place) asks for; its examples first, where it has any that satisfy it."""
     fits = _fits(schema)
     examples = [value for value in schema.get("examples", []) if fits(value)]
@@ -51,12 +52,12 @@ def values(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
     return st.sampled_from(examples) | made if examples else made
 
 
-def fitting(schema: Mapping[str, Any], candidates: Iterable[Any]) -> list[Any]:
+def fitting(schema: JsonObject, candidates: Iterable[Any]) -> list[Any]:
     """Those of the candidates that satisfy the keywords of a schema; what is inside lists and maps is not looked at."""
     return list(dict.fromkeys(filter(_fits(schema), candidates)))
 
 
-def violations(clause: SchemaClause, schema: Mapping[str, Any], value: Any, pool: tuple[Any, ...]) -> list[Any]:
+def violations(clause: SchemaClause, schema: JsonObject, value: Any, pool: tuple[Any, ...]) -> list[Any]:
     """Values that violate a clause, made from one that does not: the mildest first. Empty where there is none."""
     candidates: list[Any] = []
     if clause.keyword != "type":
@@ -88,7 +89,7 @@ def replaced(whole: Any, path: tuple[str, ...], change: Callable[[Any], Any]) ->
     return whole
 
 
-def _made(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
+def _made(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
     if "const" in schema:
         return st.just(schema["const"])
     if "enum" in schema:
@@ -105,7 +106,7 @@ def _made(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any]
     return st.booleans() if kind == "boolean" else st.none()
 
 
-def _objects(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
+def _objects(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     if "additionalProperties" not in schema:
         inner = {name: values(one, pool) for name, one in schema.get("properties", {}).items()}
         return st.fixed_dictionaries(inner)
@@ -116,7 +117,7 @@ def _objects(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
     return sizes.flatmap(lambda chosen: st.fixed_dictionaries(dict.fromkeys(chosen, one)))
 
 
-def _arrays(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
+def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
     wanted = (max(least, min(3, most)), least, least + 1, most, *pool)
     sizes = [int(size) for size in wanted if _is_number(size) and size == _as_integer(size)]
@@ -131,7 +132,7 @@ def _arrays(schema: Mapping[str, Any], pool: tuple[Any, ...]) -> Strategy:
     return st.builds(lambda size, some: [some[index % len(some)] for index in range(size)], st.sampled_from(good), few)
 
 
-def _texts(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
+def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
     lengths = [schema[key] for key in ("minLength", "maxLength") if schema.get(key, 10**9) <= 10_000]
     raw = [*(one for one in pool if isinstance(one, str)), *("a" * length for length in lengths)]
     good = [text for text in raw if fits(text)]
@@ -150,7 +151,7 @@ def _matching(pattern: str) -> Strategy:
     return strategy
 
 
-def _numbers(schema: Mapping[str, Any], pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
+def _numbers(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:
     whole = schema.get("type") == "integer"
     raw = [int(one) if whole else one for one in pool if _is_number(one) and (not whole or one == _as_integer(one))]
     step = schema.get("multipleOf")
@@ -201,7 +202,7 @@ def _neighbours(number: Any) -> Iterator[Any]:
     yield from (number * 2, -number, number / 2 if isinstance(number, float) else number // 2, number + 0.5)
 
 
-def _arguments(schema: Mapping[str, Any]) -> Iterator[Any]:
+def _arguments(schema: JsonObject) -> Iterator[Any]:
     for keyword, argument in schema.items():
         if keyword in ("enum", "examples"):
             yield from argument
@@ -214,7 +215,7 @@ def _arguments(schema: Mapping[str, Any]) -> Iterator[Any]:
             yield from _arguments(argument)
 
 
-def _fits(schema: Mapping[str, Any]) -> Callable[[Any], bool]:
+def _fits(schema: JsonObject) -> Callable[[Any], bool]:
     checks = [check_of(key, argument) for key, argument in schema.items() if _is_check(key)]
     return lambda value: is_finite(value) and all(check(value) for check in checks)
 

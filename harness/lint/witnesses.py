@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Profile, rules
 from harness.contract.clauses import Clause, ClauseResult, SchemaClause
@@ -40,7 +41,7 @@ _Source = Strategy | list[dict[str, Any]]
 class Violation:
     """What the search found of one clause."""
 
-    example: Mapping[str, Any] | None = None
+    example: JsonObject | None = None
     """Measurements with which the clause fails; None where there are none."""
     companions: frozenset[str] = frozenset()
     """Clauses on other values that fail with it."""
@@ -82,7 +83,7 @@ class Search:
         clauses: tuple[Clause, ...] = (*self.contract.clauses, *self.contract.rules)
         return tuple(clause for clause in clauses if clause.id not in left_aside)
 
-    def judge(self, measurements: Mapping[str, Any]) -> Judgment:
+    def judge(self, measurements: JsonObject) -> Judgment:
         """Judge measurements whose trial ran as requested and completed."""
         self.judged += 1
         observation = Observation(
@@ -96,7 +97,7 @@ class Search:
         )
         return judge(self.contract, observation)
 
-    def unsatisfied(self, measurements: Mapping[str, Any]) -> tuple[ClauseResult, ...]:
+    def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
         """The clauses that keep an observation from being a PASS, without those left aside."""
         results = self.judge(measurements).clauses
         return tuple(one for one in results if one.outcome is not Outcome.PASS and one.id not in self.without)
@@ -124,7 +125,7 @@ class Search:
                 return best
         return best
 
-    def violating(self, clause: Clause, base: Mapping[str, Any]) -> Violation:
+    def violating(self, clause: Clause, base: JsonObject) -> Violation:
         """Measurements, reached from the satisfying `base`, with which this clause fails and no other that need not."""
         best = Violation()
         for source, budget in self._attempts(clause, base):
@@ -150,7 +151,7 @@ class Search:
         self._first(source, is_clean, budget)
         return min(seen, key=lambda one: (one.example is None, bool(one.reason), len(one.companions)))
 
-    def _attempts(self, clause: Clause, base: Mapping[str, Any]) -> Iterator[tuple[_Source, int]]:
+    def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:
         """Where to draw from, and how many observations to judge: few measurements changed at first, then more."""
         if isinstance(clause, SchemaClause):
             wrong = self._wrong_values(clause, base)
@@ -167,9 +168,9 @@ class Search:
                 if wrong:
                     yield wrong, len(wrong)
 
-    def _wrong_values(self, clause: SchemaClause, base: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _wrong_values(self, clause: SchemaClause, base: JsonObject) -> list[dict[str, Any]]:
         """The base with the value of one clause replaced by each of the values that violate it."""
-        node: Mapping[str, Any] = self.contract.observation
+        node: JsonObject = self.contract.observation
         for step in clause.path:
             inner = {"[]": "items", "{}": "additionalProperties"}.get(step)
             node = node[inner] if inner else node["properties"][step]
@@ -180,7 +181,7 @@ class Search:
         wrong = violations(clause, node, present[0], self._pool)
         return [replaced(base, clause.path, _always(one)) for one in wrong]
 
-    def _violation(self, clause: Clause, measurements: Mapping[str, Any]) -> Violation:
+    def _violation(self, clause: Clause, measurements: JsonObject) -> Violation:
         failed = {one.id: one for one in self.judge(measurements).clauses if one.outcome is Outcome.FAIL}
         own = failed.pop(clause.id, None)
         if own is None:
@@ -204,7 +205,7 @@ class Search:
     def _whole(self) -> Strategy:
         return st.fixed_dictionaries(self._values)
 
-    def _redrawn(self, base: Mapping[str, Any], names: list[str], most: int | None = None) -> Strategy:
+    def _redrawn(self, base: JsonObject, names: list[str], most: int | None = None) -> Strategy:
         """The base with some of these measurements drawn anew, also from the values of the others."""
         if not names:
             return st.just(dict(base))
@@ -261,10 +262,10 @@ def _device(contract: Contract, profile: Profile) -> Device:
     )
 
 
-def _exemplified(observation: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _exemplified(observation: JsonObject) -> dict[str, JsonObject]:
     """The schema of each measurement, with its values in the examples of whole observations among its own examples."""
     wholes = observation.get("examples", [])
-    described: dict[str, Mapping[str, Any]] = {}
+    described: dict[str, JsonObject] = {}
     for name, schema in observation["properties"].items():
         examples = [*schema.get("examples", []), *(whole[name] for whole in wholes if name in whole)]
         described[name] = {**schema, "examples": examples} if examples else schema

@@ -7,10 +7,10 @@ import importlib.util
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from harness.machine import gpu_modules
 
@@ -18,10 +18,30 @@ if TYPE_CHECKING:
     from harness.machine.host import Gpu, Host
     from harness.machine.toolchain import Tool
 
-__all__ = ["Fit", "fit", "shortfalls", "suitable"]
+__all__ = ["Fit", "Requirements", "fit", "shortfalls", "suitable"]
 
 _GIB = 2**30
-_ABOUT_GPUS = ("memory_gib", "compute_capability")
+_AboutGpu = Literal["memory_gib", "compute_capability"]
+_ABOUT_GPUS: tuple[_AboutGpu, ...] = ("memory_gib", "compute_capability")
+
+
+class Requirements(TypedDict, total=False):
+    """What a profile or a mutant requires of a machine; a name that is not here is a shortfall."""
+
+    device: str
+    """"cuda" or "any"."""
+    memory_gib: float
+    """Of the GPU if the device is "cuda", else of the system."""
+    compute_capability: str
+    """At least this, such as "9.0"."""
+    gpus: int
+    """How many GPUs meet the rest."""
+    modules: Sequence[str]
+    """Python modules."""
+    disk_gib: float
+    """Free space."""
+    vulkan: str
+    """"gpu" or "any" adapter."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +54,7 @@ class Fit:
     """Reasons why the host does not meet the requirements; empty if it does."""
 
 
-def fit(requires: Mapping[str, Any], host: Host, device: str = "auto") -> Fit:
+def fit(requires: Requirements, host: Host, device: str = "auto") -> Fit:
     """How a host meets the requirements of a profile.
 
     Args:
@@ -55,7 +75,7 @@ def fit(requires: Mapping[str, Any], host: Host, device: str = "auto") -> Fit:
     return Fit(gpus, tuple(lacks))
 
 
-def shortfalls(requires: Mapping[str, Any], host: Host) -> list[str]:
+def shortfalls(requires: Requirements, host: Host) -> list[str]:
     """Every reason why this host cannot meet these requirements; empty where it can.
 
     Args:
@@ -70,18 +90,18 @@ def shortfalls(requires: Mapping[str, Any], host: Host) -> list[str]:
         return [f"the requirements cannot be understood: {error}"]
 
 
-def suitable(requires: Mapping[str, Any], host: Host) -> tuple[Gpu, ...]:
+def suitable(requires: Requirements, host: Host) -> tuple[Gpu, ...]:
     """The GPUs that meet what is required of one GPU, in the host's order; none where no GPU is asked for."""
     if not _needs_gpu(requires):
         return ()
     return tuple(gpu for gpu in host.gpus if not any(_gpu_lacks(name, requires, gpu) for name in _ABOUT_GPUS))
 
 
-def _needs_gpu(requires: Mapping[str, Any]) -> bool:
+def _needs_gpu(requires: Requirements) -> bool:
     return requires.get("device") == "cuda" or any(name in requires for name in ("compute_capability", "gpus"))
 
 
-def _device(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _device(requires: Requirements, host: Host) -> list[str]:
     device = requires["device"]
     if device not in ("cuda", "any"):
         return [f"needs the device {device!r}, which is neither 'cuda' nor 'any'"]
@@ -93,8 +113,8 @@ def _device(requires: Mapping[str, Any], host: Host) -> list[str]:
     return [] if alone else ["needs a GPU that meets all requirements at once; each of the GPUs lacks one of them"]
 
 
-def _about_gpu(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
-    def check(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _about_gpu(name: _AboutGpu) -> Callable[[Requirements, Host], list[str]]:
+    def check(requires: Requirements, host: Host) -> list[str]:
         if name == "memory_gib" and not _needs_gpu(requires):
             return _system_memory(requires, host)
         lacking = [(gpu, _gpu_lacks(name, requires, gpu)) for gpu in host.gpus]
@@ -110,33 +130,34 @@ def _about_gpu(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
     return check
 
 
-def _gpu_lacks(name: str, requires: Mapping[str, Any], gpu: Gpu) -> str | None:
+def _gpu_lacks(name: _AboutGpu, requires: Requirements, gpu: Gpu) -> str | None:
     if name not in requires:
         return None
     if name == "memory_gib":
-        needed = _positive(requires[name], name)
+        needed = _positive(requires["memory_gib"], name)
         if gpu.memory_bytes is None:
             return f"needs {needed:g} GiB of GPU memory; that of {gpu.name} is {gpu.memory_source}"
         if gpu.memory_bytes < needed * _GIB:
             found = _gib(gpu.memory_bytes)
             return f"needs {needed:g} GiB of GPU memory; {gpu.name} has {found} GiB ({gpu.memory_source})"
         return None
-    wanted = _capability(requires[name])
+    asked = requires["compute_capability"]
+    wanted = _capability(asked)
     if gpu.compute_capability is None:
         reason = gpu.reasons.get(name, "it could not be read")
-        return f"needs compute capability {requires[name]}; that of {gpu.name} is unknown ({reason})"
+        return f"needs compute capability {asked}; that of {gpu.name} is unknown ({reason})"
     if _capability(gpu.compute_capability) < wanted:
-        return f"needs compute capability {requires[name]} or newer; {gpu.name} has {gpu.compute_capability}"
+        return f"needs compute capability {asked} or newer; {gpu.name} has {gpu.compute_capability}"
     return None
 
 
-def _strength(name: str, gpu: Gpu) -> tuple[int, ...]:
+def _strength(name: _AboutGpu, gpu: Gpu) -> tuple[int, ...]:
     if name == "memory_gib":
         return (gpu.memory_bytes or 0,)
     return _capability(gpu.compute_capability) if gpu.compute_capability else (0, 0)
 
 
-def _system_memory(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _system_memory(requires: Requirements, host: Host) -> list[str]:
     needed = _positive(requires["memory_gib"], "memory_gib")
     if host.memory_bytes is None:
         return [f"needs {needed:g} GiB of memory; this machine's is {host.memory_source}"]
@@ -145,7 +166,7 @@ def _system_memory(requires: Mapping[str, Any], host: Host) -> list[str]:
     return [f"needs {needed:g} GiB of memory; this machine has {_gib(host.memory_bytes)} GiB ({host.memory_source})"]
 
 
-def _count(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _count(requires: Requirements, host: Host) -> list[str]:
     needed = int(_positive(requires["gpus"], "gpus"))
     fit = len(suitable(requires, host))
     if fit >= needed:
@@ -156,7 +177,7 @@ def _count(requires: Mapping[str, Any], host: Host) -> list[str]:
     return [f"needs {needed} GPUs; {of}"]
 
 
-def _modules(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _modules(requires: Requirements, host: Host) -> list[str]:
     missing = [name for name in requires["modules"] if not _exists(name)]
     if not missing:
         on_gpu = requires.get("device") == "cuda" and bool(host.gpus)
@@ -189,7 +210,7 @@ def _exists(dotted: str) -> bool:
     return spec is not None
 
 
-def _disk(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _disk(requires: Requirements, host: Host) -> list[str]:
     needed = _positive(requires["disk_gib"], "disk_gib")
     if host.disk_free_bytes is None:
         return [f"needs {needed:g} GiB of free disk space; that of {host.disk} could not be read"]
@@ -198,7 +219,7 @@ def _disk(requires: Mapping[str, Any], host: Host) -> list[str]:
     return [f"needs {needed:g} GiB of free disk space; {host.disk} has {_gib(host.disk_free_bytes)} GiB"]
 
 
-def _vulkan(requires: Mapping[str, Any], host: Host) -> list[str]:
+def _vulkan(requires: Requirements, host: Host) -> list[str]:
     wanted = requires["vulkan"]
     if wanted not in ("any", "gpu"):
         return [f"needs the Vulkan adapter {wanted!r}, which is neither 'any' nor 'gpu'"]
@@ -221,7 +242,7 @@ def _vulkan_adapters() -> tuple[Tool, ...]:
     return toolchain.vulkan()
 
 
-def _unknown(name: str) -> Callable[[Mapping[str, Any], Host], list[str]]:
+def _unknown(name: str) -> Callable[[Requirements, Host], list[str]]:
     known = ", ".join(_CHECKS)
     return lambda requires, host: [f"needs {name!r}, which this version does not know (it knows {known})"]
 
@@ -244,7 +265,7 @@ def _gib(count: int) -> str:
     return f"{math.floor(count / _GIB * 10) / 10:.1f}"
 
 
-_CHECKS: dict[str, Callable[[Mapping[str, Any], Host], list[str]]] = {
+_CHECKS: dict[str, Callable[[Requirements, Host], list[str]]] = {
     "device": _device,
     "memory_gib": _about_gpu("memory_gib"),
     "compute_capability": _about_gpu("compute_capability"),

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import TypeVar, final
 
+from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 
 __all__ = ["Tool", "Toolchain", "survey", "torch", "vulkan"]
@@ -42,7 +43,7 @@ class Tool:
     name: str
     version: str | None = None
     path: str | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
     reason: str | None = None
     """Why the tool, or its version, is missing."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.base.strictjson import JsonObject
+
 __all__ = ["binary", "denominator", "duration", "value"]
 
 
@@ -38,7 +40,7 @@ def value(measured: Any, unit: str = "") -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _size(measured: Mapping[str, Any]) -> str:
+def _size(measured: JsonObject) -> str:
     """What stands for a value that is too long to be shown (`harness.contract.clauses.brief`); empty for any other."""
     match measured:
         case {"beginning": str(beginning), "length": int(), **others} if not others:

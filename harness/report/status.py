@@ -110,7 +110,12 @@ def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unr
     return {
         "claims": [
             {
-                **{name: getattr(claim, name) for name in ("id", "issue", "spec", "title", "target", "status")},
+                "id": claim.id,
+                "issue": claim.issue,
+                "spec": claim.spec,
+                "title": claim.title,
+                "target": claim.target,
+                "status": claim.status,
                 "newest": _told(claim.newest, root),
                 "devices": {str(device): _cell(cell, root) for device, cell in claim.cells.items()},
             }
@@ -163,8 +168,13 @@ def _cell(cell: Cell, root: Path) -> dict[str, Any]:
 def _told(entry: Entry | None, root: Path) -> dict[str, Any] | None:
     if entry is None:
         return None
-    named = {name: getattr(entry, name) for name in ("verdict", "proven", "profile", "started")}
-    return {"bundle": _relative(entry.path, root), **named}
+    return {
+        "bundle": _relative(entry.path, root),
+        "verdict": entry.verdict,
+        "proven": entry.proven,
+        "profile": entry.profile,
+        "started": entry.started,
+    }
 
 
 def _linked(cell: Cell, root: Path) -> str:

@@ -20,13 +20,13 @@ from harness.base.redaction import Redactor, allowed_environment
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
-from harness.evidence.seal import ClaimResult, Seal
+from harness.evidence.seal import ClaimResult, Environment, Seal
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import Executor, TrialResult
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.execution.logs import Log
 from harness.judging.judge import requested
-from harness.judging.record import MutantRecord, Record
+from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
 from harness.judging.verdict import MutantOutcome, claim_verdict
 from harness.machine import git, provenance
 from harness.machine.host import Gpu, Host
@@ -55,7 +55,7 @@ class Engine:
         self._project, self._host, self._executor = project, host, executor
         self._seal, self._emit, self._command = seal, emit, command
         commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
-        self._commit = asdict(commit)
+        self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
 
     def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured."""
@@ -188,7 +188,7 @@ class Engine:
             interrupted=lambda: interruption.requested,
         )
 
-    def _environment(self) -> dict[str, Any]:
+    def _environment(self) -> Environment:
         return {
             "host": _plain(asdict(self._host)),
             "software": provenance.software(self._host),
@@ -216,7 +216,7 @@ def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | 
     )
 
 
-def _log_identity(log: Log) -> dict[str, Any]:
+def _log_identity(log: Log) -> LogIdentity:
     return {"size": log.size, "sha256": log.digest}
 
 

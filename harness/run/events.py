@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.judging.judge import Judgment
@@ -92,7 +92,7 @@ class TrialStep:
     id: str
     trial: str
     step: int
-    values: Mapping[str, Any]
+    values: JsonObject
     memory_bytes: int | None
     """Of the process: on the GPU where it has one, else resident."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Mutant
 from harness.contract.builtin import COMPLETES
@@ -204,7 +205,7 @@ def _judged(contract: Contract, case: Counterexample, observation: Observation) 
     return (completes, *found, *missing)
 
 
-def _of_the_case(contract: Contract, case: Counterexample, measurements: Mapping[str, Any]) -> dict[str, Any]:
+def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObject) -> dict[str, Any]:
     """The only item of each list that the search measured."""
     names = case.measurements or {clause.path[0]: None for clause in contract.clauses if clause.path[1:2] == ("[]",)}
     lists = {name: measurements.get(name) for name in names}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.contract import Mutant
 from harness.execution.executor import Executor, TrialRequest, TrialResult
@@ -114,9 +115,7 @@ class TrialRun:
         traceback = result.observation.ending.traceback or ""
         self._emit(events.TrialFinished(self._plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
-    def _measure(
-        self, name: str, subject: str, changed: Mapping[str, Any], seconds: float
-    ) -> tuple[TrialResult, Judgment]:
+    def _measure(self, name: str, subject: str, changed: JsonObject, seconds: float) -> tuple[TrialResult, Judgment]:
         contract, plan = self._plan.contract, self._plan
         request = TrialRequest(
             contract=contract,
@@ -131,7 +130,7 @@ class TrialRun:
         steps = request.parameters.get("steps")
         self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
 
-        def on_step(step: int, values: Mapping[str, Any], memory_bytes: int | None) -> None:
+        def on_step(step: int, values: JsonObject, memory_bytes: int | None) -> None:
             self._emit(events.TrialStep(contract.id, name, step, values, memory_bytes))
 
         try:

@@ -7,12 +7,12 @@ clauses that the whole observation is judged by, held against lists of one item.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.base import schemas, strictjson
 from harness.base.device import Device
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.contract.clauses import ITEM, Clause, ClauseResult, is_finite, judge_schema
 from harness.contract.ratio import ratio
@@ -40,11 +40,11 @@ class CounterexampleError(ValueError):
 class Counterexample:
     """A case that refutes a claim, with all that is needed to run exactly it again."""
 
-    case: Mapping[str, Any]
+    case: JsonObject
     """What the falsifier's `check` is given: JSON."""
     clauses: tuple[str, ...]
     """The clauses that it violated; `subject.completes` where the subject raised, crashed or hung on it."""
-    measurements: Mapping[str, Any]
+    measurements: JsonObject
     """What was measured on it, by name."""
     error: str = ""
     """What the subject raised."""
@@ -80,7 +80,7 @@ def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause,
 
 
 def judge_case(
-    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
+    contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device
 ) -> tuple[ClauseResult, ...]:
     """Hold what was measured on one case against the clauses that one case can violate. Pure, as the judge is."""
     lists = {name: [value] for name, value in measured.items()}
@@ -92,9 +92,7 @@ def judge_case(
     return (*judge_schema(clauses, lists, finite), *(rule.judge(scope) for rule in rules))
 
 
-def nearness(
-    contract: Contract, measured: Mapping[str, Any], parameters: Mapping[str, Any], device: Device
-) -> dict[str, float]:
+def nearness(contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
     """How near each clause with a threshold is to being violated by the case: above 1 it is (see `contract.ratio`)."""
     lists = {name: [value] for name, value in measured.items()}
     found = {

@@ -26,6 +26,7 @@ from harness.authoring.trial import Case
 from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.redaction import Redactor
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import parse
 from harness.contract.builtin import COMPLETES
@@ -45,7 +46,7 @@ class Result:
     """What came of one case."""
 
     case: Case
-    measured: Mapping[str, Any] = field(default_factory=dict)
+    measured: JsonObject = field(default_factory=dict)
     """By name; empty where the subject raised."""
     fault: SubjectFault | None = None
     """What the subject raised."""
@@ -76,9 +77,9 @@ class CaseSearch:
 
     def __init__(
         self,
-        claim: Mapping[str, Any],
+        claim: JsonObject,
         setting: Setting,
-        attempt: Callable[[Case], Mapping[str, Any] | SubjectFault],
+        attempt: Callable[[Case], JsonObject | SubjectFault],
         artifacts: Path,
     ) -> None:
         """Args:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.inspect.checkpoint.bounded_file import Refused
 from harness.inspect.checkpoint.dtypes import DType
 
@@ -56,7 +56,7 @@ class Contents:
 
     format: str
     entries: Sequence[Entry]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
     remarks: Sequence[str] = ()
 
 

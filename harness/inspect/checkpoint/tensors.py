@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.inspect.checkpoint import formats
 from harness.inspect.checkpoint.bounded_file import BoundedFile, Refused, opened
 from harness.inspect.checkpoint.entries import Contents, Entry
@@ -81,7 +82,7 @@ class Inspection:
     format: str
     file_bytes: int
     tensors: Mapping[str, Tensor]
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
     findings: tuple[Finding, ...]
 
     @property

@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from harness.base import strictjson
 from harness.base.device import hardware
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.evidence.staleness import coverage
@@ -298,7 +299,7 @@ def _device(record: Record) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts if value and (name != "memory" or memory)]
 
 
-def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(environment: JsonObject) -> list[tuple[str, str]]:
     """What of the environment most often explains a difference."""
     host, software = _mapping(environment.get("host")), _mapping(environment.get("software"))
     python, packages = _mapping(software.get("python")), _mapping(software.get("distributions"))
@@ -337,5 +338,5 @@ def _json(value: Any) -> Markup:
     return _lines(written if len(written) <= _MOST_JSON else written[:_MOST_JSON] + "\n[… cut here …]")
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> JsonObject:
     return value if isinstance(value, Mapping) else {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, MutantTrial, Series
@@ -38,7 +38,7 @@ class Contents:
     """The trials of the mutants that ran, by id."""
     mutant_judgments: Mapping[str, Judgment]
     """The same trials, judged."""
-    environment: Mapping[str, Any]
+    environment: JsonObject
     artifacts: tuple[Artifact, ...]
     counterexample: Counterexample | None
     """The case on which a falsifier that searches refuted the claim."""
