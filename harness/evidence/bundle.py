@@ -117,12 +117,11 @@ class Bundle:
             return self._opened(name, lambda: untrusted.digest(self.path, name))
         return self._read(name)[1]
 
-    def attempt(self, part: Callable[[Bundle], T], default: D, problems: list[str]) -> T | D:
-        """A part of the bundle; the default if its file cannot be read, with the reason appended to `problems`."""
+    def attempt(self, part: Callable[[Bundle], T], default: D) -> T | D:
+        """A part of the bundle; the default if its file cannot be read."""
         try:
             return part(self)
-        except BundleError as error:
-            problems.append(str(error))
+        except BundleError:
             return default
 
     # Documents

@@ -14,7 +14,6 @@ from harness.base.device import hardware
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
-from harness.evidence.staleness import coverage
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
 from harness.report import figures
@@ -27,7 +26,7 @@ from harness.report.html.kills import kills
 from harness.report.html.templating import marked, page
 from harness.report.verification_lines import signature, signed
 
-__all__ = ["ALONE", "Extent", "render", "unreadable"]
+__all__ = ["render", "unreadable"]
 
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
 _HIGHLIGHTS: Final = 4
@@ -35,24 +34,11 @@ _LEAD: Final = 360
 """Letters of a claim after which the rest of it is folded away, from the next sentence on."""
 _MOST_SOURCES: Final = 200
 _MOST_JSON: Final = 8_000
+_MOST_LOG: Final = 128 << 10
+"""Letters of each log."""
 _QUIET: Final = (Code.UNSIGNED, Code.UNKNOWN_KEY)
 """Remarks that are said plainly among the grounds, and do not stand beside the verdict unless they are refused."""
 _LINKED: Final = ("https://", "http://")
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How much of a bundle its page carries itself."""
-
-    log: int
-    """Letters of each log."""
-    listings: bool
-    """Whether packages, variables and the digests of source files are listed."""
-    script: bool
-
-
-ALONE: Final = Extent(log=128 << 10, listings=True, script=True)
-"""Of a page on a site, where nothing else of the bundle is at hand."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +55,19 @@ class Log:
 
 def render(
     contents: Contents,
-    verification: Verification | None,
-    extent: Extent,
+    verification: Verification,
     home: str | None = None,
     asked: Sequence[Sequence[str]] = (),
 ) -> str:
     """The page.
 
     Args:
-        verification: what verifying the bundle said; None where it is just being sealed, and cannot vouch for itself.
-        extent: how much of the bundle the page carries itself.
+        verification: what verifying the bundle said.
         home: a link to the index; None where there is none.
         asked: what the bundle was held against (see `harness.report.verification_lines.asked`).
     """
     record = contents.record
-    narrowing = list(_caveats(contents, verification))
+    narrowing = list(caveats(record, verification.remarks))
     clauses = Clauses.of(contents.contract)
     rows = clauses.rows(record.clauses, contents.observation)
     table = kills(contents, clauses)
@@ -92,15 +76,15 @@ def render(
         "bundle.html.j2",
         record=record,
         sources=_sources(contents),
-        standing=_standing(record, verification),
+        standing=verification.standing,
         statement=_statement(record, verification, {one.code for one in narrowing}),
         verification=verification,
-        wrong=verification.findings if verification else (),
+        wrong=verification.findings,
         asked=[marked(sentence) for sentence in asked],
-        signature=_shown(signature(verification)) if verification else None,
+        signature=_shown(signature(verification)),
         circumstances=_circumstances(record, verification),
         caveats=[_shown(one) for one in narrowing],
-        chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in _refused(verification)],
+        chips=[one.head for one in narrowing if one.code not in _QUIET or one.code in verification.refused],
         rows=rows,
         claim=_parted(contents.contract.claim) if contents.contract else None,
         highlights=_highlights(rows, record),
@@ -124,35 +108,28 @@ def render(
         machine_facts=_facts(contents.environment),
         packages=_mapping(_mapping(contents.environment.get("software")).get("distributions")),
         variables=_mapping(contents.environment.get("variables")),
-        logs=[_log("stdout", contents.stdout, record, extent.log), _log("stderr", contents.stderr, record, extent.log)],
+        logs=[_log("stdout", contents.stdout, record, _MOST_LOG), _log("stderr", contents.stderr, record, _MOST_LOG)],
         artifacts=contents.artifacts,
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
-        problems=contents.problems,
-        extent=extent,
         home=home,
     )  # fmt: skip
 
 
-def unreadable(name: str, reason: str, verification: Verification | None, home: str) -> str:
+def unreadable(name: str, reason: str, verification: Verification, home: str) -> str:
     """The page of a folder that has no record to show."""
     return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
 
 
-def _standing(record: Record, verification: Verification | None) -> str:
-    """The word that everything of the page stands under."""
-    return str(record.verdict) if verification is None else verification.standing
-
-
-def _statement(record: Record, verification: Verification | None, remarked: Collection[Code | None]) -> str:
+def _statement(record: Record, verification: Verification, remarked: Collection[Code | None]) -> str:
     """The verdict as a sentence, of what was measured: that need not be what the contract speaks of."""
-    if verification is not None and verification.standing == UNSOUND:
+    if verification.standing == UNSOUND:
         found = len(verification.findings)
         return (
             f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
             f"It says {record.verdict}; nothing that it says can be relied on."
         )
-    if verification is not None and verification.standing == NOT_ACCEPTED:
+    if verification.standing == NOT_ACCEPTED:
         why = "; ".join(one.message for one in verification.objections)
         return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
     about, said = _said(record)
@@ -210,26 +187,13 @@ def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
     ]
 
 
-def _caveats(contents: Contents, verification: Verification | None) -> Iterator[Caveat]:
-    record, contract = contents.record, contents.contract
-    if verification is not None:
-        yield from caveats(record, verification.remarks)
-    else:
-        yield from caveats(record, coverage(record, contract.document["subject"] if contract else record.subject))
-
-
-def _refused(verification: Verification | None) -> Sequence[Code]:
-    return verification.refused if verification else ()
-
-
 def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
     return caveat.head, marked(caveat.text), caveat.code
 
 
-def _circumstances(record: Record, verification: Verification | None) -> list[str]:
+def _circumstances(record: Record, verification: Verification) -> list[str]:
     where = record.device.name or record.device.type
-    known = [f"{record.profile} profile", where, figures.duration(record.seconds)]
-    return known if verification is None else [*known, signed(verification)]
+    return [f"{record.profile} profile", where, figures.duration(record.seconds), signed(verification)]
 
 
 _TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)

@@ -42,8 +42,6 @@ class Contents:
     artifacts: tuple[Artifact, ...]
     counterexample: Counterexample | None
     """The case on which a falsifier that searches refuted the claim."""
-    problems: tuple[str, ...]
-    """Which files could not be read, and why."""
 
     @classmethod
     def read(cls, folder: Path) -> Contents:
@@ -52,26 +50,25 @@ class Contents:
         Raises:
             ContentsError: there is no record, or it cannot be read.
         """
-        bundle, problems = Bundle(folder), list[str]()
+        bundle = Bundle(folder)
         try:
             record = bundle.record
         except BundleError as error:
             raise ContentsError(str(error)) from error
-        logs = bundle.attempt(lambda one: one.logs, dict[tuple[str, str], Stream](), problems)
+        logs = bundle.attempt(lambda one: one.logs, dict[tuple[str, str], Stream]())
         return cls(
             record=record,
-            contract=bundle.attempt(lambda one: one.contract, None, problems),
-            observation=bundle.attempt(lambda one: one.observation, None, problems),
-            metrics=bundle.attempt(lambda one: one.metrics, Series(), problems),
-            telemetry=bundle.attempt(lambda one: one.telemetry, Series(), problems),
+            contract=bundle.attempt(lambda one: one.contract, None),
+            observation=bundle.attempt(lambda one: one.observation, None),
+            metrics=bundle.attempt(lambda one: one.metrics, Series()),
+            telemetry=bundle.attempt(lambda one: one.telemetry, Series()),
             stdout=_text(logs, "stdout"),
             stderr=_text(logs, "stderr"),
-            mutants=bundle.attempt(lambda one: one.mutants, {}, problems),
-            mutant_judgments=bundle.attempt(lambda one: one.mutant_judgments, {}, []),
-            environment=bundle.attempt(lambda one: one.environment, {}, problems),
-            artifacts=bundle.attempt(lambda one: one.artifacts, (), problems),
-            counterexample=bundle.attempt(lambda one: one.counterexample, None, problems),
-            problems=tuple(problems),
+            mutants=bundle.attempt(lambda one: one.mutants, {}),
+            mutant_judgments=bundle.attempt(lambda one: one.mutant_judgments, {}),
+            environment=bundle.attempt(lambda one: one.environment, {}),
+            artifacts=bundle.attempt(lambda one: one.artifacts, ()),
+            counterexample=bundle.attempt(lambda one: one.counterexample, None),
         )
 
 

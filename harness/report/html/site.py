@@ -135,7 +135,7 @@ def _shown(verifications: Sequence[Verification], held: Sequence[Sequence[str]],
 def _page(verification: Verification, held: Sequence[Sequence[str]]) -> bytes:
     """The page of one bundle and what the index says of it, as the text that leaves its process."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
-    page = bundle_page.render(contents, verification, bundle_page.ALONE, f"../{INDEX}", held)
+    page = bundle_page.render(contents, verification, f"../{INDEX}", held)
     return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
 
 
