@@ -35,11 +35,13 @@ PAGES = {
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages from the root, the schemas themselves, and the colours of code."""
+    """Add the pages from the root, the schemas themselves, the notes on contracts, and the colours of code."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     for path in sorted(SCHEMAS.glob("*.json")):
         files.append(File.generated(config, f"schema/{path.name}", abs_src_path=str(path)))
+    for path in sorted((ROOT / "contracts").glob("*/F-*.md")):
+        files.append(File.generated(config, f"notes/{path.name}", content=path.read_text(encoding="utf-8")))
     files.append(File.generated(config, "pygments.css", content=HtmlFormatter().get_style_defs(".codehilite")))
     return files
 
@@ -137,16 +139,16 @@ def _claims(folder: str, page: str) -> Iterator[str]:
     """A row for each contract of a family; the page must name every one of them."""
     rows = []
     for path in sorted((ROOT / "contracts" / folder).glob("F-*.json")):
-        if not re.fullmatch(r"F-[A-Z0-9-]+\.json", path.name):
+        if "." in path.stem:  # a file beside a contract, such as its calibration
             continue
         contract = json.loads(path.read_text(encoding="utf-8"))
         if f"`{contract['id']}`" not in page:
             raise PluginError(f"docs: the page of contracts/{folder}/ does not say what {contract['id']} is about")
         needs = contract["profiles"].get("full", {}).get("requires", {})
-        rows.append(
-            (f"`{contract['id']}`", _hardware(contract.get("target", {})), _needs(needs), len(contract["mutants"]))
-        )
-    return _table(("claim", "speaks of", "full profile needs", "mutants"), rows)
+        notes = f"[notes](notes/{path.stem}.md)" if path.with_suffix(".md").exists() else ""
+        target = _hardware(contract.get("target", {}))
+        rows.append((f"`{contract['id']}`", target, _needs(needs), len(contract["mutants"]), notes))
+    return _table(("claim", "speaks of", "full profile needs", "mutants", ""), rows)
 
 
 def _hardware(target: dict[str, Any]) -> str:
