@@ -9,28 +9,27 @@ A bound that leaves no room (`const`, `maxItems 0`, a maximum of 0) has no ratio
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
-from harness.contract.rules import Rule, Scope, outline
+from harness.contract.expression import comparisons
+from harness.contract.rules import Rule, Scope
 
 __all__ = ["has_ratio", "ratio"]
 
 _UPPER = frozenset({"maximum", "exclusiveMaximum"})
 _LOWER = frozenset({"minimum", "exclusiveMinimum"})
-_COMPARISON = re.compile(r"<=|>=|<|>")
-_NO_COMPARISON = re.compile(r"\|\||==|!=|\?|\"|\bin\b")
+_ORDERS = frozenset({"<", "<=", ">", ">="})
 
 
 def has_ratio(clause: Clause) -> bool:
     """Whether measurements can be compared with the clause's threshold by a ratio."""
     if isinstance(clause, SchemaClause):
         return clause.keyword in _UPPER | _LOWER and clause.argument > 0
-    return isinstance(clause, Rule) and bool(_sides(clause.text))
+    return isinstance(clause, Rule) and bool(_sides(clause))
 
 
 def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, device: Device) -> float | None:
@@ -64,22 +63,16 @@ def _over(small: Any, large: Any) -> float:
     return max(0.0, float(small / large))
 
 
-def _sides(rule: str) -> list[tuple[str, str]]:
+def _sides(rule: Rule) -> list[tuple[str, str]]:
     """What should be small and what should be large, of each comparison of a conjunction; empty for other rules."""
-    form = outline(rule)
-    if _NO_COMPARISON.search(form):
+    found = comparisons(rule.tree)
+    if any(node.text not in _ORDERS for node in found):
         return []
-    pairs = []
-    start = 0
-    for end, following in [*(match.span() for match in re.finditer("&&", form)), (len(form), 0)]:
-        comparisons = list(_COMPARISON.finditer(form, start, end))
-        if len(comparisons) != 1:
-            return []
-        (comparison,) = comparisons
-        left, right = rule[start : comparison.start()], rule[comparison.end() : end]
-        pairs.append((right, left) if comparison[0].startswith(">") else (left, right))
-        start = following
-    return pairs
+    sides = [tuple(rule.text[side.start : side.end] for side in node.children) for node in found]
+    return [
+        (right, left) if node.text.startswith(">") else (left, right)
+        for node, (left, right) in zip(found, sides, strict=True)
+    ]
 
 
 def _evaluated(
@@ -92,7 +85,7 @@ def _evaluated(
         missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
         return None if missing else [(math.inf, 1.0)]
     pairs = []
-    for sides in _sides(rule.text):
+    for sides in _sides(rule):
         try:
             small, large = (engine().compile(side).execute(scope.context) for side in sides)
         except Exception:  # the engine raises whatever it likes; a rule that cannot be evaluated has no ratio

@@ -4,13 +4,11 @@ The Common Expression Language (https://cel.dev) is what Kubernetes uses for the
 side effects, and its regular expressions run in linear time. Every JSON number reaches a rule as a double, because CEL
 refuses to mix integers and doubles.
 
-Of an empty list everything is true (`self.times.all(time, time < 1.0)`). So a rule that is true, and reads a list or
-map that is empty, is NOT_MEASURED.
+A rule over an empty list is vacuously true (`self.times.all(time, time < 1.0)`). Such a rule is NOT_MEASURED.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -22,6 +20,7 @@ from harness.base.vocabulary import Outcome
 from harness.contract.bound import RULE, Bound
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
+from harness.contract.expression import ExpressionError, Kind, Node, parse
 
 if TYPE_CHECKING:
     from cel import Program
@@ -35,22 +34,10 @@ __all__ = [
     "Scope",
     "compile_rule",
     "literals",
-    "outline",
-    "without_strings",
 ]
 
 SCOPE = ("self", "parameters", "device")
-_PATH = re.compile(r"\b(self|parameters|device)((?:\.[A-Za-z_]\w*)+)(\s*\()?")
-_LOOSE = re.compile(r"\b(?:self|parameters|device)\b(?!\.[A-Za-z_])")
-_OPAQUE = re.compile(
-    r"//[^\n]*"
-    r'|\b[rR]"""[\s\S]*?"""' + r"|\b[rR]'''[\s\S]*?'''" + r'|\b[rR]"[^"\n]*"' + r"|\b[rR]'[^'\n]*'"
-    r'|"""(?:\\[\s\S]|[^\\])*?"""' + r"|'''(?:\\[\s\S]|[^\\])*?'''"
-    r'|"(?:\\.|[^"\\\n])*"' + r"|'(?:\\.|[^'\\\n])*'"
-)
-_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
-_ENTRY = re.compile(r"\.\s*([A-Za-z_]\w*)(?!\s*\()\b")
-_NUMBER = re.compile(r"(?<![\w.\[])(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)(?![\w.])")
+_MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
 _MOST_MACROS = 2  # each may go through a whole list for every item of another
 _LARGEST_EXACT = 1 << 53
@@ -69,6 +56,7 @@ class Rule(Clause):
 
     message: str
     source: str
+    tree: Node
     names: Mapping[str, tuple[tuple[str, ...], ...]]
     """The paths that the rule reads, for each of self, parameters and device."""
     reads: tuple[tuple[str, str], ...]
@@ -166,65 +154,82 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
         program = engine().compile(text)
     except ValueError as error:
         raise RuleError(f"does not compile: {str(error).splitlines()[0]}") from error
-    form = without_strings(text)
-    names = _paths(form)
-    if _LOOSE.search(form):
-        raise RuleError("uses self, parameters or device as a whole or by index; write self.<name>, parameters.<name>")
+    try:
+        tree = parse(text)
+    except ExpressionError as error:
+        raise RuleError(f"has a form that the harness does not read: {error}") from error
+    names = _paths(tree)
     if not names["self"]:
         raise RuleError("reads no measurement; a rule must mention self.<measurement>")
-    _refuse_unknown(program, form)
+    _refuse_unknown(program, tree)
     reads = tuple(dict.fromkeys((variable, path[0]) for variable, paths in names.items() for path in paths))
     measurements = frozenset(path[0] for path in names["self"])
-    looks_into = frozenset(_ENTRY.findall(form)) if _MACRO.search(form) else frozenset()
-    return Rule(identifier, Bound(RULE, text), message, source, names, reads, measurements, looks_into, program)
+    entries = (node.text for node in tree.walk() if node.kind is Kind.SELECT)
+    looks_into = frozenset(entries) if any(map(_is_macro, tree.walk())) else frozenset()
+    return Rule(identifier, Bound(RULE, text), message, source, tree, names, reads, measurements, looks_into, program)
 
 
-def without_strings(text: str) -> str:
-    """The rule with its string literals emptied and its comments gone, for looking at its form."""
-    return _OPAQUE.sub(lambda match: "" if match[0].startswith("//") else '""', text)
-
-
-def outline(text: str) -> str:
-    """The rule's outermost form, of the same length: string literals are quotes throughout, what is bracketed blank.
-
-    A threshold may be looked up in brackets, as in `self.x < {'small': 0.7}[parameters.model] * self.y`.
-    """
-    form = _OPAQUE.sub(lambda match: (" " if match[0].startswith("//") else '"') * len(match[0]), text)
-    kept, depth = [], 0
-    for character in form:
-        depth -= character in ")]}"
-        kept.append(character if depth == 0 else " ")
-        depth += character in "([{"
-    return "".join(kept)
-
-
-def literals(text: str) -> list[float]:
+def literals(tree: Node) -> list[float]:
     """The numbers that a rule names, positions of lists (`self.losses[0]`) aside."""
-    return [float(match[1]) for match in _NUMBER.finditer(without_strings(text))]
+    if tree.kind is Kind.NUMBER:
+        return [_number(tree.text)]
+    children = tree.children[:1] if _is_position(tree) else tree.children
+    return [number for child in children for number in literals(child)]
 
 
-def _refuse_unknown(program: Program, form: str) -> None:
+def _is_position(node: Node) -> bool:
+    return node.kind is Kind.INDEX and node.children[1].kind is Kind.NUMBER
+
+
+def _number(text: str) -> float:
+    digits = text.rstrip("uU")
+    return float(int(digits, 16)) if digits[:2] in ("0x", "0X") else float(digits)
+
+
+def _refuse_unknown(program: Program, tree: Node) -> None:
     """Refuse what the engine would only stumble over when it evaluates, or what could take it for ever."""
     references = program.references()
-    bound = set(_MACRO.findall(form))
+    macros = [node for node in tree.walk() if _is_macro(node)]
+    bound = {node.children[1].text for node in macros}
     for name in references["variables"]:
         if name not in SCOPE and name not in bound:
             raise RuleError(f"names {name!r}, which does not exist; a rule sees {', '.join(SCOPE)}")
     for name in references["functions"]:
         if name.isidentifier() and name not in _FUNCTIONS:  # operators, as in `_&&_` and `@in`, are none
             raise RuleError(f"calls {name}(), which does not exist; there are {', '.join(sorted(_FUNCTIONS))}")
-    if len(_MACRO.findall(form)) > _MOST_MACROS:
+    unread = set(references["variables"]) - {node.text for node in tree.walk() if node.kind is Kind.NAME}
+    if unread:
+        raise RuleError(f"is read in two ways, of which one names {', '.join(sorted(unread))}; write it more simply")
+    if len(macros) > _MOST_MACROS:
         raise RuleError(f"goes through lists more than {_MOST_MACROS} times; split it into several rules")
 
 
-def _paths(form: str) -> dict[str, tuple[tuple[str, ...], ...]]:
+def _is_macro(node: Node) -> bool:
+    """Whether a node goes through a list, with a name for its items: `self.times.all(time, time < 1.0)`."""
+    is_call = node.kind is Kind.METHOD and node.text in _MACROS
+    return is_call and len(node.children) > 2 and node.children[1].kind is Kind.NAME
+
+
+def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """The paths that a rule reads, for each of self, parameters and device.
+
+    Raises:
+        RuleError: one of these is used as a whole, or by index.
+    """
     found: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in SCOPE}
-    for match in _PATH.finditer(form):
-        steps = tuple(match[2][1:].split("."))
-        path = steps[:-1] if match[3] else steps  # the last step is a method or a macro
-        if not path:
-            raise RuleError(f"uses {match[1]} as a whole; write {match[1]}.<name>")
-        found[match[1]][path] = None
+
+    def visit(node: Node, steps: tuple[str, ...]) -> None:
+        if node.kind is Kind.SELECT:
+            visit(node.children[0], (node.text, *steps))
+        elif node.kind is Kind.NAME and node.text in SCOPE:
+            if not steps:
+                raise RuleError(f"uses {node.text} as a whole or by index; write {node.text}.<name>")
+            found[node.text][steps] = None
+        else:
+            for child in node.children:
+                visit(child, ())
+
+    visit(tree, ())
     return {name: tuple(paths) for name, paths in found.items()}
 
 

@@ -20,19 +20,16 @@ from harness.base.schemas import pointer
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
+from harness.contract.expression import Kind, Node
 from harness.contract.references import pointer_of
-from harness.contract.rules import CANNOT_BE_EVALUATED, NOT_BOOLEAN, Rule, literals, without_strings
+from harness.contract.rules import CANNOT_BE_EVALUATED, NOT_BOOLEAN, Rule, literals
 from harness.lint.witnesses import Search, without_traces
 
 __all__ = ["Finding", "Severity", "lint"]
 
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
-_INTEGER = re.compile(r"(?<![\w.\[])\d+(?![\w.\]])")
-_ARITHMETIC = re.compile(r"[-+*/%]")
-_DENOMINATOR = re.compile(
-    r"/\s*(double\(\s*size\([\w.\s]+\)\s*\)|\d[\w.]*(?:[eE][+-]?\d+)?|[A-Za-z_][\w.]*|\S)\s*([\[(]?)"
-)
+_ARITHMETIC = frozenset("+-*/%")
 
 
 class Severity(StrEnum):
@@ -95,7 +92,7 @@ def _about_sources(contract: Contract) -> Iterator[Finding]:
             message = f"nothing says where the bound of {clause.id} comes from"
             yield from _about_source(clause.source, _place(contract, clause), message, "x-source")
     for index, rule in enumerate(contract.rules):
-        named = [number for number in literals(rule.text) if number not in (0, 1)]
+        named = [number for number in literals(rule.tree) if number not in (0, 1)]
         if named:
             message = f"nothing says where {named[0]:g} comes from"
             yield from _about_source(rule.source, pointer("rules", index, "rule"), message, "source")
@@ -128,24 +125,30 @@ def _about_emptiness(contract: Contract) -> Iterator[Finding]:
 
 def _about_division(contract: Contract) -> Iterator[Finding]:
     for index, rule in enumerate(contract.rules):
-        for match in _DENOMINATOR.finditer(without_strings(rule.text)):
-            if not _is_nonzero(contract, match[1], match[2]):
-                yield _error(
-                    "division-by-measurement-that-may-be-zero",
-                    pointer("rules", index, "rule"),
-                    f"{match[1]}{match[2]} may be zero, and what follows from infinity or NaN means nothing",
-                    "multiply instead (self.a < 1.05 * self.b), or give it 'exclusiveMinimum': 0",
-                )
+        for node in rule.tree.walk():
+            if node.kind is not Kind.OPERATOR or node.text != "/" or _is_nonzero(contract, node.children[1]):
+                continue
+            denominator = rule.text[node.children[1].start : node.children[1].end]
+            yield _error(
+                "division-by-measurement-that-may-be-zero",
+                pointer("rules", index, "rule"),
+                f"{denominator} may be zero, and what follows from infinity or NaN means nothing",
+                "multiply instead (self.a < 1.05 * self.b), or give it 'exclusiveMinimum': 0",
+            )
 
 
-def _is_nonzero(contract: Contract, denominator: str, bracket: str) -> bool:
-    if denominator[0].isdigit():
-        return any(digit in "123456789" for digit in re.split("[eE]", denominator)[0])
-    counted = denominator.startswith("double(")
-    variable, *path = re.sub(r"double\(\s*size\(|[)\s]", "", denominator).split(".")
-    if bracket or not path:
-        return False
-    if variable == "parameters":
+def _is_nonzero(contract: Contract, denominator: Node) -> bool:
+    """Whether the contract keeps a denominator from being 0: a number, a parameter, a measurement or a size of one."""
+    if denominator.kind is Kind.NUMBER:
+        return literals(denominator) != [0.0]
+    counted = denominator.kind is Kind.FUNCTION and denominator.text == "double"
+    if counted:
+        (denominator,) = denominator.children
+        if denominator.kind is not Kind.FUNCTION or denominator.text != "size" or len(denominator.children) != 1:
+            return False
+        (denominator,) = denominator.children
+    variable, *path = _path(denominator)
+    if variable == "parameters" and not counted:
         return all(_is_nonzero_number(profile.parameters.get(path[0])) for profile in contract.profiles.values())
     if variable != "self":
         return False
@@ -161,6 +164,14 @@ def _is_nonzero(contract: Contract, denominator: str, bracket: str) -> bool:
         or schema.get("maximum", 0) < 0
         or _is_nonzero_number(schema.get("const"))
     )
+
+
+def _path(node: Node) -> tuple[str, ...]:
+    """The variable and the names that are read of it, as ("self", "loss"); ("",) for anything else."""
+    steps: tuple[str, ...] = ()
+    while node.kind is Kind.SELECT:
+        node, steps = node.children[0], (node.text, *steps)
+    return (node.text, *steps) if node.kind is Kind.NAME else ("",)
 
 
 def _about_both_ways(contract: Contract) -> Iterator[Finding]:
@@ -233,14 +244,23 @@ def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, str]]:
 
 def _about_broken(contract: Contract, rule: Rule, reason: str, example: JsonObject) -> Finding:
     place = _place(contract, rule)
-    form = without_strings(rule.text)
     if reason.startswith(NOT_BOOLEAN):
         return _error("rule-not-boolean", place, reason, "compare: self.a < self.b", example)
-    integer = _INTEGER.search(form)
-    if integer and _ARITHMETIC.search(form):
-        remedy = f"write {integer[0]}.0: measurements are doubles, and CEL does not mix them with integers"
-        return _error("integer-literal-in-rule", place, f"{integer[0]} is an integer: {reason}", remedy, example)
+    integer = _integer_in_arithmetic(rule.tree)
+    if integer:
+        remedy = f"write {integer}.0: measurements are doubles, and CEL does not mix them with integers"
+        return _error("integer-literal-in-rule", place, f"{integer} is an integer: {reason}", remedy, example)
     return _error("rule-cannot-be-evaluated", place, reason, "see https://cel.dev for the language", example)
+
+
+def _integer_in_arithmetic(tree: Node) -> str:
+    """The first integer that a rule calculates with; empty where there is none."""
+    for node in tree.walk():
+        if node.kind is Kind.OPERATOR and node.text in _ARITHMETIC:
+            for child in node.children:
+                if child.kind is Kind.NUMBER and child.text.isdigit():
+                    return child.text
+    return ""
 
 
 def _place(contract: Contract, clause: Clause) -> str:

@@ -66,7 +66,7 @@ class Search:
     """How many observations have been judged."""
 
     def __post_init__(self) -> None:
-        literals = [number for rule in self.contract.rules for number in rules.literals(rule.text)]
+        literals = [number for rule in self.contract.rules for number in rules.literals(rule.tree)]
         described = _exemplified(self.contract.observation)
         self._pool = pool_of({"properties": described}, (*literals, *self.profile.parameters.values()))
         self._values: dict[str, Strategy] = {

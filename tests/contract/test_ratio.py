@@ -104,7 +104,6 @@ def test_rules_that_compare(rule: str, expected: float) -> None:
         "self.x < self.y || self.y > 2.0",
         "!(self.x < self.y)",
         "self.x > 1.0 ? true : false",
-        "(self.x < self.y)",
     ],
 )
 def test_rules_that_are_no_conjunction_of_comparisons(rule: str) -> None:

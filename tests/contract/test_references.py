@@ -95,7 +95,7 @@ def test_local_references_are_put_in_place(project: Project) -> None:
         ("self.given == limit", "names 'limit', which does not exist"),
         ("abs(self.given) < 1.0", "calls abs(), which does not exist"),
         ("parameters.steps == 3.0", "reads no measurement"),
-        ("self == self", "uses self, parameters or device as a whole"),
+        ("self == self", "uses self as a whole"),
     ],
 )
 def test_rules(project: Project, rule: str, message: str) -> None:

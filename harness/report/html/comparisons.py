@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +10,8 @@ from typing import Any, Final
 from harness.contract import Contract
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
-from harness.contract.rules import Rule, Scope, outline
+from harness.contract.expression import comparisons
+from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
 
 __all__ = ["Comparison", "of_bound", "of_rule"]
@@ -35,9 +35,6 @@ _HOLDS: Final = {
     "==": lambda value, bound: value == bound,
 }
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-_OPERATOR = re.compile(r"<=|>=|==|<|>")
-_AND = re.compile("&&")
-_OTHER = re.compile(r"\|\||!|\?|\bin\b")
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
 
 def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:
     """What a rule compared, where it is one comparison of numbers or several that must all hold; else nothing."""
-    terms = tuple(_terms(rule.text))
+    terms = tuple(_terms(rule))
     if not terms:
         return ()
     measurements = observation.measurements
@@ -104,16 +101,13 @@ def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[C
     return tuple(found)
 
 
-def _terms(text: str) -> Iterator[tuple[str, str, str]]:
+def _terms(rule: Rule) -> Iterator[tuple[str, str, str]]:
     """Both sides and the operator of every comparison in a conjunction; nothing where the rule is of another form."""
-    form = outline(text)
-    ends = [match.span() for match in _AND.finditer(form)] + [(len(form), len(form))]
-    starts = [0] + [following for _, following in ends[:-1]]
-    found = [list(_OPERATOR.finditer(form, start, end)) for start, (end, _) in zip(starts, ends, strict=True)]
-    if _OTHER.search(form) or any(len(operators) != 1 for operators in found):
-        return
-    for start, (end, _), (operator,) in zip(starts, ends, found, strict=True):
-        yield text[start : operator.start()].strip(), operator[0], text[operator.end() : end].strip()
+    found = comparisons(rule.tree)
+    if all(node.text in _HOLDS for node in found):
+        for node in found:
+            left, right = (rule.text[side.start : side.end] for side in node.children)
+            yield left, node.text, right
 
 
 def _evaluated(text: str, scope: Scope) -> float | None:

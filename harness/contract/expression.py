@@ -1,0 +1,260 @@
+"""The parse tree of a CEL rule. The engine evaluates rules, but does not show how it reads them.
+
+The grammar is that of https://github.com/google/cel-spec, without messages (`Name{field: 1}`) and names that begin with
+a dot, which no rule needs. What this parser does not know is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import final
+
+__all__ = ["ExpressionError", "Kind", "Node", "comparisons", "parse"]
+
+_TOKEN = re.compile(
+    r"(?P<skipped>\s+|//[^\n]*)"
+    r"|(?P<string>[bB]?[rR]\"\"\"[\s\S]*?\"\"\"|[bB]?[rR]'''[\s\S]*?'''|[bB]?[rR]\"[^\"\n]*\"|[bB]?[rR]'[^'\n]*'"
+    r"|[bB]?\"\"\"(?:\\[\s\S]|[^\\])*?\"\"\"|[bB]?'''(?:\\[\s\S]|[^\\])*?'''"
+    r"|[bB]?\"(?:\\.|[^\"\\\n])*\"|[bB]?'(?:\\.|[^'\\\n])*')"
+    r"|(?P<number>0[xX][0-9a-fA-F]+[uU]?|(?:\d+\.\d+|\.\d+|\d+)(?:[eE][+-]?\d+)?[uU]?)"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<operator>&&|\|\||<=|>=|==|!=|[-+*/%<>!?:.,()\[\]{}])",
+    re.ASCII,
+)
+_LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!=", "in"), ("+", "-"), ("*", "/", "%"))
+"""Binary operators, those that bind least first."""
+_RELATIONS = frozenset(_LEVELS[2])
+_LOGIC = frozenset({"||", "&&", "!"})
+_CONSTANTS = frozenset({"true", "false", "null"})
+
+
+class ExpressionError(ValueError):
+    """A text is no expression that this parser knows: what is wrong, and at which character."""
+
+
+class Kind(Enum):
+    """What a node is. Children are in the order of the text."""
+
+    NUMBER = auto()
+    STRING = auto()
+    CONSTANT = auto()
+    """true, false or null."""
+    NAME = auto()
+    SELECT = auto()
+    """`child.text`"""
+    INDEX = auto()
+    """`first[second]`"""
+    FUNCTION = auto()
+    """`text(children)`"""
+    METHOD = auto()
+    """`first.text(others)`; macros such as `all` too."""
+    OPERATOR = auto()
+    """`text` has one child or two."""
+    CONDITIONAL = auto()
+    """`first ? second : third`"""
+    LIST = auto()
+    MAP = auto()
+    """Keys and values by turns."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One part of an expression, and where it stands in the text: from `start` to before `end`, brackets included."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+    children: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        """This node and everything below it, in the order of the text."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def parse(text: str) -> Node:
+    """The tree of an expression.
+
+    Raises:
+        ExpressionError: it is none, or it is nested too deeply.
+    """
+    try:
+        return _Parser(text).whole()
+    except RecursionError as error:
+        raise ExpressionError("nested too deeply") from error
+
+
+def comparisons(root: Node) -> tuple[Node, ...]:
+    """The comparisons of a rule that is one, or several that must all hold; empty for a rule of another form."""
+    found = tuple(_conjuncts(root))
+    return found if all(map(_compares, found)) else ()
+
+
+def _conjuncts(node: Node) -> Iterator[Node]:
+    if node.kind is Kind.OPERATOR and node.text == "&&":
+        for child in node.children:
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _compares(node: Node) -> bool:
+    """Whether a node compares two values that are neither texts nor themselves the answer of a comparison."""
+    if node.kind is not Kind.OPERATOR or node.text not in _RELATIONS:
+        return False
+    return not any(
+        side.kind is Kind.STRING or (side.kind is Kind.OPERATOR and side.text in _RELATIONS | _LOGIC)
+        for side in node.children
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class _Parser:
+    """Recursive descent, a method for each rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._at = 0
+
+    def whole(self) -> Node:
+        node = self._expression()
+        if self._token.kind != "end":
+            raise self._unexpected()
+        return node
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _unexpected(self) -> ExpressionError:
+        found = self._token.text or "the end"
+        return ExpressionError(f"{found!r} at character {self._token.start + 1} is not expected")
+
+    def _next(self) -> _Token:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _accept(self, *texts: str) -> _Token | None:
+        """The next token, taken if it is one of these operators."""
+        token = self._token
+        return self._next() if token.kind in ("operator", "name") and token.text in texts else None
+
+    def _expect(self, text: str) -> _Token:
+        token = self._accept(text)
+        if token is None:
+            raise self._unexpected()
+        return token
+
+    def _expression(self) -> Node:
+        condition = self._binary(0)
+        if not self._accept("?"):
+            return condition
+        chosen = self._binary(0)
+        self._expect(":")
+        other = self._expression()
+        return Node(Kind.CONDITIONAL, "?", condition.start, other.end, (condition, chosen, other))
+
+    def _binary(self, level: int) -> Node:
+        if level == len(_LEVELS):
+            return self._unary()
+        node = self._binary(level + 1)
+        while operator := self._accept(*_LEVELS[level]):
+            right = self._binary(level + 1)
+            node = Node(Kind.OPERATOR, operator.text, node.start, right.end, (node, right))
+        return node
+
+    def _unary(self) -> Node:
+        operator = self._accept("!", "-")
+        if operator is None:
+            return self._member()
+        child = self._unary()
+        return Node(Kind.OPERATOR, operator.text, operator.start, child.end, (child,))
+
+    def _member(self) -> Node:
+        node = self._primary()
+        while operator := self._accept(".", "["):
+            if operator.text == "[":
+                index = self._expression()
+                node = Node(Kind.INDEX, "[]", node.start, self._expect("]").end, (node, index))
+                continue
+            if self._token.kind != "name":
+                raise self._unexpected()
+            name = self._next()
+            if self._accept("("):
+                arguments, end = self._listed(")")
+                node = Node(Kind.METHOD, name.text, node.start, end, (node, *arguments))
+            else:
+                node = Node(Kind.SELECT, name.text, node.start, name.end, (node,))
+        return node
+
+    def _primary(self) -> Node:
+        if opening := self._accept("("):
+            inner = self._expression()
+            return replace(inner, start=opening.start, end=self._expect(")").end)
+        if opening := self._accept("["):
+            children, end = self._listed("]")
+            return Node(Kind.LIST, "[]", opening.start, end, children)
+        if opening := self._accept("{"):
+            children, end = self._entries()
+            return Node(Kind.MAP, "{}", opening.start, end, children)
+        if self._token.kind not in ("number", "string", "name"):
+            raise self._unexpected()
+        token = self._next()
+        if token.kind == "number":
+            return Node(Kind.NUMBER, token.text, token.start, token.end)
+        if token.kind == "string":
+            return Node(Kind.STRING, token.text, token.start, token.end)
+        if token.text in _CONSTANTS:
+            return Node(Kind.CONSTANT, token.text, token.start, token.end)
+        if self._accept("("):
+            arguments, end = self._listed(")")
+            return Node(Kind.FUNCTION, token.text, token.start, end, arguments)
+        return Node(Kind.NAME, token.text, token.start, token.end)
+
+    def _listed(self, closing: str) -> tuple[tuple[Node, ...], int]:
+        """Expressions up to a closing bracket, and where that ends."""
+        found: list[Node] = []
+        while not (end := self._accept(closing)):
+            found.append(self._expression())
+            if not self._accept(","):
+                end = self._expect(closing)
+                break
+        return tuple(found), end.end
+
+    def _entries(self) -> tuple[tuple[Node, ...], int]:
+        """Keys and values up to a closing brace, and where that ends."""
+        found: list[Node] = []
+        while not (end := self._accept("}")):
+            found.append(self._expression())
+            self._expect(":")
+            found.append(self._expression())
+            if not self._accept(","):
+                end = self._expect("}")
+                break
+        return tuple(found), end.end
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ExpressionError(f"{text[at]!r} at character {at + 1} is not expected")
+        if match.lastgroup != "skipped":
+            yield _Token(match.lastgroup or "", match[0], at, match.end())
+        at = match.end()
+    yield _Token("end", "", at, at)

@@ -1,0 +1,189 @@
+"""The parse tree of a rule: the engine, which keeps its own to itself, reads every expression the same way."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.contract.cel_engine import engine
+from harness.contract.expression import ExpressionError, Kind, Node, comparisons, parse
+
+_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "&&": lambda left, right: left and right,
+    "||": lambda left, right: left or right,
+}
+_NUMBERS = st.integers(0, 9).map(lambda number: f"{number}.0")
+_SUMS = st.recursive(
+    _NUMBERS,
+    lambda inner: (
+        st.tuples(inner, st.sampled_from(["+", "-", "*", " - "]), inner).map("".join)
+        | inner.map(lambda text: f"({text})")
+        | inner.map(lambda text: f"-({text})")
+        | st.tuples(inner, inner).map(lambda pair: f"[{pair[0]}, {pair[1]}][1]")
+    ),
+    max_leaves=8,
+)
+_COMPARED = st.tuples(_SUMS, st.sampled_from(["<", "<=", ">", ">=", "==", " != "]), _SUMS).map("".join)
+_RULES = st.recursive(
+    _COMPARED,
+    lambda inner: (
+        st.tuples(inner, st.sampled_from(["&&", "||", " && ", "\n|| // or\n"]), inner).map("".join)
+        | inner.map(lambda text: f"!({text})")
+        | st.tuples(inner, inner, inner).map(lambda three: f"({three[0]} ? {three[1]} : {three[2]})")
+    ),
+    max_leaves=6,
+)
+
+
+def evaluated(node: Node) -> Any:
+    """What the tree says, computed in Python."""
+    match node.kind:
+        case Kind.NUMBER:
+            return float(node.text)
+        case Kind.LIST:
+            return [evaluated(child) for child in node.children]
+        case Kind.INDEX:
+            return evaluated(node.children[0])[int(node.children[1].text)]
+        case Kind.CONDITIONAL:
+            return evaluated(node.children[1] if evaluated(node.children[0]) else node.children[2])
+    values = [evaluated(child) for child in node.children]
+    if len(values) == 1:
+        return not values[0] if node.text == "!" else -values[0]
+    return _BINARY[node.text](*values)
+
+
+def shape(node: Node) -> Any:
+    """A tree without its places: its kind and text, and the same of its children."""
+    return (node.kind, node.text, *map(shape, node.children))
+
+
+@given(_RULES)
+def test_the_engine_reads_it_the_same_way(text: str) -> None:
+    """Operators bind as strongly and group to the same side, wherever brackets, spaces and comments stand."""
+    assert evaluated(parse(text)) == engine().evaluate(text)
+
+
+@given(_RULES)
+def test_every_part_stands_where_it_says(text: str) -> None:
+    """The text of a part, its brackets included, is an expression with the same tree."""
+    for node in parse(text).walk():
+        assert shape(parse(text[node.start : node.end])) == shape(node)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("self.a.b", (Kind.SELECT, "b", (Kind.SELECT, "a", (Kind.NAME, "self")))),
+        ("self . a", (Kind.SELECT, "a", (Kind.NAME, "self"))),
+        ("size(a)", (Kind.FUNCTION, "size", (Kind.NAME, "a"))),
+        ("a.all(x, x in b)", (
+            Kind.METHOD, "all", (Kind.NAME, "a"), (Kind.NAME, "x"),
+            (Kind.OPERATOR, "in", (Kind.NAME, "x"), (Kind.NAME, "b")),
+        )),
+        ("{'k': 1, 2.5: true,}[a]", (
+            Kind.INDEX, "[]",
+            (Kind.MAP, "{}", (Kind.STRING, "'k'"), (Kind.NUMBER, "1"), (Kind.NUMBER, "2.5"), (Kind.CONSTANT, "true")),
+            (Kind.NAME, "a"),
+        )),
+        ("[]", (Kind.LIST, "[]")),
+        ("f()", (Kind.FUNCTION, "f")),
+        ("0x1F", (Kind.NUMBER, "0x1F")),
+        (".5e-3", (Kind.NUMBER, ".5e-3")),
+        ("--a", (Kind.OPERATOR, "-", (Kind.OPERATOR, "-", (Kind.NAME, "a")))),
+        ("inner", (Kind.NAME, "inner")),
+    ],
+)  # fmt: skip
+def test_trees(text: str, expected: Any) -> None:
+    assert shape(parse(text)) == expected
+
+
+_QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
+
+
+def texts(tree: Node) -> list[str]:
+    """The kinds of a comparison's sides that are texts, and the names that it reads."""
+    return [node.text for node in tree.walk() if node.kind is Kind.NAME]
+
+
+@given(st.text(st.sampled_from("ab'\"\\/ é"), max_size=8), _QUOTES)
+def test_a_string_ends_where_the_engine_says(text: str, quotes: str) -> None:
+    """However it is quoted, and whatever is escaped in it."""
+    literal = quotes + text.replace("\\", "\\\\").replace(quotes[0], "\\" + quotes[0]) + quotes
+    rule = f"{literal} == a && b == 'self.c'"
+    assert engine().compile(rule).execute({"a": text, "b": "self.c"}) is True
+    assert texts(parse(rule)) == ["a", "b"]
+
+
+@given(st.text(st.sampled_from("ab\\/ é"), max_size=8), _QUOTES, st.sampled_from("rR"))
+def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: str) -> None:
+    """A backslash escapes nothing in it; in three quotes one or two of them are text."""
+    text += " it's " if quotes == '"""' else ' "so" ' if quotes == "'''" else ""
+    rule = f"b == 'self.c' && {raw}{quotes}{text}{quotes} == a"
+    assert engine().compile(rule).execute({"a": text, "b": "self.c"}) is True
+    assert texts(parse(rule)) == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", 1),
+        ("a <", 4),
+        ("a b", 3),
+        ("a.1", 2),
+        ("a[0", 4),
+        ("f(a,, b)", 5),
+        ("{'k'}", 5),
+        ("(a", 3),
+        ("a ? b", 6),
+        ("Point{x: 1}", 6),
+        (".a", 1),
+        ("a # b", 3),
+        ("'open", 1),
+    ],
+)
+def test_what_is_no_expression_is_refused_at_its_place(text: str, place: int) -> None:
+    """Counted in characters, from 1."""
+    with pytest.raises(ExpressionError, match=rf"at character {place}\b"):
+        parse(text)
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(ExpressionError):
+        parse("(" * 900 + "a" + ")" * 900)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("self.a < 2.0 * self.b", ["<"]),
+        ("self.a < self.b && (self.c >= 1.0 && self.d == 0.0)", ["<", ">=", "=="]),
+        ("self.x <= {'s': 0.7}[parameters.m] * self.y", ["<="]),
+        ("self.x <= (self.z ? 1.0 : 2.0) * self.y", ["<="]),
+        ("self.a in self.b", ["in"]),
+        ("self.a < self.b || self.c < 1.0", []),
+        ("self.a < self.b && self.c", []),
+        ("!(self.a < self.b)", []),
+        ("self.a == 'x'", []),
+        ("self.a < self.b < self.c", []),
+        ("self.a == (self.b && self.c)", []),
+        ("self.a < self.b ? self.c : self.d", []),
+        ("self.a.all(x, x < 1.0)", []),
+    ],
+)
+def test_the_comparisons_of_a_rule(text: str, expected: list[str]) -> None:
+    """Of one comparison, or several that must all hold; of any other rule none."""
+    assert [node.text for node in comparisons(parse(text))] == expected
