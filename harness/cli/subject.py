@@ -27,7 +27,8 @@ __all__ = ["Chosen", "checked_subject", "choose"]
 
 _FOLDER = "trainers"
 """Where a project keeps its trainers' files; one that is alone there need not be named."""
-_OF_RECORDED = ("dir", "ran_on")
+_OF_RECORDED = ("dir", "device")
+"""Parameters of a run that has ended: its folder, and what it was asked to run on."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,10 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     mine |= {name: value for name, value in trainer.parameters.items() if name not in claims}
     mine |= _own(own, trainer)
     if kind == Kind.RECORDED:
-        mine, changed = {**changed, **_directory(mine), "ran_on": mine.get("ran_on") or trainer.ran_on}, {}
-        if mine["ran_on"] not in ("cpu", "cuda", None):
-            raise _refused(f"ran_on is cpu or cuda, not {mine['ran_on']}", "-P")
-        mine = {name: value for name, value in mine.items() if name != "ran_on" or value is not None}
+        mine, changed = {**changed, **_directory(mine), "device": mine.get("device") or trainer.ran_on}, {}
+        if mine["device"] not in ("cpu", "cuda", None):
+            raise _refused(f"device is cpu or cuda, not {mine['device']}", "-P")
+        mine = {name: value for name, value in mine.items() if name != "device" or value is not None}
     external = External(
         Kind(kind), mine["trainer"], mine, _sources(trainer, path, project), trainer.seconds, trainer.admits
     )

@@ -14,7 +14,7 @@ show all that was looked for, however it ended itself: of a run that is over nob
 was cut short tells of no fault."""
 
 RESOLVED = ("dtype", "backend", "steps")
-"""Parameters that are compared with what ran, besides the device."""
+"""Parameters that are compared with what ran. The device is always compared."""
 
 
 def builtin_clauses(parameters: Iterable[str]) -> tuple[str, ...]:

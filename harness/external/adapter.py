@@ -46,10 +46,10 @@ class Outside(Elsewhere):
         self.directory = output
         self.setting = setting
         self.values: dict[str, Any] = {
+            "device": setting.device.partition(":")[0],
             **setting.parameters,
             "output": str(output),
             "seed": setting.seed,
-            "device": setting.device.partition(":")[0],
             "here": str(self.trainer.path.parent),
             "python": sys.executable,
         }

@@ -29,7 +29,7 @@ __all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Trainer", "TrainerError
 GIVEN = ("output", "seed", "device", "here", "python")
 """Placeholders that every command has: the folder that it is to write to, the trial's seed, "cpu" or "cuda", the folder
 of the TOML file, and the interpreter that runs the trial."""
-_TAKEN = frozenset({*GIVEN, "trainer", "dir", "ran_on", "steps", "dtype", "backend"})
+_TAKEN = frozenset({*GIVEN, "trainer", "dir", "steps", "dtype", "backend"})
 """What no trainer's own parameter is called: the harness sets some of these, and asks of others whether they ran."""
 _LARGEST = 1 << 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

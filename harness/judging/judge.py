@@ -102,16 +102,13 @@ def _explained(result: ClauseResult, why: str) -> ClauseResult:
 
 
 def requested(contract: Contract, profile: str, parameters: JsonObject, device_type: str) -> dict[str, Any]:
-    """What a trial was asked to run on and with: device; dtype, backend and steps where the parameters name them.
+    """What a trial was asked to run on and with: the device, and the dtype, backend and steps that its parameters name.
 
-    A profile that requires CUDA asks for it whatever else is said.
+    A profile that requires CUDA asks for it. Else a parameter may name the device; by default it is that of the trial.
     """
-    asked: dict[str, Any] = {"device": device_type}
-    if parameters.get("ran_on") in ("cpu", "cuda"):  # a run that is over did not run where it is judged
-        asked["device"] = parameters["ran_on"]
+    asked = {"device": device_type} | {name: parameters[name] for name in ("device", *RESOLVED) if name in parameters}
     if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
         asked["device"] = "cuda"
-    asked.update({name: parameters[name] for name in RESOLVED if name in parameters})
     return asked
 
 

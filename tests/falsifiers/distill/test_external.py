@@ -221,7 +221,7 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
         (["--subject", "command:/nowhere/x.toml"], "name the trainer's TOML file"),
         (["--subject", "recorded"], "-P dir=RUN"),
         (["--subject", "recorded", "-P", "dir=/nowhere"], "there is no directory /nowhere"),
-        (["--subject", "recorded", "-P", "dir=/tmp", "-P", "ran_on=tpu"], "ran_on is cpu or cuda"),
+        (["--subject", "recorded", "-P", "dir=/tmp", "-P", "device=tpu"], "device is cpu or cuda"),
         (["--subject", "command"], "a value for student and teacher: -P student=… -P teacher=…"),
         (["--subject", f"command:{BIGRAMS}", "-P", "techer=x"], "did you mean teacher?"),
         (["--subject", "command", "-P", "epochs=many"], "epochs is a number"),

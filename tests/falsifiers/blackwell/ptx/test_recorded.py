@@ -23,7 +23,7 @@ def recorded(folder: Path, log: bytes, **parameters: Any) -> Seen:
     place = folder / "run"
     place.mkdir(exist_ok=True)
     (place / "launch.log").write_bytes(log)
-    asked = {"trainer": APR, "dir": str(place), "ran_on": "cuda", "steps": 50, **parameters}
+    asked = {"trainer": APR, "dir": str(place), "steps": 50, **parameters}
     return Seen(folder, Recorded, device="cpu", **asked)
 
 
@@ -58,7 +58,7 @@ def test_a_run_without_a_log_shows_its_cache_all_the_same(tmp_path: Path) -> Non
     cache.mkdir(parents=True)
     (cache / "f00").write_bytes(b"code")
     place = tmp_path / "run"
-    seen = Seen(tmp_path, Recorded, device="cpu", trainer=APR, dir=str(place), ran_on="cuda")
+    seen = Seen(tmp_path, Recorded, device="cpu", trainer=APR, dir=str(place))
     assert seen.clauses(Outcome.FAIL) == {"cache_files.maxItems"}
     assert seen.measured["cache_files"] == ["9/f00"]
 
