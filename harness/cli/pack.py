@@ -24,8 +24,7 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
 
     Exit status: 0 packed, 2 refused, 3 there was no bundle to pack.
     """
-    from harness.evidence.archive import ArchiveError
-    from harness.evidence.pack import NothingToPack, pack
+    from harness.evidence.pack import ArchiveError, NothingToPack, pack
     from harness.report import figures
     from harness.report.escaping import printable
 

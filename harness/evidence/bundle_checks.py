@@ -21,7 +21,6 @@ from harness.contract import Contract
 from harness.contract.builtin import COMPLETES
 from harness.contract.cel_engine import engine
 from harness.evidence import attestation, untrusted
-from harness.evidence.archive import UNPACKING
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, MutantTrial
 from harness.evidence.findings import Code, Finding, Severity, Verification
@@ -43,6 +42,7 @@ from harness.evidence.layout import (
     REQUIRED,
     TELEMETRY,
     UNFINISHED,
+    UNPACKING,
 )
 from harness.evidence.rejudge import rejudge
 from harness.evidence.staleness import Origin, clock_ahead, coverage

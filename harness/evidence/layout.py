@@ -45,6 +45,7 @@ __all__ = [
     "REQUIRED",
     "TELEMETRY",
     "UNFINISHED",
+    "UNPACKING",
     "is_folder_name",
 ]
 
@@ -72,6 +73,9 @@ MOST_ARTIFACTS: Final = MOST_FILES - len(REQUIRED) - len(OPTIONAL) - len((MANIFE
 
 UNFINISHED: Final = ".unfinished-"
 """How the name of a folder begins that is being written, or whose writer died."""
+
+UNPACKING: Final = ".unpacking-"
+"""How the name of a folder begins into which an archive is being unpacked, or was when its reader died."""
 
 LARGEST_DOCUMENT: Final = 16 << 20
 """Bytes of one JSON or CSV file. More is neither written nor read: parsing takes up to thirty times as much memory."""

@@ -29,17 +29,17 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from harness.evidence import untrusted
-from harness.evidence.archive import (
+from harness.evidence.durable import sync_folder, sync_tree
+from harness.evidence.isolation import Limits, Stopped, isolated_all
+from harness.evidence.layout import UNPACKING
+from harness.evidence.pack import (
     LARGEST_ARCHIVE,
     MOST_ENTRIES,
-    UNPACKING,
     ArchiveError,
     Place,
     check_sizes,
     files_by_bundle,
 )
-from harness.evidence.durable import sync_folder, sync_tree
-from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.verify import Verification, verify_all
 
 __all__ = ["Unpacked", "unpack"]

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
-from harness.evidence.archive import UNPACKING
 from harness.evidence.findings import Code, Finding, Verification
 from harness.evidence.isolation import Limits, Stopped, isolated_all
-from harness.evidence.layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED
+from harness.evidence.layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey

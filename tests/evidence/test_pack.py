@@ -14,8 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 from harness.evidence import pack as packing
-from harness.evidence.archive import ArchiveError
-from harness.evidence.pack import NothingToPack, pack
+from harness.evidence.pack import ArchiveError, NothingToPack, pack
 from harness.evidence.unpack import unpack
 from harness.evidence.verify import find_bundles
 from tests.cli.folders import contents

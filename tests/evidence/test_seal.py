@@ -168,7 +168,7 @@ def test_a_reader_with_jq_and_the_record_learns_everything(tmp_path: Path) -> No
     """The claim, the verdict, every clause with value and bound, and what killed each mutant."""
     record = json.loads((sealed(tmp_path) / "record.json").read_text())
     assert (record["id"], record["verdict"], record["proven"]) == ("F-DEMO-SORT-001", "PASS", True)
-    assert record["title"] == document()["title"]
+    assert (record["title"], record["claim"]) == (document()["title"], document()["claim"])
     clauses = {clause["id"]: clause for clause in record["clauses"]}
     assert {clause["outcome"] for clause in clauses.values()} == {"PASS"}
     assert clauses["nothing-lost"]["value"] == {"given": 3, "returned": 3}

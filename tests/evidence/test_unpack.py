@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.evidence import unpack as unpacking
-from harness.evidence.archive import ArchiveError
 from harness.evidence.findings import Code, Verification
-from harness.evidence.pack import pack
+from harness.evidence.pack import ArchiveError, pack
 from harness.evidence.unpack import unpack
 from harness.evidence.verify import find_bundles, verify
 from tests.cli.folders import contents

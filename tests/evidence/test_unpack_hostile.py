@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.evidence import unpack as unpacking
-from harness.evidence.archive import ArchiveError
+from harness.evidence.pack import ArchiveError
 from harness.evidence.unpack import unpack
 from tests.cli.folders import contents
 from tests.evidence.zips import Entry, write_zip
