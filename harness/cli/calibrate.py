@@ -124,10 +124,11 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
 
 
 def _tell(result: ClaimResult) -> None:
+    from harness.report import reason_text
     from harness.report.escaping import printable
 
     record = result.record
-    told = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {record.reason}"
+    told = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {reason_text.of(record.reason)}"
     click.echo(printable(told.rstrip()), err=True)
 
 

@@ -95,15 +95,16 @@ _CONCLUSIONS = {
 
 
 def _line(clause: ClauseResult) -> str:
-    from harness.report import bound_text, figures
+    from harness.report import bound_text, figures, reason_text
 
     bound = bound_text.of(clause.bound, clause.unit)
     parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), bound]
-    return "  ".join(parts) + (f"  ({clause.reason})" if clause.reason else "")
+    return "  ".join(parts) + (f"  ({reason_text.of(clause.reason)})" if clause.reason else "")
 
 
 def _print_json(sealed: Sealed, found: Replay) -> None:
     from harness.base import strictjson
+    from harness.report import reason_text
 
     document: dict[str, Any] = {
         "id": sealed.record.id,
@@ -120,7 +121,7 @@ def _print_json(sealed: Sealed, found: Replay) -> None:
                 "outcome": str(clause.outcome),
                 "value": clause.value,
                 "bound": clause.bound and clause.bound.to_json(),
-                "reason": clause.reason,
+                "reason": reason_text.of(clause.reason),
             }
             for clause in found.clauses
         ],

@@ -112,10 +112,11 @@ def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> No
     import json
 
     from harness.base import strictjson
+    from harness.report import reason_text
 
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
-        "bundles": [one.to_json() for one in verifications],
+        "bundles": [{**one.to_json(), "reason": reason_text.of(one.reason)} for one in verifications],
         "no_folder": [str(path) for path in found.no_folder],
         "without_bundles": [str(path) for path in found.without],
         "total": {

@@ -21,6 +21,7 @@ from harness.base.strictjson import DEEPEST, LARGEST, JsonObject, is_tagged
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import CLOSED, Bound
 from harness.contract.keywords import PatternError, check_of
+from harness.contract.reasons import Reason, ReasonCode
 
 __all__ = [
     "ITEM",
@@ -63,7 +64,30 @@ class ClauseResult:
     bound: Bound | None = None
     """None if the contract at hand has no such clause, as when a counterexample of another contract is replayed."""
     unit: str = ""
-    reason: str = ""
+    reason: Reason | None = None
+    """Why it is no PASS; None for a PASS."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that a record holds, numbers that are not finite as they are."""
+        return {
+            "id": self.id,
+            "outcome": str(self.outcome),
+            "value": self.value,
+            "bound": self.bound and self.bound.to_json(),
+            "unit": self.unit,
+            "reason": self.reason and self.reason.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> ClauseResult:
+        """The inverse of `to_json`."""
+        bound = None if document["bound"] is None else Bound.from_json(document["bound"])
+        changed = {
+            "outcome": Outcome(document["outcome"]),
+            "bound": bound,
+            "reason": Reason.from_json(document["reason"]),
+        }
+        return cls(**{**document, **changed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +123,27 @@ class SchemaClause(Clause):
         """Hold the clause against the finite values found at its path; one that fails outranks one that is missing."""
         if not all(map(self.check, values)):
             index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
-            wrong = "has undeclared properties" if self.keyword == CLOSED else f"violates {self.bound}"
-            reason = f"{_place(measurements, self.path, index)} {wrong}"
+            reason = Reason(ReasonCode.VIOLATED, _place(measurements, self.path, index), bound=self.bound)
             return ClauseResult(self.id, Outcome.FAIL, brief(value), self.bound, self.unit, reason)
         if not complete:
-            return self.unmeasured(f"{_missing_place(measurements, self.path)} was not measured")
+            return self.unmeasured(Reason(ReasonCode.MISSING, _missing_place(measurements, self.path)))
         if not values:
-            return self.unmeasured(f"{_written(self.path)} is empty: nothing was measured")
+            return self.unmeasured(Reason(ReasonCode.EMPTY, _written(self.path)))
         if self.keyword in _TRUE_OF_NOTHING and self.argument and not all(values):
             where = _place(measurements, self.path, next(index for index, value in enumerate(values) if not value))
-            return self.unmeasured(f"{where} is empty: nothing was measured")
+            return self.unmeasured(Reason(ReasonCode.EMPTY, where))
         seen = values[0] if len(values) == 1 else _NEAREST.get(self.keyword, _last)(values)
         return ClauseResult(self.id, Outcome.PASS, brief(seen), self.bound, self.unit)
 
-    def unmeasured(self, reason: str) -> ClauseResult:
+    def unmeasured(self, reason: Reason) -> ClauseResult:
         """The result where there is nothing to look at."""
         return ClauseResult(self.id, Outcome.NOT_MEASURED, None, self.bound, self.unit, reason)
 
     def not_finite(self, value: Any, where: str) -> ClauseResult:
         """The result where a value holds NaN, an infinity or an integer that no double can hold."""
-        return ClauseResult(self.id, Outcome.FAIL, brief(value), self.bound, self.unit, f"{where} is not finite")
+        return ClauseResult(
+            self.id, Outcome.FAIL, brief(value), self.bound, self.unit, Reason(ReasonCode.NOT_FINITE, where)
+        )
 
 
 def brief(value: Any) -> Any:

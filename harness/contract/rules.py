@@ -21,13 +21,13 @@ from harness.contract.bound import RULE, Bound
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
 from harness.contract.expression import ExpressionError, Kind, Node, parse
+from harness.contract.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
     from cel import Program
 
 __all__ = [
-    "CANNOT_BE_EVALUATED",
-    "NOT_BOOLEAN",
+    "BROKEN",
     "SCOPE",
     "Rule",
     "RuleError",
@@ -37,13 +37,12 @@ __all__ = [
 ]
 
 SCOPE = ("self", "parameters", "device")
+BROKEN = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
+"""Why a rule fails that is itself at fault, not the measurements."""
 _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
 _MOST_MACROS = 2  # each may go through a whole list for every item of another
 _LARGEST_EXACT = 1 << 53
-_NOT_MEASURED = "was not measured"
-CANNOT_BE_EVALUATED = "the rule cannot be evaluated"
-NOT_BOOLEAN = "the rule gave neither true nor false"
 
 
 class RuleError(ValueError):
@@ -77,9 +76,9 @@ class Rule(Clause):
         for variable, name in self.reads if scope.wrong else ():
             wrong = scope.wrong.get((variable, name))
             if wrong is not None:
-                outcome = Outcome.NOT_MEASURED if wrong is _NOT_MEASURED else Outcome.FAIL
+                outcome = Outcome.NOT_MEASURED if wrong is ReasonCode.MISSING else Outcome.FAIL
                 value = {name: scope.values[variable].get(name)} if outcome is Outcome.FAIL else None
-                return self._result(outcome, value, f"{variable}.{name} {wrong}")
+                return self._result(outcome, value, Reason(wrong, f"{variable}.{name}"))
         measurements = scope.values["self"]
         seen = {}
         for path in self.names["self"]:
@@ -89,25 +88,27 @@ class Rule(Clause):
         try:
             answer = self.program.execute(scope.context)
         except KeyError as error:
-            return self._result(Outcome.NOT_MEASURED, seen, f"{error.args[0]} was not measured")
+            return self._result(Outcome.NOT_MEASURED, seen, Reason(ReasonCode.MISSING, str(error.args[0])))
         except Exception as error:  # the engine raises plain RuntimeError, TypeError, ValueError
-            return self._result(Outcome.FAIL, seen, f"{CANNOT_BE_EVALUATED}: {str(error).split('. ')[0][:200]}")
+            raised = str(error).split(". ")[0][:200]
+            return self._result(Outcome.FAIL, seen, Reason(ReasonCode.CANNOT_BE_EVALUATED, text=raised))
         if answer is True:
             empty = self._empty(scope)
             return self._result(Outcome.NOT_MEASURED if empty else Outcome.PASS, seen, empty)
-        reason = self.message if answer is False else f"{NOT_BOOLEAN}: {answer!r:.100}"
-        return self._result(Outcome.FAIL, seen, reason)
+        if answer is False:
+            return self._result(Outcome.FAIL, seen, Reason(ReasonCode.VIOLATED, text=self.message))
+        return self._result(Outcome.FAIL, seen, Reason(ReasonCode.NOT_BOOLEAN, text=f"{answer!r:.100}"))
 
-    def _empty(self, scope: Scope) -> str:
-        """Which list or map that the rule reads is empty, in words: of nothing everything is true."""
+    def _empty(self, scope: Scope) -> Reason | None:
+        """Which list or map that the rule reads is empty: a rule over one is vacuously true."""
         for variable in ("self", "parameters"):
             for path in self.names[variable]:
                 place = empty_place(_at(scope.values[variable], path), self.looks_into)
                 if place is not None:
-                    return f"{'.'.join((variable, *path))}{place} is empty: nothing was measured"
-        return ""
+                    return Reason(ReasonCode.EMPTY, f"{'.'.join((variable, *path))}{place}")
+        return None
 
-    def _result(self, outcome: Outcome, value: Any, reason: str) -> ClauseResult:
+    def _result(self, outcome: Outcome, value: Any, reason: Reason | None) -> ClauseResult:
         return ClauseResult(self.id, outcome, value, self.bound, "", reason)
 
 
@@ -126,20 +127,20 @@ class Scope:
     ) -> None:
 
         self.values = {"self": measurements, "parameters": parameters, "device": device.to_json()}
-        self.wrong: dict[tuple[str, str], str] = {}
+        self.wrong: dict[tuple[str, str], ReasonCode] = {}
         """Why a name cannot be read; no rule that reads one of these reaches the engine."""
         readable: dict[str, dict[str, Any]] = {name: {} for name in SCOPE}
         for variable, name in dict.fromkeys(chain.from_iterable(rule.reads for rule in rules)):
             values = self.values[variable]
             if name not in values:
-                self.wrong[variable, name] = _NOT_MEASURED
+                self.wrong[variable, name] = ReasonCode.MISSING
             elif not (finite[name] if variable == "self" else is_finite(values[name])):
-                self.wrong[variable, name] = "is not finite"
+                self.wrong[variable, name] = ReasonCode.NOT_FINITE
             else:
                 try:
                     readable[variable][name] = _as_doubles(values[name])
                 except _UnreadableError as error:
-                    self.wrong[variable, name] = str(error)
+                    self.wrong[variable, name] = error.code
         self.context = engine().Context(readable)
 
 
@@ -236,17 +237,21 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
 class _UnreadableError(ValueError):
     """The engine cannot read a value as it is."""
 
+    def __init__(self, code: ReasonCode) -> None:
+        super().__init__(str(code))
+        self.code = code
+
 
 def _as_doubles(value: Any) -> Any:
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise _UnreadableError("holds half of a surrogate pair, which is no text")
+            raise _UnreadableError(ReasonCode.NO_TEXT)
         return value
     if isinstance(value, (float, bool)) or value is None:
         return value
     if isinstance(value, int):
         if not -_LARGEST_EXACT <= value <= _LARGEST_EXACT:
-            raise _UnreadableError("holds an integer beyond 2^53, which no double holds exactly")
+            raise _UnreadableError(ReasonCode.INTEGER_TOO_LARGE)
         return float(value)
     if isinstance(value, (list, tuple)):
         return [item if type(item) is float else _as_doubles(item) for item in value]

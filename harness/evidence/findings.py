@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
+from harness.contract.reasons import Reason
 
 __all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Finding", "Severity", "Verification"]
 
@@ -109,7 +110,7 @@ class Verification:
     """The trusted keys that signed it, by id; none where it is unsound, for nobody signed it as it is."""
     verdict: Verdict | None = None
     """As judged again; None where that was impossible."""
-    reason: str = ""
+    reason: Reason | None = None
     proven: bool = False
     id: str | None = None
     issue: str | None = None
@@ -156,7 +157,8 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "path": str(self.path), "sound": self.sound, "accepted": self.accepted}
+        plain = {**asdict(self), "path": str(self.path), "reason": self.reason and self.reason.to_json()}
+        return {**plain, "sound": self.sound, "accepted": self.accepted}
 
     @classmethod
     def from_json(cls, document: JsonObject) -> Verification:
@@ -167,4 +169,5 @@ class Verification:
         verdict = None if plain["verdict"] is None else Verdict(plain["verdict"])
         plain["refused"] = tuple(map(Code, plain["refused"]))
         signed_by = tuple(plain["signed_by"])
+        plain["reason"] = Reason.from_json(plain["reason"])
         return cls(**{**plain, "path": Path(plain["path"]), "signed_by": signed_by, "verdict": verdict})

@@ -28,6 +28,7 @@ from harness.base.device import Device, DeviceClass, Target
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.bound import RULE
+from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.index_cache import Cache, Row, Watch
 from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
@@ -56,7 +57,7 @@ class Entry:
     title: str
     run: str
     verdict: Verdict
-    reason: str
+    reason: Reason | None
     proven: bool
     profile: str
     overrides: JsonObject
@@ -124,7 +125,7 @@ class Measurement:
     unit: str
 
 
-_VERSION = zlib.crc32(repr((5, Entry.__slots__)).encode()) >> 1
+_VERSION = zlib.crc32(repr((6, Entry.__slots__)).encode()) >> 1
 """Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
 
 
@@ -145,7 +146,7 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
             return Unreadable(path, row.problem)
         told = _parsed(row.document)
         told |= {"verdict": Verdict(told["verdict"]), "killed": tuple(told["killed"])}
-        told["device"] = Device.from_json(told["device"])
+        told |= {"device": Device.from_json(told["device"]), "reason": Reason.from_json(told["reason"])}
         return Entry(path=path, sources=row.sources, **told)
 
     found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made, watch)
@@ -233,6 +234,7 @@ def _row(folder: Path, fingerprint: str) -> Row:
         return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; `harness verify` tells what else is")
     document = {name: getattr(record, name) for name in _FIELDS}
     document |= {"verdict": str(record.verdict), "device": record.device.to_json()}
+    document["reason"] = record.reason and record.reason.to_json()
     document["killed"] = [mutant.id for mutant in record.mutants if mutant.fate is Fate.KILLED]
     return Row(
         claim=record.id,

@@ -1,7 +1,7 @@
 """Judging a bundle again: what its contract and observations say, against what its record says.
 
-Everything in a record that follows from the contract and the observations is derived once more and compared. Sentences
-(reasons) are not: a later version of the harness may word them otherwise, and that must not unseat old evidence.
+Everything in a record that follows from the contract and the observations is derived once more and compared. Of a
+reason the codes are compared; the texts in it are words of others, and decide nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
 from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.findings import Code, Finding
 from harness.evidence.layout import MUTANTS, OBSERVATION, RECORD
 from harness.judging.judge import Judgment, judge, requested
@@ -112,10 +113,15 @@ def _clauses(record: Record, judgment: Judgment) -> Iterator[Finding]:
 
 def _clause(where: str, then: ClauseResult, now: ClauseResult) -> Iterator[Finding]:
     if then.outcome is not now.outcome:
-        why = f": {now.reason}" if now.reason else ""
+        why = "" if now.reason is None else f": {now.reason}"
         yield _differs(f"{where}/outcome", f"{then.id} was {then.outcome} and is {now.outcome} now{why}")
     for name in ("value", "bound", "unit"):
         yield from _compare(f"{where}/{name}", getattr(then, name), getattr(now, name), f"for {then.id} there is now")
+    yield from _reasons(f"{where}/reason", then.reason, now.reason)
+
+
+def _reasons(where: str, then: Reason | None, now: Reason | None) -> Iterator[Finding]:
+    yield from _compare(where, then and then.codes, now and now.codes, "its codes are now")
 
 
 def _mutant(
@@ -132,12 +138,13 @@ def _mutant(
             return then.outcome(), findings
         message = f"has no trial of {mutant.id}, though the record says that it was {then.fate}"
         findings.append(Finding(Code.INCOMPLETE, MUTANTS, message))
-        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, "its observation is missing"), findings
+        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, Reason(ReasonCode.NO_OBSERVATION)), findings
     now = fate_of(mutant, judge(contract, seen))
     if then.fate is not now.fate:
-        why = f" ({now.reason})" if now.reason else ""
+        why = "" if now.reason is None else f" ({now.reason})"
         findings.append(_differs(f"{where}/fate", f"{mutant.id} was {then.fate} and is {now.fate} now{why}"))
     findings += _compare(f"{where}/failed", then.failed, now.failed, f"{mutant.id} fails now on")
+    findings += _reasons(f"{where}/reason", then.reason, now.reason)
     findings += _mutant_trial(mutant, record, contract, seen)
     return now, findings
 
@@ -175,10 +182,11 @@ def _order(record: Record, contract: Contract) -> Iterator[Finding]:
 
 def _verdict(record: Record, now: ClaimVerdict) -> Iterator[Finding]:
     if record.verdict is not now.verdict:
-        why = f" ({now.reason})" if now.reason else ""
+        why = "" if now.reason is None else f" ({now.reason})"
         yield _differs("/verdict", f"was {record.verdict} and is {now.verdict} now{why}")
     if record.proven is not now.proven:
         yield _differs("/proven", f"was {str(record.proven).lower()} and is {str(now.proven).lower()} now")
+    yield from _reasons("/reason", record.reason, now.reason)
 
 
 def _excuses(
@@ -207,7 +215,7 @@ def _capability(text: str) -> tuple[int, ...]:
 
 
 def _unlisted(mutant: Mutant) -> MutantRecord:
-    reason = "the record does not list it"
+    reason = Reason(ReasonCode.NOT_LISTED)
     return MutantRecord(mutant.id, mutant.subject, mutant.defect, mutant.violates, Fate.INCONCLUSIVE, reason, (), None)
 
 

@@ -43,6 +43,7 @@ from typing import final
 from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
+from harness.contract.reasons import Reason
 from harness.evidence.index import Entry
 from harness.evidence.staleness import is_ahead
 
@@ -85,7 +86,7 @@ class Cell:
 
     status: Status
     reason: str
-    """Why, in words."""
+    """Why, in words, without the `cause`."""
     strength: Strength
     decided_by: Entry | None
     """The bundle that the status follows from; None where there is none."""
@@ -95,6 +96,13 @@ class Cell:
     """How many there are."""
     set_aside: tuple[Entry, ...] = ()
     """The FAILs that do not speak for the claim: of another subject, or with other parameters. The newest first."""
+    cause: Reason | None = None
+    """The reason that the run itself records, if the status follows from it."""
+
+    @property
+    def told(self) -> str:
+        """Reason and cause in a row, for messages about other things; `harness.report` writes the sentences."""
+        return ": ".join(filter(None, (self.reason, str(self.cause or ""))))
 
     @property
     def bundle(self) -> Path | None:
@@ -183,9 +191,9 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
     entries = _newest_first(found, now)
     aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and not speaks_for(contract, one))
 
-    def cell(status: Status, reason: str, entry: Entry | None = None) -> Cell:
+    def cell(status: Status, reason: str, entry: Entry | None = None, cause: Reason | None = None) -> Cell:
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
-        return Cell(status, reason, strength, entry, entries[0] if entries else None, len(entries), aside)
+        return Cell(status, reason, strength, entry, entries[0] if entries else None, len(entries), aside, cause)
 
     if not entries:
         return cell(Status.UNRUN, "")
@@ -193,9 +201,10 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
     current = [entry for entry in speaking if not stale(entry)]
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
     if full is not None and full.verdict is Verdict.FAIL:
-        return cell(Status.FALSIFIED, _why(full, now), full)
+        return cell(Status.FALSIFIED, _ahead(full, now), full, full.reason)
     if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced, now)):
-        return cell(Status.FALSIFIED, f"in the reduced profile: {_why(reduced, now)}", reduced)
+        reason = "; ".join(filter(None, ("in the reduced profile", _ahead(reduced, now))))
+        return cell(Status.FALSIFIED, reason, reduced, reduced.reason)
     if full is not None and device.meets(contract.target):
         return cell(Status.DISCHARGED, "", full)
     if full is not None:
@@ -206,12 +215,16 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
         return cell(Status.PARTIAL, "in the reduced profile", reduced)
     void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)
     if void is not None:
-        return cell(Status.UNRUN, f"VOID: {_why(void, now)}")
+        return cell(Status.UNRUN, "; ".join(filter(None, ("VOID", _ahead(void, now)))), None, void.reason)
     outdated = [entry for entry in speaking if _says_something(entry) and stale(entry)]
     if outdated:
         strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))  # the newest of the strongest
         return cell(Status.STALE, "; ".join(stale(strongest)), strongest)
-    return cell(Status.UNRUN, _why_not(contract, (speaking or entries)[0]))
+    first = (speaking or entries)[0]
+    other = _of_another(contract, first)
+    if other:
+        return cell(Status.UNRUN, other)
+    return cell(Status.UNRUN, "" if first.verdict is Verdict.PASS else str(first.verdict), None, first.reason)
 
 
 def _counting(entries: Sequence[Entry]) -> Entry | None:
@@ -230,19 +243,20 @@ def _says_something(entry: Entry) -> bool:
     return entry.verdict is Verdict.FAIL or (entry.verdict is Verdict.PASS and entry.proven)
 
 
-def _why(entry: Entry, now: datetime) -> str:
-    """A run's own reason; of one that counts as the newest for its clock, that no later run can help."""
-    ahead = f" (no later run counts before {entry.started[:10]}, when it says it was started)"
-    return entry.reason + (ahead if is_ahead(entry.when, now) else "")
+def _ahead(entry: Entry, now: datetime) -> str:
+    """Of a run that counts as the newest for its clock, that no later run can help; empty for others."""
+    if not is_ahead(entry.when, now):
+        return ""
+    return f"no later run counts before {entry.started[:10]}, when it says it was started"
 
 
-def _why_not(contract: Contract, entry: Entry) -> str:
-    """What keeps a bundle from counting."""
+def _of_another(contract: Contract, entry: Entry) -> str:
+    """What keeps a bundle from speaking for the claim; empty if it does."""
     if entry.overrides:
         return f"only run with other parameters: {', '.join(entry.overrides)}"
     if not speaks_for(contract, entry):
         return f"only run with another subject: {entry.judged}"
-    return entry.reason if entry.verdict is Verdict.PASS else f"{entry.verdict}: {entry.reason}"
+    return ""
 
 
 def _strength(contract: Contract, device: DeviceClass, entry: Entry) -> Strength:

@@ -16,6 +16,7 @@ from harness.contract import Contract
 from harness.contract.bound import CLOSED, Bound
 from harness.contract.builtin import COMPLETES, RESOLVED
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
+from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope
 from harness.judging.observation import Ending, EndingKind, Observation
 
@@ -41,12 +42,13 @@ class Judgment:
         return Outcome.PASS
 
     @property
-    def reason(self) -> str:
-        """Why the outcome is not PASS: the first clause that decided it, in words."""
+    def reason(self) -> Reason | None:
+        """Why the outcome is not PASS: the first clause that decided it. None for a PASS, and without clauses."""
         outcome = self.outcome
         if outcome is Outcome.PASS:
-            return ""
-        return next((f"{clause.id}: {clause.reason}" for clause in self.clauses if clause.outcome is outcome), "")
+            return None
+        decisive = (clause for clause in self.clauses if clause.outcome is outcome)
+        return next((Reason(ReasonCode.CLAUSE, clauses=(one.id,), cause=one.reason) for one in decisive), None)
 
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
         """The clauses that came out so."""
@@ -69,7 +71,7 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
                 Outcome.NOT_MEASURED,
                 undeclared,
                 Bound(CLOSED, sorted(contract.observation["properties"])),
-                f"{undeclared[0]} is not declared in the contract",
+                Reason(ReasonCode.UNDECLARED, undeclared[0]),
             )
         )
     finite = {name: is_finite(value) for name, value in measurements.items()}
@@ -96,9 +98,9 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
 
 def _explained(result: ClauseResult, why: str) -> ClauseResult:
     """With the reason why the measurement that a clause looks at was not made, where that was told."""
-    if not why or result.outcome is not Outcome.NOT_MEASURED:
+    if not why or result.outcome is not Outcome.NOT_MEASURED or result.reason is None:
         return result
-    return replace(result, reason=f"{result.reason}: {why}")
+    return replace(result, reason=replace(result.reason, text=why))
 
 
 def requested(contract: Contract, profile: str, parameters: JsonObject, device_type: str) -> dict[str, Any]:
@@ -118,13 +120,11 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
     for name, wanted in asked.items():
         bound = Bound("const", wanted)
         if name not in observation.resolved:
-            yield _result(
-                f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, f"nobody read back the {name} that ran"
-            )
+            yield _result(f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, Reason(ReasonCode.NOT_READ_BACK, name))
             continue
         got = observation.resolved[name]
         same = type(got) is type(wanted) and got == wanted
-        reason = "" if same else f"requested {wanted!r}, but {got!r} ran"
+        reason = None if same else Reason(ReasonCode.ANOTHER_RAN, name, bound=bound, value=got)
         yield _result(f"resolved.{name}", Outcome.PASS if same else Outcome.FAIL, got, bound, reason)
     if asked["device"] == "cuda":
         yield from _residency(observation)
@@ -141,26 +141,18 @@ def _completes(observation: Observation) -> ClauseResult:
     )
 
 
-def _how_it_ended(ending: Ending) -> str:
-    match ending.kind:
-        case EndingKind.COMPLETED:
-            return ""
-        case EndingKind.INTERRUPTED:  # from outside: whose code it met says nothing
-            return ending.reason or "the run was interrupted"
-        case (
-            EndingKind.NOT_MEASURED
-        ):  # in nobody's code: the machine was in the way, or the subject is seen from outside
-            return f"{ending.kind}: {ending.reason}"
-        case _ if ending.phase is Phase.START:
-            return f"{ending.kind} at its start: {ending.reason}"
-        case _:
-            return f"{ending.kind} in the {ending.phase}'s code: {ending.reason}"
+def _how_it_ended(ending: Ending) -> Reason | None:
+    if ending.kind is EndingKind.COMPLETED:
+        return None
+    # An interruption comes from outside, and "not measured" is nobody's fault: whose code it met says nothing.
+    place = "" if ending.kind in (EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED) else str(ending.phase)
+    return Reason(ReasonCode(str(ending.kind)), place, ending.reason)
 
 
 def _provisional(result: ClauseResult) -> ClauseResult:
     if result.outcome is not Outcome.FAIL:
         return result
-    return replace(result, outcome=Outcome.NOT_MEASURED, reason=f"interrupted; until then: {result.reason}")
+    return replace(result, outcome=Outcome.NOT_MEASURED, reason=Reason(ReasonCode.PROVISIONAL, cause=result.reason))
 
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:
@@ -173,21 +165,27 @@ def _residency(observation: Observation) -> Iterator[ClauseResult]:
             Outcome.NOT_MEASURED,
             None,
             allocated,
-            residency.reason or "the allocator was not read",
+            Reason(ReasonCode.NOT_ASKED, "allocator", residency.reason or ""),
             "B",
         )
     else:
-        reason = "" if peak > 0 else "the process never allocated memory on the GPU"
+        reason = None if peak > 0 else Reason(ReasonCode.NOT_ON_THE_GPU, "allocator")
         yield _result("residency.allocator", Outcome.PASS if peak > 0 else Outcome.FAIL, peak, allocated, reason, "B")
     seen = residency.driver_seen
     if seen is None:
         yield _result(
-            "residency.driver", Outcome.NOT_MEASURED, None, listed, residency.reason or "the driver was not asked"
+            "residency.driver",
+            Outcome.NOT_MEASURED,
+            None,
+            listed,
+            Reason(ReasonCode.NOT_ASKED, "driver", residency.reason or ""),
         )
     else:
-        reason = "" if seen else "the driver never listed the process on the GPU"
+        reason = None if seen else Reason(ReasonCode.NOT_ON_THE_GPU, "driver")
         yield _result("residency.driver", Outcome.PASS if seen else Outcome.FAIL, seen, listed, reason)
 
 
-def _result(name: str, outcome: Outcome, value: Any, bound: Bound, reason: str, unit: str = "") -> ClauseResult:
+def _result(
+    name: str, outcome: Outcome, value: Any, bound: Bound, reason: Reason | None, unit: str = ""
+) -> ClauseResult:
     return ClauseResult(name, outcome, value, bound, unit, reason)

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from harness.base import schemas, strictjson
 from harness.base.device import Device, DeviceClass, Target
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.contract.bound import Bound
+from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason
 from harness.judging.verdict import MutantOutcome
 
-__all__ = [
-    "FORMAT",
-    "LogIdentity",
-    "Logs",
-    "MutantRecord",
-    "Record",
-    "RecordError",
-    "RecordedCommit",
-    "clause_result",
-    "judged",
-]
+__all__ = ["FORMAT", "LogIdentity", "Logs", "MutantRecord", "Record", "RecordError", "RecordedCommit", "judged"]
 
 FORMAT = 2
 
@@ -66,10 +56,14 @@ class MutantRecord:
     defect: str
     violates: tuple[str, ...]
     fate: Fate
-    reason: str
+    reason: Reason | None
     failed: tuple[str, ...]
     seconds: float | None
     """Wall-clock time of its trial; None where it did not run."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that a record holds."""
+        return {**vars(self), "reason": self.reason and self.reason.to_json()}
 
     def outcome(self) -> MutantOutcome:
         """The part of it that judging decides."""
@@ -89,7 +83,8 @@ class Record:
     run: str
     """Names the bundle's folder: when, on what, and six random digits."""
     verdict: Verdict
-    reason: str
+    reason: Reason | None
+    """Why; None for a proven PASS."""
     proven: bool
     profile: str
     profile_reason: str
@@ -149,7 +144,14 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The form that record.json holds."""
-        plain = {"format": FORMAT, **asdict(self), "device": self.device.to_json()}
+        plain = {
+            "format": FORMAT,
+            **vars(self),
+            "reason": self.reason and self.reason.to_json(),
+            "device": self.device.to_json(),
+            "clauses": [clause.to_json() for clause in self.clauses],
+            "mutants": [mutant.to_json() for mutant in self.mutants],
+        }
         tagged: dict[str, Any] = strictjson.tag_nonfinite(plain)
         return tagged
 
@@ -165,10 +167,10 @@ class Record:
             raise RecordError("; ".join(map(str, found[:5])))
         plain = strictjson.untag_nonfinite(document)
         del plain["format"]
-        clauses = tuple(clause_result(clause) for clause in plain.pop("clauses"))
+        clauses = tuple(ClauseResult.from_json(clause) for clause in plain.pop("clauses"))
         mutants = tuple(_mutant(mutant) for mutant in plain.pop("mutants"))
         plain |= {"verdict": Verdict(plain["verdict"]), "unjudged": tuple(plain.get("unjudged", ()))}
-        plain["device"] = Device.from_json(plain["device"])
+        plain |= {"device": Device.from_json(plain["device"]), "reason": Reason.from_json(plain["reason"])}
         return cls(**plain, clauses=clauses, mutants=mutants)
 
 
@@ -178,12 +180,7 @@ def judged(subject: str, subject_parameters: JsonObject) -> str:
     return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject
 
 
-def clause_result(document: dict[str, Any]) -> ClauseResult:
-    """A line of a judgment, from the form that record.json holds."""
-    bound = None if document["bound"] is None else Bound.from_json(document["bound"])
-    return ClauseResult(**{**document, "outcome": Outcome(document["outcome"]), "bound": bound})
-
-
 def _mutant(document: dict[str, Any]) -> MutantRecord:
     lists = {name: tuple(document[name]) for name in ("violates", "failed")}
-    return MutantRecord(**{**document, **lists, "fate": Fate(document["fate"])})
+    changed = {"fate": Fate(document["fate"]), "reason": Reason.from_json(document["reason"])}
+    return MutantRecord(**{**document, **lists, **changed})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Mutant
 from harness.contract.builtin import COMPLETES
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment
 
 __all__ = ["ClaimVerdict", "MutantOutcome", "claim_verdict", "fate_of", "interrupted", "not_run"]
@@ -19,7 +20,7 @@ class MutantOutcome:
 
     id: str
     fate: Fate
-    reason: str = ""
+    reason: Reason | None = None
     failed: tuple[str, ...] = ()
     """The clauses that it failed, those first that the contract names."""
 
@@ -29,7 +30,7 @@ class ClaimVerdict:
     """The verdict on a claim."""
 
     verdict: Verdict
-    reason: str
+    reason: Reason | None
     proven: bool
     """Whether the falsifier has been shown able to fail: every mutant that could run was killed, and one could."""
 
@@ -43,27 +44,25 @@ def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
     failed = tuple(sorted(failing, key=lambda clause: clause not in mutant.violates))
     missed = [clause for clause in mutant.violates if clause not in failed]
     if judgment.outcome is Outcome.PASS:
-        return MutantOutcome(mutant.id, Fate.SURVIVED, "it passed every clause")
+        return MutantOutcome(mutant.id, Fate.SURVIVED, Reason(ReasonCode.PASSED))
     if judgment.outcome is Outcome.NOT_MEASURED:
         return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, judgment.reason)
     cut_short = [clause.reason for clause in judgment.with_outcome(Outcome.NOT_MEASURED) if clause.id == COMPLETES]
-    if missed and cut_short:
-        reason = f"it failed on {', '.join(failed)}, but before {', '.join(missed)} could be judged: {cut_short[0]}"
-        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, reason, failed)
     if missed:
-        reason = f"it failed on {', '.join(failed)}, but not on {', '.join(missed)}"
-        return MutantOutcome(mutant.id, Fate.MISATTRIBUTED, reason, failed)
-    return MutantOutcome(mutant.id, Fate.KILLED, "", failed)
+        code, cause = (ReasonCode.CUT_SHORT, cut_short[0]) if cut_short else (ReasonCode.OTHER_CLAUSES, None)
+        reason = Reason(code, clauses=failed, missed=tuple(missed), cause=cause)
+        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE if cut_short else Fate.MISATTRIBUTED, reason, failed)
+    return MutantOutcome(mutant.id, Fate.KILLED, None, failed)
 
 
-def not_run(mutant: Mutant, reason: str) -> MutantOutcome:
+def not_run(mutant: Mutant, reason: Reason) -> MutantOutcome:
     """A mutant that this machine cannot run, or that was skipped: never counted as killed."""
     return MutantOutcome(mutant.id, Fate.NOT_RUN, reason)
 
 
 def interrupted(mutant: Mutant) -> MutantOutcome:
     """A mutant that waited for its turn when the run was interrupted."""
-    return MutantOutcome(mutant.id, Fate.INTERRUPTED, "the run was interrupted")
+    return MutantOutcome(mutant.id, Fate.INTERRUPTED, Reason(ReasonCode.INTERRUPTED))
 
 
 def claim_verdict(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> ClaimVerdict:
@@ -80,18 +79,18 @@ def claim_verdict(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipp
         return ClaimVerdict(Verdict.FAIL, judgment.reason, proven)
     if judgment.outcome is Outcome.NOT_MEASURED:
         return ClaimVerdict(Verdict.NOT_MEASURED, judgment.reason, proven)
-    lived = [mutant for mutant in mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
-    if lived:
-        return ClaimVerdict(Verdict.VOID, f"mutant {lived[0].id} {lived[0].fate}: {lived[0].reason}", False)
-    unsure = [mutant for mutant in mutants if mutant.fate is Fate.INCONCLUSIVE]
-    if unsure:
-        return ClaimVerdict(Verdict.NOT_MEASURED, f"mutant {unsure[0].id} is inconclusive: {unsure[0].reason}", False)
-    kept = [mutant for mutant in mutants if mutant.fate is Fate.INTERRUPTED]
-    if kept:
-        return ClaimVerdict(Verdict.NOT_MEASURED, f"mutant {kept[0].id} was not run: {kept[0].reason}", False)
+    for kinds, verdict in (
+        ((Fate.SURVIVED, Fate.MISATTRIBUTED), Verdict.VOID),
+        ((Fate.INCONCLUSIVE,), Verdict.NOT_MEASURED),
+        ((Fate.INTERRUPTED,), Verdict.NOT_MEASURED),
+    ):
+        for mutant in mutants:
+            if mutant.fate in kinds:
+                reason = Reason(ReasonCode.MUTANT, mutant=mutant.id, fate=mutant.fate, cause=mutant.reason)
+                return ClaimVerdict(verdict, reason, False)
     if skipped:
-        return ClaimVerdict(Verdict.PASS, "unproven: the mutants were skipped", False)
+        return ClaimVerdict(Verdict.PASS, Reason(ReasonCode.UNPROVEN), False)
     if not proven:
-        reason = mutants[0].reason if mutants else "there is none"
-        return ClaimVerdict(Verdict.NOT_MEASURED, f"no mutant could run here: {reason}", False)
-    return ClaimVerdict(Verdict.PASS, "", True)
+        reason = Reason(ReasonCode.NO_MUTANT, cause=mutants[0].reason if mutants else None)
+        return ClaimVerdict(Verdict.NOT_MEASURED, reason, False)
+    return ClaimVerdict(Verdict.PASS, None, True)

@@ -21,8 +21,9 @@ from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
 from harness.contract.expression import Kind, Node
+from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
-from harness.contract.rules import CANNOT_BE_EVALUATED, NOT_BOOLEAN, Rule, literals
+from harness.contract.rules import BROKEN, Rule, literals
 from harness.lint.witnesses import Search, without_traces
 
 __all__ = ["Finding", "Severity", "lint"]
@@ -230,27 +231,26 @@ def _different_profiles(contract: Contract) -> list[Profile]:
     return list(different.values())
 
 
-def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, str]]:
+def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, Reason]]:
     """The rules that raise, or give something else than true or false, although every schema clause holds."""
     reasons = {one.id: one.reason for one in search.unsatisfied(base)}
     if any(clause.id in reasons for clause in search.contract.clauses):
         return []
-    return [
-        (rule, reasons[rule.id])
-        for rule in search.contract.rules
-        if reasons.get(rule.id, "").startswith((CANNOT_BE_EVALUATED, NOT_BOOLEAN))
-    ]
+    found = [(rule, reasons.get(rule.id)) for rule in search.contract.rules]
+    return [(rule, reason) for rule, reason in found if reason is not None and reason.code in BROKEN]
 
 
-def _about_broken(contract: Contract, rule: Rule, reason: str, example: JsonObject) -> Finding:
+def _about_broken(contract: Contract, rule: Rule, reason: Reason, example: JsonObject) -> Finding:
     place = _place(contract, rule)
-    if reason.startswith(NOT_BOOLEAN):
-        return _error("rule-not-boolean", place, reason, "compare: self.a < self.b", example)
+    if reason.code is ReasonCode.NOT_BOOLEAN:
+        message = f"the rule gave neither true nor false: {reason.text}"
+        return _error("rule-not-boolean", place, message, "compare: self.a < self.b", example)
+    message = f"the rule cannot be evaluated: {reason.text}"
     integer = _integer_in_arithmetic(rule.tree)
     if integer:
         remedy = f"write {integer}.0: measurements are doubles, and CEL does not mix them with integers"
-        return _error("integer-literal-in-rule", place, f"{integer} is an integer: {reason}", remedy, example)
-    return _error("rule-cannot-be-evaluated", place, reason, "see https://cel.dev for the language", example)
+        return _error("integer-literal-in-rule", place, f"{integer} is an integer: {message}", remedy, example)
+    return _error("rule-cannot-be-evaluated", place, message, "see https://cel.dev for the language", example)
 
 
 def _integer_in_arithmetic(tree: Node) -> str:

@@ -22,7 +22,8 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import Contract, Profile, rules
 from harness.contract.clauses import Clause, ClauseResult, SchemaClause
-from harness.contract.rules import Rule
+from harness.contract.reasons import Reason
+from harness.contract.rules import BROKEN, Rule
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation, Residency
 from harness.lint.strategies import Strategy, fitting, pool_of, replaced, values, violations
@@ -45,13 +46,13 @@ class Violation:
     """Measurements with which the clause fails; None where there are none."""
     companions: frozenset[str] = frozenset()
     """Clauses on other values that fail with it."""
-    reason: str = ""
-    """Where it failed only because it could not be evaluated: the judge's words."""
+    reason: Reason | None = None
+    """Set if it failed only because it could not be evaluated."""
 
     @property
     def is_clean(self) -> bool:
         """Whether the clause fails, for what it says, and nothing else does."""
-        return self.example is not None and not self.companions and not self.reason
+        return self.example is not None and not self.companions and self.reason is None
 
 
 @dataclass
@@ -149,7 +150,7 @@ class Search:
             return seen[-1].is_clean
 
         self._first(source, is_clean, budget)
-        return min(seen, key=lambda one: (one.example is None, bool(one.reason), len(one.companions)))
+        return min(seen, key=lambda one: (one.example is None, one.reason is not None, len(one.companions)))
 
     def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:
         """Where to draw from, and how many observations to judge: few measurements changed at first, then more."""
@@ -186,9 +187,9 @@ class Search:
         own = failed.pop(clause.id, None)
         if own is None:
             return Violation()
-        broken = isinstance(clause, Rule) and own.reason.startswith((rules.CANNOT_BE_EVALUATED, rules.NOT_BOOLEAN))
+        broken = own.reason is not None and own.reason.code in BROKEN
         companions = {name for name in failed if name not in self.without and not self._goes_with(clause, name)}
-        return Violation(measurements, frozenset(companions), own.reason if broken else "")
+        return Violation(measurements, frozenset(companions), own.reason if broken else None)
 
     def _goes_with(self, clause: Clause, other: str) -> bool:
         """Whether a clause that fails together with `clause` looks at the same values, so that it may have to."""

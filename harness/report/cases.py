@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.judging.record import MutantRecord, Record
-from harness.report import bound_text, figures
+from harness.report import bound_text, figures, reason_text
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def of_record(record: Record) -> list[Case]:
     cases += [_unjudged(record, clause) for clause in record.unjudged]
     cases += [_mutant(record, mutant) for mutant in record.mutants]
     if not cases or not any(case.status in _shows(record) for case in cases):
-        reason = record.reason or f"the verdict is {record.verdict}"
+        reason = reason_text.of(record.reason) or f"the verdict is {record.verdict}"
         cases.append(Case(record.id, "verdict", Kind.VERDICT, Status(record.verdict), printable(reason)))
     return cases
 
@@ -94,7 +94,7 @@ def _shows(record: Record) -> Sequence[Status]:
 
 def _clause(record: Record, clause: ClauseResult, position: int) -> Case:
     measured = f"measured {figures.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
-    text = f"{clause.reason} ({measured})" if clause.reason else measured
+    text = f"{reason_text.of(clause.reason)} ({measured})" if clause.reason else measured
     # All clauses come of one trial; its time is told once, so that sums are right.
     seconds = record.trial_seconds if position == 0 else 0.0
     status = Status(clause.outcome)
@@ -107,7 +107,7 @@ def _unjudged(record: Record, clause: str) -> Case:
 
 
 def _mutant(record: Record, mutant: MutantRecord) -> Case:
-    text = f"{mutant.fate}: {mutant.reason} ({mutant.defect})"
+    text = f"{mutant.fate}: {reason_text.of(mutant.reason)} ({mutant.defect})"
     name = printable(f"mutant {mutant.id}")
     return Case(record.id, name, Kind.MUTANT, _FATES[mutant.fate], printable(text), mutant.seconds or 0.0)
 

@@ -9,6 +9,7 @@ from harness.base.vocabulary import Fate, Verdict
 from harness.evidence import findings
 from harness.evidence.findings import Finding
 from harness.judging.record import MutantRecord, Record
+from harness.report import reason_text
 
 __all__ = ["Caveat", "Code", "caveats", "changed", "narrowed"]
 
@@ -67,7 +68,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
     if idle and not record.mutants_skipped:
         reasons: dict[str, list[MutantRecord]] = {}
         for mutant in idle:
-            reasons.setdefault(mutant.reason, []).append(mutant)
+            reasons.setdefault(reason_text.of(mutant.reason), []).append(mutant)
         names = _listed(
             (*_listed((Code(mutant.id),) for mutant in alike), f" ({reason})") for reason, alike in reasons.items()
         )

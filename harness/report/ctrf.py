@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import Any
 
 from harness.judging.record import Record
-from harness.report import cases
+from harness.report import cases, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.cases import Case, Status
 from harness.report.caveats import narrowed
@@ -86,7 +86,7 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
         test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # so that a list of green lines shows it
         test["extra"] |= {
             "verdict": str(record.verdict),
-            "reason": printable(record.reason),
+            "reason": printable(reason_text.of(record.reason)),
             "proven": record.proven,
             "profile": record.profile,
             "subject": record.subject,

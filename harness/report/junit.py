@@ -22,7 +22,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.judging.record import Record
-from harness.report import cases
+from harness.report import cases, reason_text
 from harness.report.cases import Case, Status
 from harness.report.escaping import printable
 from harness.report.files import write_file
@@ -128,7 +128,7 @@ def _properties(record: Record) -> dict[str, str]:
     return {
         "verdict": str(record.verdict),
         "proven": "yes" if record.proven else "no",
-        "reason": record.reason,
+        "reason": reason_text.of(record.reason),
         "profile": record.profile,
         "subject": record.subject,
         "device": f"{device.type} {device.name}",

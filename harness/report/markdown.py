@@ -14,7 +14,7 @@ from typing import Final
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code
 from harness.judging.record import Record
-from harness.report import figures
+from harness.report import figures, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
@@ -155,7 +155,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     if record.verdict is Verdict.PASS and not said:
         return
     head = f"### {verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    parts = [head, markdown(shortened(record.reason)), "\n".join(said)]
+    parts = [head, markdown(shortened(reason_text.of(record.reason))), "\n".join(said)]
     wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
     if wrong:
         wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)

@@ -8,7 +8,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.evidence.layout import COUNTEREXAMPLE
 from harness.judging.record import Record
-from harness.report import bound_text, figures
+from harness.report import bound_text, figures, reason_text
 from harness.run.events import (
     SUBJECT,
     ClaimFinished,
@@ -60,12 +60,12 @@ def trial_text(event: TrialFinished) -> str:
     """How a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
     took = figures.duration(event.seconds)
     if event.mutant is None:
-        reason = event.judgment.reason
+        reason = reason_text.of(event.judgment.reason)
         return f"{event.judgment.outcome} in {took}{': ' + reason if reason else ''}"
     if event.mutant.fate is Fate.KILLED:
         shown, more = event.mutant.failed[:3], len(event.mutant.failed) - 3
         return f"killed in {took} by {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
-    return f"{event.mutant.fate} in {took}: {event.mutant.reason}"
+    return f"{event.mutant.fate} in {took}: {reason_text.of(event.mutant.reason)}"
 
 
 def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
@@ -95,14 +95,14 @@ def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
 
 def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
     """The clauses worth a line: all but mere types that passed, or that were as little measured as what has a line."""
-    told = {(_place(clause), clause.reason) for clause in record.clauses if not _is_mere_type(clause)}
+    told = {(_place(clause), reason_text.of(clause.reason)) for clause in record.clauses if not _is_mere_type(clause)}
     return [
         clause
         for clause in record.clauses
         if verbose
         or not _is_mere_type(clause)
         or clause.outcome is Outcome.FAIL
-        or (clause.outcome is Outcome.NOT_MEASURED and (_place(clause), clause.reason) not in told)
+        or (clause.outcome is Outcome.NOT_MEASURED and (_place(clause), reason_text.of(clause.reason)) not in told)
     ]
 
 
@@ -116,7 +116,7 @@ def _place(clause: ClauseResult) -> str:
 
 def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
     """Clause, outcome, measured value and bound, as text."""
-    reason = f"  ({clause.reason})" if clause.outcome is not Outcome.PASS else ""
+    reason = f"  ({reason_text.of(clause.reason)})" if clause.outcome is not Outcome.PASS else ""
     bound = bound_text.of(clause.bound, clause.unit)
     return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), bound + reason
 
@@ -161,7 +161,7 @@ def verdict_text(record: Record) -> str:
             "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())
         )
     parts.append(figures.duration(record.seconds))
-    return ", ".join(parts) + (f": {record.reason}" if record.reason else "")
+    return ", ".join(parts) + (f": {reason_text.of(record.reason)}" if record.reason else "")
 
 
 def idle_text(record: Record) -> str:
@@ -171,7 +171,7 @@ def idle_text(record: Record) -> str:
     reasons: dict[str, list[str]] = {}
     for mutant in record.mutants:
         if not mutant.fate.has_run and not record.mutants_skipped:
-            reasons.setdefault(mutant.reason, []).append(mutant.id)
+            reasons.setdefault(reason_text.of(mutant.reason), []).append(mutant.id)
     told = "; ".join(f"{', '.join(ids)} ({reason})" for reason, ids in reasons.items())
     return f"not run: {told}" if told else ""
 
@@ -182,9 +182,10 @@ def nothing_ran(record: Record) -> bool:
 
 
 def _obstacle(record: Record) -> str:
-    """What was in the way: the reason of the first clause, after how and where the trial ended."""
-    told = record.reason.partition(": ")[2]
-    return told.partition(": ")[2] or told or record.reason
+    """What was in the way: the words of the root cause, without the clause and without how the trial ended."""
+    if record.reason is None:
+        return ""
+    return record.reason.root.text or reason_text.of(record.reason.root)
 
 
 def interrupted_text(event: RunFinished) -> str:

@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from harness.base.vocabulary import Verdict
 from harness.judging.record import Record
-from harness.report import cases
+from harness.report import cases, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.cases import Case, Kind, Status
 from harness.report.escaping import printable
@@ -149,6 +149,12 @@ def _notifications(bundles: Sequence[BundleResult]) -> Iterator[dict[str, Any]]:
         if record is None:
             yield {"level": "error", "message": {"text": f"{bundle.name}: {bundle.problem}"}}
         elif record.verdict is Verdict.NOT_MEASURED:
-            yield {"level": "warning", "message": {"text": printable(f"{record.id} was not measured: {record.reason}")}}
+            yield {
+                "level": "warning",
+                "message": {"text": printable(f"{record.id} was not measured: {reason_text.of(record.reason)}")},
+            }
         elif record.verdict is Verdict.VOID:
-            yield {"level": "error", "message": {"text": printable(f"{record.id} is void: {record.reason}")}}
+            yield {
+                "level": "error",
+                "message": {"text": printable(f"{record.id} is void: {reason_text.of(record.reason)}")},
+            }

@@ -12,7 +12,7 @@ from typing import Any
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Gaps
-from harness.report import figures
+from harness.report import figures, reason_text
 from harness.report.escaping import code_span, markdown, printable
 
 __all__ = ["COLOURS", "document", "lines", "page", "set_aside", "totals", "unreadable_line"]
@@ -40,8 +40,8 @@ def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Itera
         seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
         margin = max((len(name) for name in seen), default=0)
         for name, cell in seen.items():
-            reason = f"  {cell.reason}" if cell.reason else ""
-            text = f"    {name:<{margin}}  {cell.status}{reason}"
+            why = reason_text.of_cell(cell)
+            text = f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}"
             yield _line(text, width, margin + 6), cell.status
             yield f"      {_shortest(cell.bundle)}", None
             for text, bundle in set_aside(cell):
@@ -85,10 +85,10 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
     table = [head, ["---"] * len(head), *rows]
     parts = ["# Status of the claims", totals(claims) + ".", "\n".join(f"| {' | '.join(row)} |" for row in table)]
     reasons = [
-        f"- {code_span(claim.id)} on {markdown(str(device))}: {cell.status}, {markdown(cell.reason)}"
+        f"- {code_span(claim.id)} on {markdown(str(device))}: {cell.status}, {markdown(why)}"
         for claim in claims
         for device, cell in claim.cells.items()
-        if cell.reason
+        if (why := reason_text.of_cell(cell))
     ]
     parts += ["## Why", "\n".join(reasons)] if reasons else []
     aside = [
@@ -156,7 +156,7 @@ def _places(at: Sequence[str]) -> str:
 def _cell(cell: Cell, root: Path) -> dict[str, Any]:
     return {
         "status": cell.status,
-        "reason": cell.reason,
+        "reason": reason_text.of_cell(cell),
         "strength": cell.strength.name.lower(),
         "decided_by": _told(cell.decided_by, root),
         "newest": _told(cell.newest, root),

@@ -8,7 +8,7 @@ from harness.base.vocabulary import Fate, Outcome
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
 from harness.judging.record import MutantRecord, Record
-from harness.report import bound_text, figures
+from harness.report import bound_text, figures, reason_text
 from harness.report.caveats import Caveat, Code, narrowed
 from harness.report.escaping import code_span, markdown
 
@@ -52,7 +52,7 @@ def clause_table(clauses: Sequence[ClauseResult]) -> str:
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
             markdown(figures.value(clause.value, clause.unit)),
             markdown(shortened(bound_text.of(clause.bound, clause.unit))),
-            markdown(shortened(clause.reason)),
+            markdown(shortened(reason_text.of(clause.reason))),
         )
         for clause in clauses
     ]
@@ -84,7 +84,7 @@ def mutant_table(mutants: Sequence[MutantRecord]) -> str:
             str(mutant.fate) if mutant.fate is Fate.KILLED else f"**{mutant.fate}**",
             markdown(mutant.defect),
             ", ".join(map(code_span, mutant.violates)),
-            ", ".join(map(code_span, mutant.failed)) or markdown(shortened(mutant.reason)),
+            ", ".join(map(code_span, mutant.failed)) or markdown(shortened(reason_text.of(mutant.reason))),
             "" if mutant.seconds is None else figures.duration(mutant.seconds),
         )
         for mutant in mutants

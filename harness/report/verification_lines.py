@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import NOT_ACCEPTED, Code, Verification
+from harness.report import reason_text
 from harness.report.caveats import Caveat
 from harness.report.caveats import Code as Mono
 
@@ -44,7 +45,7 @@ def line(one: Verification) -> str:
     if one.subject is not None:
         parts.append(f"subject {one.subject}")
     if one.reason:
-        parts.append(one.reason)
+        parts.append(reason_text.of(one.reason))
     return "  ".join([*parts, str(one.path)])
 
 

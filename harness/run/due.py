@@ -50,7 +50,7 @@ class Due:
     def passed_over(self) -> Iterator[ClaimPassedOver]:
         """The claims that are not due, for those who show or write what a run comes to."""
         for contract, cell in self.falsified:
-            reason = f"FALSIFIED by {_place(cell)}: {cell.reason}"
+            reason = f"FALSIFIED by {_place(cell)}: {cell.told}"
             yield ClaimPassedOver(contract.id, Verdict.FAIL, reason)
         for contract, cell in self.covered:
             reason = f"not due: {cell.status} by {_place(cell)}"
@@ -63,7 +63,7 @@ class Due:
         for contract, why in self.due:
             yield f"due: {contract.id}: {why}"
         for contract, cell in self.falsified:
-            yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {cell.reason}"
+            yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {cell.told}"
         for contract, why in self.elsewhere:
             yield f"not for this machine: {contract.id}: {why}"
         total = len(self.due) + len(self.covered) + len(self.falsified) + len(self.elsewhere)
@@ -117,7 +117,7 @@ def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> str:
     if cell is None or not cell.bundles:
         return f"never run on {device}"
     if cell.status in (Status.STALE, Status.UNRUN) or cell.decided_by is None:
-        return f"{cell.status}: {cell.reason}"
+        return f"{cell.status}: {cell.told}"
     if profile == "full" and cell.decided_by.profile != "full":
         return "run in the reduced profile only, and full runs here"
     return ""

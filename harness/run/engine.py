@@ -20,6 +20,7 @@ from harness.base.redaction import Redactor, allowed_environment
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.seal import ClaimResult, Environment, Seal
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import Executor, TrialResult
@@ -83,7 +84,8 @@ class Engine:
         """Seal a claim that could not be run, for a reason that this machine knows nothing of; emits nothing."""
         began = datetime.now(UTC)
         plan = make_plan(contract, self._host, request)
-        plan = replace(plan, obstacle=reason, mutants=tuple((mutant, reason) for mutant in plan.contract.mutants))
+        obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
+        plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
         return _planned(plan), self._finished(plan, request, unmeasured(plan, request), began, 0.0)
 
     def _claim(self, contract: Contract, request: RunRequest, interruption: Interruption) -> Record:
@@ -106,7 +108,7 @@ class Engine:
             return events.ClaimFinished(record, self._seal(result))
         except OSError as error:
             verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
-            reason = f"the bundle could not be written: {error}"
+            reason = Reason(ReasonCode.UNSEALED, text=str(error))
             return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), None)
 
     def _record(self, plan: Plan, request: RunRequest, trials: Trials, began: datetime, seconds: float) -> Record:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from harness.base.device import Device, DeviceClass
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Mutant, Profile
+from harness.contract.reasons import Reason, ReasonCode
 from harness.machine.host import Gpu, Host
 from harness.machine.requirements import Fit, fit, shortfalls
 from harness.run.request import RunRequest
@@ -33,8 +34,8 @@ class Plan:
     parameters: JsonObject
     parallel: int
     """How many trials run side by side."""
-    mutants: tuple[tuple[Mutant, str], ...]
-    """Every mutant with the reasons why it cannot run; empty if it can."""
+    mutants: tuple[tuple[Mutant, Reason | None], ...]
+    """Every mutant with the reason why it cannot run; None if it can."""
     obstacle: str = ""
     """Why the claim cannot run at all; empty if it can."""
     is_reading: bool = False
@@ -162,16 +163,16 @@ def _parallel(contract: Contract, profile: Profile, gpu: Gpu | None, host: Host,
 
 def _mutant_obstacle(
     mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest
-) -> str:
-    """Why a mutant cannot run; empty if it can."""
+) -> Reason | None:
+    """Why a mutant cannot run; None if it can."""
     if not request.mutants:
-        return "mutants were skipped (--no-mutants)"
+        return Reason(ReasonCode.SKIPPED)
     lacks = shortfalls(mutant.requires, host) if mutant.requires else []
     if request.external is not None and request.external.is_over and not lacks:
         lacks = shortfalls(profile.requires, host)  # reading a run needs less than running mutants
     if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
         lacks = ["needs a CUDA GPU; this run is on the CPU"]
     unseen = [clause for clause in mutant.violates if clause in contract.unjudged(profile.name)]
-    if unseen and not lacks:
-        lacks = [f"violates {', '.join(unseen)}, which the {profile.name} profile does not judge"]
-    return "; ".join(lacks)
+    if lacks:
+        return Reason(ReasonCode.REQUIREMENT, text="; ".join(lacks))
+    return Reason(ReasonCode.NOT_JUDGED, profile.name, clauses=tuple(unseen)) if unseen else None

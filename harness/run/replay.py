@@ -14,6 +14,7 @@ from harness.contract.builtin import COMPLETES
 from harness.contract.clauses import ClauseResult
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle import Bundle
 from harness.evidence.verify import find_bundles, verify
 from harness.execution.executor import TrialRequest
@@ -117,7 +118,7 @@ def replay(
     subject = request.subject or (mutant.subject if mutant else _accused(sealed, contract, project))
     unmeasured = Replay(subject, plan.profile.name, plan.device.type, ())
     if plan.obstacle:
-        return replace(unmeasured, clauses=_unmeasured(case, plan.obstacle))
+        return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)))
     trial = TrialRequest(
         contract=contract,
         subject=subject,
@@ -148,7 +149,7 @@ def replay(
             executor.imports()
             observation = executor.run(trial, lambda step, values, memory: None).observation
     except LeaseUnavailable as error:
-        return replace(unmeasured, clauses=_unmeasured(case, str(error)))
+        return replace(unmeasured, clauses=_unmeasured(case, Reason(ReasonCode.NOTHING_RAN, text=str(error))))
     return replace(unmeasured, clauses=_judged(contract, case, observation))
 
 
@@ -198,10 +199,10 @@ def _judged(contract: Contract, case: Counterexample, observation: Observation) 
     found = judge_case(contract, measured, observation.parameters, observation.device)
     known = {completes.id, *(clause.id for clause in found)}
     lacking = [name for name in case.clauses if name not in known]
-    reason = "the falsifier did not measure it on this case"
+    reason = Reason(ReasonCode.NOT_ON_THIS_CASE)
     missing = () if completes.outcome is Outcome.FAIL else _unmeasured(case, reason, lacking)
     if completes.outcome is Outcome.PASS and not found:
-        missing = _unmeasured(case, "the falsifier did not try the case: it searches no more")
+        missing = _unmeasured(case, Reason(ReasonCode.NOT_TRIED))
     return (completes, *found, *missing)
 
 
@@ -212,6 +213,6 @@ def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObj
     return {name: value[0] for name, value in lists.items() if isinstance(value, list) and len(value) == 1}
 
 
-def _unmeasured(case: Counterexample, reason: str, names: list[str] | None = None) -> tuple[ClauseResult, ...]:
+def _unmeasured(case: Counterexample, reason: Reason, names: list[str] | None = None) -> tuple[ClauseResult, ...]:
     wanted = case.clauses if names is None else names
     return tuple(ClauseResult(name, Outcome.NOT_MEASURED, reason=reason) for name in wanted)

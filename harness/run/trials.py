@@ -11,6 +11,7 @@ from typing import Any
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.contract import Mutant
+from harness.contract.reasons import Reason, ReasonCode
 from harness.execution.executor import Executor, TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
@@ -71,7 +72,7 @@ class TrialRun:
         trials: dict[str, TrialResult] = {}
         outcomes: list[MutantOutcome] = []
         for mutant, obstacle in self._plan.mutants:
-            if mutant.id not in mutants:
+            if obstacle is not None:
                 outcomes.append(not_run(mutant, obstacle))
             elif mutants[mutant.id].cancelled():
                 outcomes.append(interrupted(mutant))
@@ -154,7 +155,8 @@ def unmeasured(plan: Plan, request: RunRequest) -> Trials:
         threads=1,
     )
     result = _silent(trial, Ending(EndingKind.NOT_MEASURED, Phase.START, plan.obstacle))
-    outcomes = [not_run(mutant, plan.obstacle) for mutant in contract.mutants]
+    obstacle = Reason(ReasonCode.NOTHING_RAN, text=plan.obstacle)
+    outcomes = [not_run(mutant, obstacle) for mutant in contract.mutants]
     return Trials(result, judge(contract, result.observation), {}, outcomes)
 
 

@@ -7,7 +7,7 @@ event = wire.decode(line, {contract.id: contract})      # here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,8 +15,10 @@ from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.vocabulary import Fate
 from harness.contract import Contract
+from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason
 from harness.judging.judge import Judgment
-from harness.judging.record import Record, clause_result
+from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.run import events
 
@@ -56,8 +58,12 @@ def encode(event: events.Event) -> str:
         case events.ClaimPlanned():
             shallow |= {"contract": event.contract.id, "device": event.device.to_json()}
         case events.TrialFinished():
-            shallow["judgment"] = asdict(event.judgment)
-            shallow["mutant"] = event.mutant and asdict(event.mutant)
+            clauses = [clause.to_json() for clause in event.judgment.clauses]
+            shallow["judgment"] = {"clauses": clauses, "unjudged": event.judgment.unjudged}
+            shallow["mutant"] = event.mutant and {
+                **vars(event.mutant),
+                "reason": event.mutant.reason and event.mutant.reason.to_json(),
+            }
         case events.ClaimFinished():
             shallow |= {"record": event.record.to_json(), "bundle": event.bundle and str(event.bundle)}
     return strictjson.dumps(strictjson.tag_nonfinite({"event": type(event).__name__, **shallow}))
@@ -86,8 +92,10 @@ def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Con
         plain |= {"contract": contracts[plain["contract"]], "device": Device.from_json(plain["device"])}
     if kind is events.TrialFinished:
         judged = plain["judgment"]
-        plain["judgment"] = Judgment(tuple(map(clause_result, judged["clauses"])), tuple(judged["unjudged"]))
+        plain["judgment"] = Judgment(tuple(map(ClauseResult.from_json, judged["clauses"])), tuple(judged["unjudged"]))
         if (mutant := plain["mutant"]) is not None:
             failed = tuple(mutant["failed"])
-            plain["mutant"] = MutantOutcome(mutant["id"], Fate(mutant["fate"]), mutant["reason"], failed)
+            plain["mutant"] = MutantOutcome(
+                mutant["id"], Fate(mutant["fate"]), Reason.from_json(mutant["reason"]), failed
+            )
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}

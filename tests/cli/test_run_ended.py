@@ -58,7 +58,7 @@ def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.
     output, _ = process.communicate(timeout=10)
     assert process.returncode == ExitStatus.INTERRUPTED, output
     assert "  not run: identity (the run was interrupted)\n" in output
-    assert record(folder)["reason"] == "subject.completes: the run was interrupted"
+    assert record(folder)["reason"]["cause"]["code"] == "interrupted"
     (bundle,) = bundles(folder)
     observation = json.loads((bundle / "observation.json").read_text())
     assert observation["ending"]["kind"] == "interrupted"

@@ -13,6 +13,7 @@ from harness.base.vocabulary import Outcome
 from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult, clauses_of, empty_place, is_finite, judge_schema, values_at
 from harness.contract.keywords import PatternError
+from harness.contract.reasons import Reason, ReasonCode
 
 
 def outcomes(properties: Mapping[str, Any], measurements: Mapping[str, Any]) -> dict[str, ClauseResult]:
@@ -76,29 +77,29 @@ def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
 def test_a_number_that_is_not_finite_fails_every_keyword(value: Any) -> None:
     """NaN is neither above nor below a bound, so it must be refused before it is compared."""
     found = outcomes({"x": _NUMBER}, {"x": value})
-    assert {"x is not finite"} == {one.reason for one in found.values()}
+    assert {Reason(ReasonCode.NOT_FINITE, "x")} == {one.reason for one in found.values()}
     assert {Outcome.FAIL} == {one.outcome for one in found.values()}
 
 
 def test_a_broken_number_fails_only_what_looks_at_it() -> None:
     """A NaN among the losses is no fault of the count beside it."""
     found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0, math.nan]}})
-    expected = {"x.count.type": "", "x.losses[].type": "x.losses[1] is not finite"}
+    expected = {"x.count.type": None, "x.losses[].type": Reason(ReasonCode.NOT_FINITE, "x.losses[1]")}
     assert expected == {name: found[name].reason for name in expected}
 
 
 @pytest.mark.parametrize(
     ("measurements", "clause", "reason"),
     [
-        ({}, "x.type", "x was not measured"),
-        ({}, "x.losses[].minimum", "x was not measured"),
-        ({"x": {"count": 1}}, "x.losses.type", "x.losses was not measured"),
-        ({"x": {"count": 1}}, "x.losses[].type", "x.losses was not measured"),
-        ({"x": {"count": 1, "losses": "none"}}, "x.losses[].type", "x.losses was not measured"),
-        ({"x": {"count": 1, "losses": []}}, "x.losses[].type", "x.losses[] is empty: nothing was measured"),
+        ({}, "x.type", Reason(ReasonCode.MISSING, "x")),
+        ({}, "x.losses[].minimum", Reason(ReasonCode.MISSING, "x")),
+        ({"x": {"count": 1}}, "x.losses.type", Reason(ReasonCode.MISSING, "x.losses")),
+        ({"x": {"count": 1}}, "x.losses[].type", Reason(ReasonCode.MISSING, "x.losses")),
+        ({"x": {"count": 1, "losses": "none"}}, "x.losses[].type", Reason(ReasonCode.MISSING, "x.losses")),
+        ({"x": {"count": 1, "losses": []}}, "x.losses[].type", Reason(ReasonCode.EMPTY, "x.losses[]")),
     ],
 )
-def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: str, reason: str) -> None:
+def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: str, reason: Reason) -> None:
     """A missing value, and an empty list for the clauses of its items, leave a clause undecided."""
     found = outcomes({"x": _TENSORS}, measurements)[clause]
     assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
@@ -116,20 +117,23 @@ def test_what_nothing_satisfies_is_not_measured(schema: dict[str, Any], empty: A
     """At most two of nothing is no measurement; that there is nothing where nothing must be is one."""
     keyword = list(schema)[-1]
     found = outcomes({"x": schema}, {"x": empty})[f"x.{keyword}"]
-    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x is empty: nothing was measured")
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x"))
     if keyword != "uniqueItems":
         assert Outcome.PASS is outcomes({"x": {**schema, keyword: 0}}, {"x": empty})[f"x.{keyword}"].outcome
+
+
+_NEGATIVE = Reason(ReasonCode.VIOLATED, "x['b'].norm", bound=Bound("minimum", 0))
 
 
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"a": {"norm": 1.0}, "b": {"norm": -1.0}}, "x['b'].norm violates minimum 0"),
-        ({"a": {"norm": 1.0}, "b": {"norm": math.nan}}, "x['b'].norm is not finite"),
-        ({"a": {}, "b": {"norm": -1.0}}, "x['b'].norm violates minimum 0"),
+        ({"a": {"norm": 1.0}, "b": {"norm": -1.0}}, _NEGATIVE),
+        ({"a": {"norm": 1.0}, "b": {"norm": math.nan}}, Reason(ReasonCode.NOT_FINITE, "x['b'].norm")),
+        ({"a": {}, "b": {"norm": -1.0}}, _NEGATIVE),
     ],
 )
-def test_a_value_that_fails_outranks_one_that_is_missing(value: dict[str, Any], reason: str) -> None:
+def test_a_value_that_fails_outranks_one_that_is_missing(value: dict[str, Any], reason: Reason) -> None:
     """Among many values the one that violates the clause decides, wherever it stands."""
     found = outcomes({"x": _MAP}, {"x": value})["x{}.norm.minimum"]
     assert (Outcome.FAIL, reason) == (found.outcome, found.reason)
@@ -138,14 +142,14 @@ def test_a_value_that_fails_outranks_one_that_is_missing(value: dict[str, Any], 
 def test_one_missing_value_among_many_is_not_measured() -> None:
     """What was measured of the others does not speak for it."""
     found = outcomes({"x": _MAP}, {"x": {"a": {"norm": 1.0}, "b": {}}})["x{}.norm.minimum"]
-    expected = (Outcome.NOT_MEASURED, "x['b'].norm was not measured")
+    expected = (Outcome.NOT_MEASURED, Reason(ReasonCode.MISSING, "x['b'].norm"))
     assert expected == (found.outcome, found.reason)
 
 
 def test_objects_are_closed() -> None:
     """A property that the contract does not declare fails the object."""
     found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0], "more": 1}})["x.closed"]
-    reason = "x has undeclared properties"
+    reason = Reason(ReasonCode.VIOLATED, "x", bound=Bound("closed", ["count", "losses"]))
     assert found == ClauseResult(
         "x.closed", Outcome.FAIL, {"entries": 3}, Bound("closed", ["count", "losses"]), "", reason
     )
@@ -225,10 +229,10 @@ def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
     schema = {"type": "array", "items": {"type": "number", "maximum": 2, "x-unit": "nat", "x-source": "a paper"}}
     bound = {"id": "x[].maximum", "bound": Bound("maximum", 2), "unit": "nat"}
     expected = {
-        (1.0,): (Outcome.PASS, 1.0, ""),
-        (1.0, 3.0, 4.0): (Outcome.FAIL, 3.0, "x[1] violates maximum 2"),
-        (): (Outcome.NOT_MEASURED, None, "x[] is empty: nothing was measured"),
-        (1.0, math.inf, 3.0): (Outcome.FAIL, math.inf, "x[1] is not finite"),
+        (1.0,): (Outcome.PASS, 1.0, None),
+        (1.0, 3.0, 4.0): (Outcome.FAIL, 3.0, Reason(ReasonCode.VIOLATED, "x[1]", bound=Bound("maximum", 2))),
+        (): (Outcome.NOT_MEASURED, None, Reason(ReasonCode.EMPTY, "x[]")),
+        (1.0, math.inf, 3.0): (Outcome.FAIL, math.inf, Reason(ReasonCode.NOT_FINITE, "x[1]")),
     }
     for value, (outcome, seen, reason) in expected.items():
         result = outcomes({"x": schema}, {"x": value})["x[].maximum"]
@@ -252,7 +256,7 @@ def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
     """The others do not speak for it, and its place is told."""
     schema = {"type": "array", "items": {"type": "array", keyword: {"maxItems": 2, "uniqueItems": True}[keyword]}}
     found = outcomes({"x": schema}, {"x": [[1], [], [2]]})[f"x[].{keyword}"]
-    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x[1] is empty: nothing was measured")
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x[1]"))
     assert outcomes({"x": schema}, {"x": [[1], [3], [2]]})[f"x[].{keyword}"].outcome is Outcome.PASS
     found = outcomes({"x": schema}, {"x": [[], [1, 2, 1, 2]]})[f"x[].{keyword}"]
     assert found.outcome is Outcome.FAIL
@@ -273,8 +277,9 @@ def test_a_map_is_no_list_and_a_list_is_no_map() -> None:
     items, values = {"type": "array", "items": _NUMBER}, {"type": "object", "additionalProperties": _NUMBER}
     for schema, value, clause in ((items, {"a": 1.0}, "x[].type"), (values, [1.0], "x{}.type")):
         found = outcomes({"x": schema}, {"x": value})[clause]
-        assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "x was not measured")
-    assert outcomes({"x": values}, {"x": {"a": 1.0, "b": -1.0}})["x{}.minimum"].reason == "x['b'] violates minimum 0"
+        assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.MISSING, "x"))
+    found = outcomes({"x": values}, {"x": {"a": 1.0, "b": -1.0}})["x{}.minimum"]
+    assert found.reason == Reason(ReasonCode.VIOLATED, "x['b']", bound=Bound("minimum", 0))
 
 
 def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
@@ -286,7 +291,7 @@ def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
         (math.nan, 1.0): ClauseResult("minProperties", Outcome.PASS, {"entries": 2}, Bound("minProperties", 2)),
         (1.0,): ClauseResult(
             *("minProperties", Outcome.FAIL, {"entries": 1}, Bound("minProperties", 2)),
-            reason="the observation violates minProperties 2",
+            reason=Reason(ReasonCode.VIOLATED, "the observation", bound=Bound("minProperties", 2)),
         ),
     }
     for values, result in expected.items():

@@ -13,6 +13,7 @@ from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.clauses import ClauseResult, is_finite
 from harness.contract.expression import parse
+from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import RuleError, Scope, compile_rule, literals
 
 
@@ -75,48 +76,49 @@ def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) ->
     """A rule passes where it is true; integers and doubles are the same to it."""
     found = judged(rule, **measurements)
     assert expected is found.outcome
-    assert found.reason == ("the message" if expected is Outcome.FAIL else "")
+    assert found.reason == (Reason(ReasonCode.VIOLATED, text="the message") if expected is Outcome.FAIL else None)
 
 
 @pytest.mark.parametrize(
     ("rule", "measurements", "reason"),
     [
-        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": math.nan}, "self.b is not finite"),
-        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": 10**400}, "self.b is not finite"),
-        ("self.a.b < 1.0", {"a": {"b": 0.0, "c": [math.inf]}}, "self.a is not finite"),
-        ("2 * self.a > 0.0", {"a": 1.0}, "the rule cannot be evaluated: No such overload"),
-        ("self.a / self.a < 2.0", {"a": 0.0}, "the rule cannot be evaluated"),
-        ("self.a > 1.0", {"a": "text"}, "the rule cannot be evaluated"),
-        ("self.a[3] > 1.0", {"a": [1.0]}, "the rule cannot be evaluated"),
-        ("self.a.matches('(?=a)')", {"a": "a"}, "the rule cannot be evaluated"),
-        ("self.a + 1.0", {"a": 1.0}, "the rule gave neither true nor false: 2.0"),
-        ("self.a", {"a": 1}, "the rule gave neither true nor false: 1.0"),
-        ("self.a == self.b", {"a": 2**53, "b": 2**53 + 1}, "self.b holds an integer beyond 2^53"),
-        ("self.a == 0.0 || true", {"a": -(2**53) - 1}, "self.a holds an integer beyond 2^53"),
-        ("size(self.a) == 2", {"a": [1.0, 2**53 + 1]}, "self.a holds an integer beyond 2^53"),
-        ("size(self.a) == 1", {"a": {"k": [2**53 + 1]}}, "self.a holds an integer beyond 2^53"),
-        ("self.a == 'x' || true", {"a": "\udc80"}, "self.a holds half of a surrogate pair"),
-        ("self.a == 'x' || true", {"a": "é\ud800"}, "self.a holds half of a surrogate pair"),
-        ("size(self.a) == 1", {"a": ["é\udfff"]}, "self.a holds half of a surrogate pair"),
-        ("size(self.a) == 1", {"a": {"\udc80": 1.0}}, "self.a holds half of a surrogate pair"),
-        ("self.a < self.b", {"a": 2.0, "b": 1.0}, "the message"),
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": math.nan}, Reason(ReasonCode.NOT_FINITE, "self.b")),
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0, "b": 10**400}, Reason(ReasonCode.NOT_FINITE, "self.b")),
+        ("self.a.b < 1.0", {"a": {"b": 0.0, "c": [math.inf]}}, Reason(ReasonCode.NOT_FINITE, "self.a")),
+        ("2 * self.a > 0.0", {"a": 1.0}, Reason(ReasonCode.CANNOT_BE_EVALUATED)),
+        ("self.a / self.a < 2.0", {"a": 0.0}, Reason(ReasonCode.CANNOT_BE_EVALUATED)),
+        ("self.a > 1.0", {"a": "text"}, Reason(ReasonCode.CANNOT_BE_EVALUATED)),
+        ("self.a[3] > 1.0", {"a": [1.0]}, Reason(ReasonCode.CANNOT_BE_EVALUATED)),
+        ("self.a.matches('(?=a)')", {"a": "a"}, Reason(ReasonCode.CANNOT_BE_EVALUATED)),
+        ("self.a + 1.0", {"a": 1.0}, Reason(ReasonCode.NOT_BOOLEAN, text="2.0")),
+        ("self.a", {"a": 1}, Reason(ReasonCode.NOT_BOOLEAN, text="1.0")),
+        ("self.a == self.b", {"a": 2**53, "b": 2**53 + 1}, Reason(ReasonCode.INTEGER_TOO_LARGE, "self.b")),
+        ("self.a == 0.0 || true", {"a": -(2**53) - 1}, Reason(ReasonCode.INTEGER_TOO_LARGE, "self.a")),
+        ("size(self.a) == 2", {"a": [1.0, 2**53 + 1]}, Reason(ReasonCode.INTEGER_TOO_LARGE, "self.a")),
+        ("size(self.a) == 1", {"a": {"k": [2**53 + 1]}}, Reason(ReasonCode.INTEGER_TOO_LARGE, "self.a")),
+        ("self.a == 'x' || true", {"a": "\udc80"}, Reason(ReasonCode.NO_TEXT, "self.a")),
+        ("self.a == 'x' || true", {"a": "é\ud800"}, Reason(ReasonCode.NO_TEXT, "self.a")),
+        ("size(self.a) == 1", {"a": ["é\udfff"]}, Reason(ReasonCode.NO_TEXT, "self.a")),
+        ("size(self.a) == 1", {"a": {"\udc80": 1.0}}, Reason(ReasonCode.NO_TEXT, "self.a")),
+        ("self.a < self.b", {"a": 2.0, "b": 1.0}, Reason(ReasonCode.VIOLATED, text="the message")),
     ],
 )
-def test_failures(rule: str, measurements: dict[str, Any], reason: str) -> None:
+def test_failures(rule: str, measurements: dict[str, Any], reason: Reason) -> None:
     """What is broken fails a rule, also where the rest of the rule would be true without it."""
     found = judged(rule, **measurements)
-    assert (Outcome.FAIL, reason) == (found.outcome, found.reason[: len(reason)])
+    assert (Outcome.FAIL, reason.code, reason.place) == (found.outcome, found.reason.code, found.reason.place)
+    assert not reason.text or reason.text == found.reason.text
 
 
 @pytest.mark.parametrize(
     ("rule", "measurements", "reason"),
     [
-        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0}, "self.b was not measured"),
-        ("self.a.b < 1.0", {"a": {}}, "b was not measured"),
-        ("self.a == parameters.steps", {"a": 1.0}, "parameters.steps was not measured"),
+        ("self.a < 1.0 || self.b < 1.0", {"a": 0.0}, Reason(ReasonCode.MISSING, "self.b")),
+        ("self.a.b < 1.0", {"a": {}}, Reason(ReasonCode.MISSING, "b")),
+        ("self.a == parameters.steps", {"a": 1.0}, Reason(ReasonCode.MISSING, "parameters.steps")),
     ],
 )
-def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any], reason: str) -> None:
+def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any], reason: Reason) -> None:
     """A rule with a missing measurement is undecided, also where the rest of the rule would be true without it."""
     found = judged(rule, **measurements)
     assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
@@ -142,7 +144,7 @@ def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any]
 def test_of_nothing_nothing_is_true(rule: str, measurements: dict[str, Any], place: str) -> None:
     """A rule that holds of an empty list, because it is empty, has measured nothing; and it says which list."""
     found = judged(rule, **measurements)
-    assert (Outcome.NOT_MEASURED, f"{place} is empty: nothing was measured") == (found.outcome, found.reason)
+    assert (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, place)) == (found.outcome, found.reason)
 
 
 def test_an_empty_list_saves_no_rule_that_is_violated() -> None:
@@ -154,7 +156,7 @@ def test_an_empty_list_saves_no_rule_that_is_violated() -> None:
 def test_an_empty_parameter_is_nothing_to_hold_against() -> None:
     """No targets asked for, none found: that is no agreement."""
     found = judged("self.a == double(size(parameters.targets))", {"targets": []}, a=0)
-    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, "parameters.targets is empty: nothing was measured")
+    assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "parameters.targets"))
 
 
 def test_what_a_rule_does_not_read_may_be_empty() -> None:

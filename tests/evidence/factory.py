@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.base.device import Device
 from harness.contract import Contract, parse
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence import manifest
 from harness.evidence.findings import Code, Verification
 from harness.evidence.layout import MANIFEST
@@ -134,11 +135,12 @@ def claim_result(
     subject = trial(observe(told, parameters=parameters, resolved=resolved), artifacts, rows=rows, output=output)
     trials: dict[str, TrialResult] = {}
     outcomes = []
+    lacking = Reason(ReasonCode.REQUIREMENT, text=obstacle)
     for mutant in contract.mutants:
         differing = (DEFECTIVE if mutants is None else mutants).get(mutant.id)
         if skipped or differing is None:
-            waiting = interrupted(mutant) if cut_short else not_run(mutant, obstacle)
-            outcomes.append(not_run(mutant, "mutants were skipped") if skipped else waiting)
+            waiting = interrupted(mutant) if cut_short else not_run(mutant, lacking)
+            outcomes.append(not_run(mutant, Reason(ReasonCode.SKIPPED)) if skipped else waiting)
             continue
         theirs = {**parameters, **mutant.parameters}
         observation = observe(

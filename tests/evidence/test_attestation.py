@@ -124,7 +124,7 @@ def test_a_signed_bundle_can_be_moved(attested: Path, tmp_path: Path, signer: Cr
         set_at("profile", "full"),
         set_at("seed", 7),
         set_at("commit", "dirty", True),
-        set_at("reason", "all is well"),
+        set_at("reason", {"code": "unproven"}),
         set_at("sources", {}),
         set_at("seconds", 1.0),
     ],
@@ -145,7 +145,7 @@ def test_a_record_changed_under_its_signature_is_forged(
 def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
     """Whoever changed it can sign it, but only as who they are."""
     (attested / ATTESTATION).unlink()
-    rewrite(attested, RECORD, set_at("reason", "all is well"))
+    rewrite(attested, RECORD, set_at("profile_reason", "all is well"))
     sign(attested, stranger)
     assert signing(known(attested, signer)) == {Code.UNKNOWN_KEY}
     envelope = envelope_of(attested)

@@ -246,7 +246,7 @@ def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path
 def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
     """What ran and said something left one; what did not is taken at the record's word, and proves nothing."""
     record, contract, observation, seen = sound
-    one = replace(record.mutants[0], fate=fate, reason="so it was", failed=())
+    one = replace(record.mutants[0], fate=fate, reason=None, failed=())
     rest = {name: there for name, there in seen.items() if name != "forgets-one"}
     again = rejudge(replace(record, mutants=(one, *record.mutants[1:])), contract, observation, rest)
     missing = [found.file for found in again.findings if found.code is Code.INCOMPLETE]
@@ -272,7 +272,7 @@ def test_a_mutant_that_the_record_leaves_out(sound: Judged) -> None:
             assert again.mutants[one] is Fate.INCONCLUSIVE
         else:
             assert found[1] == (RECORD, f"/mutants/{position}/fate")
-            assert len(found) == place + 2
+            assert len(found) == place + 3
 
 
 def test_what_came_out_worse_is_found_in_every_place(sound: Judged) -> None:
@@ -286,10 +286,13 @@ def test_what_came_out_worse_is_found_in_every_place(sound: Judged) -> None:
         (RECORD, "/clauses/6/value"),
         (RECORD, "/clauses/12/outcome"),
         (RECORD, "/clauses/12/value"),
+        (RECORD, "/clauses/12/reason"),
         (RECORD, "/mutants/0/fate"),
         (RECORD, "/mutants/0/failed"),
+        (RECORD, "/mutants/0/reason"),
         (RECORD, "/verdict"),
         (RECORD, "/proven"),
+        (RECORD, "/reason"),
     ]
 
 

@@ -11,15 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.device import Device, DeviceClass
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Fate, Verdict
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.index import Entry
 from harness.evidence.status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
 from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
 
-FAIL = {"verdict": Verdict.FAIL, "reason": "nothing-lost: items were lost"}
-VOID = {"verdict": Verdict.VOID, "reason": "mutant forgets-one survived", "proven": False}
-UNMEASURED = {"verdict": Verdict.NOT_MEASURED, "reason": "the GPU is busy", "proven": False}
-UNPROVEN = {"reason": "unproven: the mutants were skipped", "proven": False, "mutants_skipped": True}
+FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}
+VOID = {
+    "verdict": Verdict.VOID,
+    "reason": Reason(ReasonCode.MUTANT, mutant="forgets-one", fate=Fate.SURVIVED),
+    "proven": False,
+}
+UNMEASURED = {
+    "verdict": Verdict.NOT_MEASURED,
+    "reason": Reason(ReasonCode.CLAUSE, clauses=("subject.completes",)),
+    "proven": False,
+}
+UNPROVEN = {"reason": Reason(ReasonCode.UNPROVEN), "proven": False, "mutants_skipped": True}
 REDUCED = {"profile": "reduced"}
 AHEAD = {"started": "2036-11-20T20:00:00+00:00"}
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -93,7 +102,7 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
     cell = only_cell(*found)
     assert cell.status is expected
     assert cell.newest is found[-1]
-    assert bool(cell.reason) is (expected is not Status.DISCHARGED)
+    assert bool(cell.told) is (expected is not Status.DISCHARGED)
 
 
 def test_runs_of_one_second() -> None:
@@ -142,60 +151,72 @@ def test_a_claim_without_hardware_is_never_discharged() -> None:
 def test_why_the_contracts_own_subject_does_not_count() -> None:
     """A later run of another subject is not the reason."""
     cell = only_cell(entry(1, **UNPROVEN), entry(2, subject="mine:Other"))
-    assert (cell.status, cell.reason) == (Status.UNRUN, UNPROVEN["reason"])
+    assert (cell.status, cell.cause) == (Status.UNRUN, UNPROVEN["reason"])
 
 
 _HARDWARE = "NVIDIA GB10, compute capability 12.1"
 
 
 @pytest.mark.parametrize(
-    ("runs", "reason", "strength", "decided_by"),
+    ("runs", "reason", "cause", "strength", "decided_by"),
     [
-        ([{}], "", Strength.TARGET, 0),
-        ([FAIL, {**UNPROVEN}], FAIL["reason"], Strength.TARGET, 0),
+        ([{}], "", None, Strength.TARGET, 0),
+        ([FAIL, {**UNPROVEN}], "", FAIL["reason"], Strength.TARGET, 0),
         (
             [{**FAIL, **AHEAD}],
-            f"{FAIL['reason']} (no later run counts before 2036-11-20, when it says it was started)",
+            "no later run counts before 2036-11-20, when it says it was started",
+            FAIL["reason"],
             Strength.TARGET,
             0,
         ),
-        ([{**FAIL, **REDUCED}], f"in the reduced profile: {FAIL['reason']}", Strength.REDUCED, 0),
-        ([{"device": GPU}], f"the claim speaks of {_HARDWARE}", Strength.FULL, 0),
-        ([{"device": GPU}, {"device": GPU, **REDUCED}], f"the claim speaks of {_HARDWARE}", Strength.FULL, 0),
-        ([REDUCED], "in the reduced profile", Strength.REDUCED, 0),
-        ([{}, VOID], f"VOID: {VOID['reason']}", Strength.NONE, None),
-        ([UNMEASURED], f"NOT_MEASURED: {UNMEASURED['reason']}", Strength.NONE, None),
-        ([UNPROVEN], UNPROVEN["reason"], Strength.NONE, None),
+        ([{**FAIL, **REDUCED}], "in the reduced profile", FAIL["reason"], Strength.REDUCED, 0),
+        ([{"device": GPU}], f"the claim speaks of {_HARDWARE}", None, Strength.FULL, 0),
+        ([{"device": GPU}, {"device": GPU, **REDUCED}], f"the claim speaks of {_HARDWARE}", None, Strength.FULL, 0),
+        ([REDUCED], "in the reduced profile", None, Strength.REDUCED, 0),
+        ([{}, VOID], "VOID", VOID["reason"], Strength.NONE, None),
+        ([UNMEASURED], "NOT_MEASURED", UNMEASURED["reason"], Strength.NONE, None),
+        ([UNPROVEN], "", UNPROVEN["reason"], Strength.NONE, None),
         (
             [{"overrides": {"steps": 4, "size": 1}, "subject": "mine:Other"}],
             "only run with other parameters: steps, size",
+            None,
             Strength.NONE,
             None,
         ),
-        ([{"subject": "mine:Other"}], "only run with another subject: mine:Other", Strength.NONE, None),
-        ([{"contract_digest": STALE}], "the contract was changed since; and so was the world", Strength.TARGET, 0),
+        ([{"subject": "mine:Other"}], "only run with another subject: mine:Other", None, Strength.NONE, None),
+        (
+            [{"contract_digest": STALE}],
+            "the contract was changed since; and so was the world",
+            None,
+            Strength.TARGET,
+            0,
+        ),
         (
             [{"contract_digest": STALE}, {"contract_digest": STALE}, {"contract_digest": STALE, **REDUCED}],
             "the contract was changed since; and so was the world",
+            None,
             Strength.TARGET,
             1,
         ),
         (
             [{"contract_digest": STALE, "device": GPU, **REDUCED}, {**UNMEASURED, "device": GPU}],
             "the contract was changed since; and so was the world",
+            None,
             Strength.REDUCED,
             0,
         ),
     ],
 )
-def test_a_cell_in_full(runs: list[dict[str, Any]], reason: str, strength: Strength, decided_by: int | None) -> None:
+def test_a_cell_in_full(
+    runs: list[dict[str, Any]], reason: str, cause: Reason | None, strength: Strength, decided_by: int | None
+) -> None:
     """Why it is so, how much that says, which bundle decided it, and which folder to look into."""
     found = [entry(second, **changes) for second, changes in enumerate(runs)]
     whys = {True: ["the contract was changed since", "and so was the world"], False: []}
     (status,) = statuses([claim()], found, lambda one: whys[one.contract_digest == STALE], NOW)
     (cell,) = status.cells.values()
     decider = None if decided_by is None else found[decided_by]
-    assert (cell.reason, cell.strength, cell.decided_by) == (reason, strength, decider)
+    assert (cell.reason, cell.cause, cell.strength, cell.decided_by) == (reason, cause, strength, decider)
     assert (cell.newest, cell.bundles) == (found[-1], len(found))
     assert cell.bundle == (decider or found[-1]).path
     assert (status.newest, status.deciding) == (found[-1], cell)

@@ -14,6 +14,8 @@ from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
+from harness.contract.bound import Bound
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from tests.contracts import contract_of, document, healthy, observe
@@ -26,6 +28,19 @@ NAMES = st.sampled_from(sorted(healthy()))
 def outcome(measured: Any, **circumstances: Any) -> Outcome:
     """How these measurements are judged."""
     return judge(CONTRACT, observe(measured, **circumstances)).outcome
+
+
+def _decided(clause: str, cause: Reason) -> Reason:
+    return Reason(ReasonCode.CLAUSE, clauses=(clause,), cause=cause)
+
+
+def _another(name: str, wanted: Any, got: Any) -> Reason:
+    reason = Reason(ReasonCode.ANOTHER_RAN, name, bound=Bound("const", wanted), value=got)
+    return _decided(f"resolved.{name}", reason)
+
+
+def _unread(name: str) -> Reason:
+    return _decided(f"resolved.{name}", Reason(ReasonCode.NOT_READ_BACK, name))
 
 
 def plain(judgment: Judgment) -> Any:
@@ -156,15 +171,15 @@ def test_judging_twice_gives_the_same() -> None:
 @pytest.mark.parametrize(
     ("resolved", "expected", "reason"),
     [
-        ({"device": "cpu", "steps": 3}, Outcome.PASS, ""),
-        ({"device": "cuda", "steps": 3}, Outcome.FAIL, "resolved.device: requested 'cpu', but 'cuda' ran"),
-        ({"device": "cpu", "steps": 4}, Outcome.FAIL, "resolved.steps: requested 3, but 4 ran"),
-        ({"device": "cpu", "steps": True}, Outcome.FAIL, "resolved.steps: requested 3, but True ran"),
-        ({"device": "cpu"}, Outcome.NOT_MEASURED, "resolved.steps: nobody read back the steps that ran"),
-        ({}, Outcome.NOT_MEASURED, "resolved.device: nobody read back the device that ran"),
+        ({"device": "cpu", "steps": 3}, Outcome.PASS, None),
+        ({"device": "cuda", "steps": 3}, Outcome.FAIL, _another("device", "cpu", "cuda")),
+        ({"device": "cpu", "steps": 4}, Outcome.FAIL, _another("steps", 3, 4)),
+        ({"device": "cpu", "steps": True}, Outcome.FAIL, _another("steps", 3, True)),
+        ({"device": "cpu"}, Outcome.NOT_MEASURED, _unread("steps")),
+        ({}, Outcome.NOT_MEASURED, _unread("device")),
     ],
 )
-def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Outcome, reason: str) -> None:
+def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Outcome, reason: Reason | None) -> None:
     """A measurement of other steps, or of another device, than was asked for is no measurement of the claim."""
     judgment = judge(CONTRACT, observe(healthy(), resolved=resolved))
     assert (expected, reason) == (judgment.outcome, judgment.reason)
@@ -202,12 +217,14 @@ def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
     whole = judge(CONTRACT, observe(measured, resolved={"steps": 2}))
     cut = judge(CONTRACT, observe(measured, resolved={"steps": 2}, ending=Ending(EndingKind.INTERRUPTED)))
     assert cut.outcome is Outcome.NOT_MEASURED
-    assert "subject.completes" in cut.reason
+    assert cut.reason is not None
+    assert cut.reason.clauses == ("subject.completes",)
     assert not cut.with_outcome(Outcome.FAIL)
     for before, after in zip(whole.clauses[1:], cut.clauses[1:], strict=True):
         assert (before.id, before.value, before.bound) == (after.id, after.value, after.bound)
         assert after.outcome is (Outcome.PASS if before.outcome is Outcome.PASS else Outcome.NOT_MEASURED)
-        assert before.reason in after.reason
+        failed = before.outcome is Outcome.FAIL
+        assert after.reason == (Reason(ReasonCode.PROVISIONAL, cause=before.reason) if failed else before.reason)
 
 
 @pytest.mark.parametrize("phase", list(Phase))
@@ -215,20 +232,20 @@ def test_an_interruption_is_in_nobodys_code(phase: Phase) -> None:
     """Whoever was at work when it came, the reason is that the run was interrupted."""
     ending = Ending(EndingKind.INTERRUPTED, phase, "the run was interrupted")
     judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=ending))
-    assert judgment.reason == "subject.completes: the run was interrupted"
+    assert judgment.reason == _decided("subject.completes", Reason(ReasonCode.INTERRUPTED, text=ending.reason))
 
 
 @pytest.mark.parametrize(
     ("kind", "phase", "reason"),
     [
-        (EndingKind.NOT_MEASURED, Phase.FALSIFIER, "not measured: so it was"),
-        (EndingKind.NOT_MEASURED, Phase.START, "not measured: so it was"),
-        (EndingKind.FALSIFIER_FAULT, Phase.START, "falsifier fault at its start: so it was"),
-        (EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, "falsifier fault in the falsifier's code: so it was"),
-        (EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "subject fault in the subject's code: so it was"),
+        (EndingKind.NOT_MEASURED, Phase.FALSIFIER, Reason(ReasonCode.NOT_MEASURED, "", "so it was")),
+        (EndingKind.NOT_MEASURED, Phase.START, Reason(ReasonCode.NOT_MEASURED, "", "so it was")),
+        (EndingKind.FALSIFIER_FAULT, Phase.START, Reason(ReasonCode.FALSIFIER_FAULT, "start", "so it was")),
+        (EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Reason(ReasonCode.FALSIFIER_FAULT, "falsifier", "so it was")),
+        (EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Reason(ReasonCode.SUBJECT_FAULT, "subject", "so it was")),
     ],
 )
-def test_only_a_fault_is_in_somebodys_code(kind: EndingKind, phase: Phase, reason: str) -> None:
+def test_only_a_fault_is_in_somebodys_code(kind: EndingKind, phase: Phase, reason: Reason) -> None:
     """What the machine kept from being measured, or a subject from being seen, nobody did wrong."""
     judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=Ending(kind, phase, "so it was")))
     assert judgment.clauses[0].reason == reason
@@ -284,6 +301,7 @@ def test_what_was_not_shown_tells_why_and_changes_no_outcome(name: str, why: str
     plainly = judge(CONTRACT, observe(measured)).clauses
     told = judge(CONTRACT, observe(measured, unseen={name: why})).clauses
     assert [one.outcome for one in told] == [one.outcome for one in plainly]
-    explained = [one.id for one, before in zip(told, plainly, strict=True) if one.reason == f"{before.reason}: {why}"]
+    explained = [one.id for one, before in zip(told, plainly, strict=True) if one.reason != before.reason]
+    assert {one.reason.text for one in told if one.id in explained} == {why}
     assert {clause.id for clause in CONTRACT.clauses if clause.path[:1] == (name,)} <= set(explained)
     assert judge(CONTRACT, observe(healthy(), unseen={name: why})) == judge(CONTRACT, observe(healthy()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Ending, EndingKind, Residency
 from tests.contracts import contract_of, document, healthy, observe
@@ -68,12 +70,12 @@ def test_every_name_that_is_asked_for_is_compared() -> None:
 def test_a_difference_of_any_of_them_fails(name: str) -> None:
     """Another dtype or backend is another claim, as another device is."""
     other = held(healthy(), resolved={**_RAN_ON, name: "another"})
-    reason = f"requested {_RAN_ON[name]!r}, but 'another' ran"
+    reason = Reason(ReasonCode.ANOTHER_RAN, name, bound=Bound("const", _RAN_ON[name]), value="another")
     assert other.with_outcome(FAIL) == (
         ClauseResult(f"resolved.{name}", FAIL, "another", Bound("const", _RAN_ON[name]), "", reason),
     )
     left_out = held(healthy(), resolved={key: value for key, value in _RAN_ON.items() if key != name})
-    reason = f"nobody read back the {name} that ran"
+    reason = Reason(ReasonCode.NOT_READ_BACK, name)
     assert left_out.with_outcome(NOT_MEASURED) == (
         ClauseResult(f"resolved.{name}", NOT_MEASURED, None, Bound("const", _RAN_ON[name]), "", reason),
     )
@@ -125,18 +127,22 @@ def test_a_profile_that_the_contract_lacks_is_judged_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("residency", "allocator", "driver"),
     [
-        (Residency(1, True), (PASS, 1, "B", ""), (PASS, True, "")),
+        (Residency(1, True), (PASS, 1, "B", None), (PASS, True, None)),
         (
             Residency(0, False),
-            (FAIL, 0, "B", "the process never allocated memory on the GPU"),
-            (FAIL, False, "the driver never listed the process on the GPU"),
+            (FAIL, 0, "B", Reason(ReasonCode.NOT_ON_THE_GPU, "allocator")),
+            (FAIL, False, Reason(ReasonCode.NOT_ON_THE_GPU, "driver")),
         ),
         (
             Residency(),
-            (NOT_MEASURED, None, "B", "the allocator was not read"),
-            (NOT_MEASURED, None, "the driver was not asked"),
+            (NOT_MEASURED, None, "B", Reason(ReasonCode.NOT_ASKED, "allocator")),
+            (NOT_MEASURED, None, Reason(ReasonCode.NOT_ASKED, "driver")),
         ),
-        (Residency(reason="no NVML"), (NOT_MEASURED, None, "B", "no NVML"), (NOT_MEASURED, None, "no NVML")),
+        (
+            Residency(reason="no NVML"),
+            (NOT_MEASURED, None, "B", Reason(ReasonCode.NOT_ASKED, "allocator", "no NVML")),
+            (NOT_MEASURED, None, Reason(ReasonCode.NOT_ASKED, "driver", "no NVML")),
+        ),
     ],
 )
 def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tuple[Any, ...]) -> None:
@@ -161,7 +167,7 @@ def test_on_the_cpu_nobody_asks_for_residency() -> None:
 def test_undeclared_measurements_are_named_in_order() -> None:
     """They leave the claim not measured, whichever was measured first."""
     found = clause(held({**healthy(), "zeal": 1, "ardour": 2}), "observation.closed")
-    reason = "ardour is not declared in the contract"
+    reason = Reason(ReasonCode.UNDECLARED, "ardour")
     assert found == ClauseResult(
         "observation.closed", NOT_MEASURED, ["ardour", "zeal"], Bound("closed", sorted(healthy())), "", reason
     )
@@ -169,16 +175,17 @@ def test_undeclared_measurements_are_named_in_order() -> None:
 
 def test_a_judgment_of_nothing_is_not_measured() -> None:
     """No clause failed because none was judged; there is no reason to give either."""
-    assert (Judgment(()).outcome, Judgment(()).reason) == (NOT_MEASURED, "")
+    assert (Judgment(()).outcome, Judgment(()).reason) == (NOT_MEASURED, None)
 
 
 def test_the_reason_is_of_the_clause_that_decided() -> None:
     """Not of one before it that came out better."""
-    rows = [("a", PASS, ""), ("b", NOT_MEASURED, "nobody looked"), ("c", FAIL, "it broke"), ("d", FAIL, "it fell")]
+    missing, broken = Reason(ReasonCode.MISSING, "b"), Reason(ReasonCode.VIOLATED, "c")
+    rows = [("a", PASS, None), ("b", NOT_MEASURED, missing), ("c", FAIL, broken), ("d", FAIL, missing)]
     clauses = tuple(ClauseResult(name, outcome, reason=why) for name, outcome, why in rows)
-    assert Judgment(clauses).reason == "c: it broke"
-    assert Judgment(clauses[:2]).reason == "b: nobody looked"
-    assert Judgment(clauses[:1]).reason == ""
+    assert Judgment(clauses).reason == Reason(ReasonCode.CLAUSE, clauses=("c",), cause=broken)
+    assert Judgment(clauses[:2]).reason == Reason(ReasonCode.CLAUSE, clauses=("b",), cause=missing)
+    assert Judgment(clauses[:1]).reason is None
 
 
 @given(st.sampled_from(sorted(healthy())), st.text(min_size=1))
@@ -192,10 +199,10 @@ def test_what_was_not_shown_is_told_where_it_is_looked_at(name: str, why: str) -
     told = judge(contract, observe(measured, unseen={name: why, "steps": "a parameter is always shown"})).clauses
     plain = judge(contract, observe(measured)).clauses
     for one, before in zip(told, plain, strict=True):
-        assert one.reason == (f"{before.reason}: {why}" if one.id in looking else before.reason)
+        assert one.reason == (replace(before.reason, text=why) if one.id in looking else before.reason)
     assert judge(contract, observe(measured, unseen={"nothing": why})).clauses == plain
     asked_for_less = judge(contract, observe(healthy(), parameters={}, unseen={"steps": why}))
-    assert clause(asked_for_less, "as-many").reason == "parameters.steps was not measured"
+    assert clause(asked_for_less, "as-many").reason == Reason(ReasonCode.MISSING, "parameters.steps")
 
 
 def test_what_failed_keeps_its_own_reason() -> None:
@@ -211,24 +218,29 @@ def test_what_failed_keeps_its_own_reason() -> None:
     contract = contract_of(document(observation=observation))
     unseen = {"loss": "the log was cut"}
     found = judge(contract, observe(healthy(last={}), unseen=unseen))
-    assert clause(found, "loss.minimum").reason == "loss was not measured: the log was cut"
-    assert clause(found, "last.loss.minimum").reason == "last.loss was not measured"
+    assert clause(found, "loss.minimum").reason == Reason(ReasonCode.MISSING, "loss", "the log was cut")
+    assert clause(found, "last.loss.minimum").reason == Reason(ReasonCode.MISSING, "last.loss")
     found = judge(contract, observe(healthy(last={"loss": -1.0}), unseen={"last": "the log was cut"}))
-    assert clause(found, "last.loss.minimum").reason == "last.loss violates minimum 0"
+    assert clause(found, "last.loss.minimum").reason == Reason(
+        ReasonCode.VIOLATED, "last.loss", bound=Bound("minimum", 0)
+    )
     found = judge(CONTRACT, observe(healthy(smallest=float("nan"), largest=...), unseen={"largest": "the log was cut"}))
-    assert (clause(found, "ordered").outcome, clause(found, "ordered").reason) == (FAIL, "self.smallest is not finite")
+    assert (clause(found, "ordered").outcome, clause(found, "ordered").reason) == (
+        FAIL,
+        Reason(ReasonCode.NOT_FINITE, "self.smallest"),
+    )
 
 
 @pytest.mark.parametrize(
     ("ending", "reason"),
     [
-        (Ending(EndingKind.INTERRUPTED, Phase.SUBJECT), "the run was interrupted"),
-        (Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "SIGTERM"), "SIGTERM"),
-        (Ending(EndingKind.TIMED_OUT, Phase.START, "60 s"), "timed out at its start: 60 s"),
-        (Ending(EndingKind.DIED, Phase.SUBJECT, "signal 11"), "died in the subject's code: signal 11"),
+        (Ending(EndingKind.INTERRUPTED, Phase.SUBJECT), Reason(ReasonCode.INTERRUPTED)),
+        (Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "SIGTERM"), Reason(ReasonCode.INTERRUPTED, text="SIGTERM")),
+        (Ending(EndingKind.TIMED_OUT, Phase.START, "60 s"), Reason(ReasonCode.TIMED_OUT, "start", "60 s")),
+        (Ending(EndingKind.DIED, Phase.SUBJECT, "signal 11"), Reason(ReasonCode.DIED, "subject", "signal 11")),
     ],
 )
-def test_how_a_trial_ended_is_told(ending: Ending, reason: str) -> None:
+def test_how_a_trial_ended_is_told(ending: Ending, reason: Reason) -> None:
     """The clause has the kind of ending as its value, and the rest as its reason."""
     outcome = FAIL if ending.kind is EndingKind.DIED else NOT_MEASURED
     expected = ClauseResult("subject.completes", outcome, str(ending.kind), Bound("const", "completed"), "", reason)
@@ -239,4 +251,7 @@ def test_what_an_interruption_made_provisional_says_so() -> None:
     """A violation that may have been replaced later is told, and counts for nothing."""
     interrupted = Ending(EndingKind.INTERRUPTED)
     found = clause(held(healthy(returned=2), ending=interrupted), "nothing-lost")
-    assert (found.outcome, found.reason) == (NOT_MEASURED, "interrupted; until then: items were lost or made up")
+    assert (found.outcome, found.reason) == (
+        NOT_MEASURED,
+        Reason(ReasonCode.PROVISIONAL, cause=Reason(ReasonCode.VIOLATED, text="items were lost or made up")),
+    )

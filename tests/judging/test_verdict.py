@@ -9,17 +9,19 @@ import pytest
 from harness.base.vocabulary import Fate, Outcome, Phase, Verdict
 from harness.contract import Mutant
 from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind
 from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, fate_of, interrupted
 from tests.contracts import contract_of, document, healthy, observe
 
 CONTRACT = contract_of(document())
+_SO_IT_IS = Reason(ReasonCode.MISSING, "it")
 
 
 def judged(**outcomes: Outcome) -> Judgment:
     """A judgment of clauses with these outcomes."""
-    return Judgment(tuple(ClauseResult(name, outcome, reason="so it is") for name, outcome in outcomes.items()))
+    return Judgment(tuple(ClauseResult(name, outcome, reason=_SO_IT_IS) for name, outcome in outcomes.items()))
 
 
 @pytest.mark.parametrize(("outcome", "first", "second"), list(product(Outcome, Fate, Fate)))
@@ -94,7 +96,8 @@ def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) ->
     short = {"measurements": healthy(returned=...), "resolved": {"device": "cpu", "steps": 2}}
     outcome = fate_of(mutant, judge(CONTRACT, observe(**short, ending=Ending(ending, reason="so it was"))))
     assert outcome.fate is Fate.INCONCLUSIVE
-    assert "so it was" in outcome.reason
+    assert outcome.reason is not None
+    assert outcome.reason.root.text == "so it was"
     died = judge(CONTRACT, observe(**short, ending=Ending(EndingKind.DIED, Phase.SUBJECT)))
     assert fate_of(mutant, died).fate is Fate.MISATTRIBUTED
 
@@ -104,7 +107,7 @@ def test_a_mutant_that_was_cut_short_after_all_that_was_asked_is_killed() -> Non
     mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
     ending = Ending(EndingKind.KILLED, reason="out of memory")
     outcome = fate_of(mutant, judge(CONTRACT, observe(healthy(returned=2), ending=ending)))
-    assert outcome == MutantOutcome("m", Fate.KILLED, "", ("nothing-lost",))
+    assert outcome == MutantOutcome("m", Fate.KILLED, None, ("nothing-lost",))
 
 
 _FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
@@ -113,56 +116,81 @@ _FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
-        ({"a": _PASSED, "b": _PASSED}, (Fate.SURVIVED, "it passed every clause", ())),
-        ({"a": _PASSED, "b": Outcome.NOT_MEASURED}, (Fate.INCONCLUSIVE, "b: so it is", ())),
-        ({"a": _FAILED, "b": _FAILED, "c": _FAILED, "d": _FAILED}, (Fate.KILLED, "", ("b", "d", "a", "c"))),
+        ({"a": _PASSED, "b": _PASSED}, (Fate.SURVIVED, Reason(ReasonCode.PASSED), ())),
+        (
+            {"a": _PASSED, "b": Outcome.NOT_MEASURED},
+            (Fate.INCONCLUSIVE, Reason(ReasonCode.CLAUSE, clauses=("b",), cause=_SO_IT_IS), ()),
+        ),
+        ({"a": _FAILED, "b": _FAILED, "c": _FAILED, "d": _FAILED}, (Fate.KILLED, None, ("b", "d", "a", "c"))),
         (
             {"a": _FAILED, "b": _PASSED, "c": _FAILED, "d": _PASSED},
-            (Fate.MISATTRIBUTED, "it failed on a, c, but not on b, d", ("a", "c")),
+            (
+                Fate.MISATTRIBUTED,
+                Reason(ReasonCode.OTHER_CLAUSES, clauses=("a", "c"), missed=("b", "d")),
+                ("a", "c"),
+            ),
         ),
         (
             {"subject.completes": Outcome.NOT_MEASURED, "a": _FAILED, "b": _PASSED, "c": _FAILED},
-            (Fate.INCONCLUSIVE, "it failed on a, c, but before b, d could be judged: so it is", ("a", "c")),
+            (
+                Fate.INCONCLUSIVE,
+                Reason(ReasonCode.CUT_SHORT, clauses=("a", "c"), missed=("b", "d"), cause=_SO_IT_IS),
+                ("a", "c"),
+            ),
         ),
     ],
 )
-def test_what_became_of_a_mutant_in_full(outcomes: dict[str, Outcome], expected: tuple[Fate, str, tuple[str]]) -> None:
+def test_what_became_of_a_mutant_in_full(
+    outcomes: dict[str, Outcome], expected: tuple[Fate, Reason | None, tuple[str]]
+) -> None:
     """Its fate, why, and what it failed on: those clauses first that the contract names."""
     mutant = Mutant("m", "a:B", ("b", "d"), "", {}, {})
     assert fate_of(mutant, judged(**outcomes)) == MutantOutcome("m", *expected)
 
 
+_REASONS = {
+    Fate.KILLED: None,
+    Fate.SURVIVED: Reason(ReasonCode.PASSED),
+    Fate.INCONCLUSIVE: _SO_IT_IS,
+    Fate.NOT_RUN: Reason(ReasonCode.REQUIREMENT, text="it requires CUDA"),
+    Fate.INTERRUPTED: Reason(ReasonCode.INTERRUPTED),
+}
+
+
+def _because(mutant: str, fate: Fate) -> Reason:
+    return Reason(ReasonCode.MUTANT, mutant=mutant, fate=fate, cause=_REASONS[fate])
+
+
 @pytest.mark.parametrize(
-    ("mutants", "skipped", "expected"),
+    ("fates", "skipped", "expected"),
     [
+        ([Fate.KILLED, Fate.SURVIVED], False, (Verdict.VOID, _because("b", Fate.SURVIVED), False)),
+        ([Fate.INTERRUPTED, Fate.SURVIVED], False, (Verdict.VOID, _because("b", Fate.SURVIVED), False)),
         (
-            [("a", Fate.KILLED, ""), ("b", Fate.SURVIVED, "it passed every clause")],
+            [Fate.KILLED, Fate.INCONCLUSIVE, Fate.INCONCLUSIVE],
             False,
-            (Verdict.VOID, "mutant b survived: it passed every clause", False),
+            (Verdict.NOT_MEASURED, _because("b", Fate.INCONCLUSIVE), False),
         ),
+        ([Fate.INCONCLUSIVE], True, (Verdict.NOT_MEASURED, _because("a", Fate.INCONCLUSIVE), False)),
+        ([Fate.KILLED, Fate.INTERRUPTED], False, (Verdict.NOT_MEASURED, _because("b", Fate.INTERRUPTED), False)),
+        ([Fate.NOT_RUN], True, (Verdict.PASS, Reason(ReasonCode.UNPROVEN), False)),
         (
-            [("a", Fate.KILLED, ""), ("b", Fate.INCONCLUSIVE, "no memory"), ("c", Fate.INCONCLUSIVE, "no time")],
+            [Fate.NOT_RUN, Fate.NOT_RUN],
             False,
-            (Verdict.NOT_MEASURED, "mutant b is inconclusive: no memory", False),
+            (Verdict.NOT_MEASURED, Reason(ReasonCode.NO_MUTANT, cause=_REASONS[Fate.NOT_RUN]), False),
         ),
-        (
-            [("a", Fate.INCONCLUSIVE, "no memory")],
-            True,
-            (Verdict.NOT_MEASURED, "mutant a is inconclusive: no memory", False),
-        ),
-        ([("a", Fate.NOT_RUN, "skipped")], True, (Verdict.PASS, "unproven: the mutants were skipped", False)),
-        (
-            [("a", Fate.NOT_RUN, "it requires CUDA"), ("b", Fate.NOT_RUN, "too small")],
-            False,
-            (Verdict.NOT_MEASURED, "no mutant could run here: it requires CUDA", False),
-        ),
-        ([], False, (Verdict.NOT_MEASURED, "no mutant could run here: there is none", False)),
-        ([("a", Fate.NOT_RUN, "it requires CUDA"), ("b", Fate.KILLED, "")], False, (Verdict.PASS, "", True)),
+        ([], False, (Verdict.NOT_MEASURED, Reason(ReasonCode.NO_MUTANT), False)),
+        ([Fate.NOT_RUN, Fate.KILLED], False, (Verdict.PASS, None, True)),
     ],
 )
 def test_the_verdict_of_a_subject_that_passed_in_full(
-    mutants: list[tuple[str, Fate, str]], skipped: bool, expected: tuple[Verdict, str, bool]
+    fates: list[Fate], skipped: bool, expected: tuple[Verdict, Reason | None, bool]
 ) -> None:
     """With the reason, and whether the falsifier is proven able to fail."""
-    outcomes = [MutantOutcome(*one) for one in mutants]
+    outcomes = [MutantOutcome(name, fate, _REASONS[fate]) for name, fate in zip("abc", fates, strict=False)]
     assert claim_verdict(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == ClaimVerdict(*expected)
+
+
+def test_every_ending_but_a_completed_one_has_its_reason() -> None:
+    """The judge takes one for the other by value."""
+    assert {str(kind) for kind in EndingKind} - {"completed"} <= {str(code) for code in ReasonCode}

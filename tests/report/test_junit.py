@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from junitparser import JUnitXml
 
 from harness.base.vocabulary import Verdict
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 from harness.report import junit
 from harness.run.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
@@ -84,7 +85,9 @@ def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdi
     """As where every clause passed and the bundle could not be written."""
     record = record_of(tmp_path, mutants={**DEFECTIVE, "silent-fallback": {"returned": 2}})
     assert set(results_of(junit.render(record)).values()) == {"error", "passed"}
-    proven = replace(record, mutants=record.mutants[:2], verdict=verdict, reason="the bundle could not be written")
+    proven = replace(
+        record, mutants=record.mutants[:2], verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space")
+    )
     assert results_of(junit.render(proven))["verdict"] == result
 
 

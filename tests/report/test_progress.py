@@ -14,6 +14,7 @@ import pytest
 
 from harness.base.device import Device
 from harness.base.vocabulary import Fate, Verdict
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
@@ -134,7 +135,7 @@ def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
     """The exception's text alone tells nobody which line to mend; once a claim, for mutants raise the same."""
     judgment = judge(CONTRACT, observe(healthy()))
     stack = 'Traceback (most recent call last):\n  File "stable.py", line 27, in falsify\nValueError: \x1b[2Jboo\n'
-    lived = MutantOutcome("forgets-one", Fate.INCONCLUSIVE, "falsifier fault")
+    lived = MutantOutcome("forgets-one", Fate.INCONCLUSIVE, Reason(ReasonCode.FALSIFIER_FAULT, "falsifier", "boo"))
     told: list[Event] = [
         events.TrialFinished(CONTRACT.id, SUBJECT, judgment, None, 1.0, stack),
         events.TrialFinished(CONTRACT.id, "forgets-one", judgment, lived, 1.0, stack),
@@ -202,15 +203,15 @@ def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        ("subject.completes: the run was interrupted", "the run was interrupted"),
-        ("subject.completes: not measured: needs a GPU: none here", "needs a GPU: none here"),
-        ("subject.completes: not measured in the start's code: needs a GPU: none here", "needs a GPU: none here"),
-        ("the bundle could not be written", "the bundle could not be written"),
+        (Reason(ReasonCode.INTERRUPTED), "the run was interrupted"),
+        (Reason(ReasonCode.NOT_MEASURED, text="needs a GPU: none here"), "needs a GPU: none here"),
+        (Reason(ReasonCode.LOST, "start", "needs a GPU: none here"), "needs a GPU: none here"),
     ],
 )
-def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: str, told: str) -> None:
+def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: Reason, told: str) -> None:
     """Without the clause, and without how the trial ended that never began."""
-    idle = replace(record, verdict=Verdict.NOT_MEASURED, reason=reason, clauses=(), trial_seconds=0.0)
+    why = Reason(ReasonCode.CLAUSE, clauses=("subject.completes",), cause=reason)
+    idle = replace(record, verdict=Verdict.NOT_MEASURED, reason=why, clauses=(), trial_seconds=0.0)
     assert verdict_text(idle) == f"NOT_MEASURED  {record.id}, nothing ran: {told}"
 
 

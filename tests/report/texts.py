@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.base.device import Device
 from harness.contract.bound import Bound
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 from tests.evidence.factory import claim_result
 
@@ -22,15 +23,16 @@ nasty = st.text(
 def with_texts(folder: Path, text: str) -> Record:
     """A record with this text wherever somebody else than the harness wrote one."""
     record = claim_result(folder, mutants={"forgets-one": {}, "stops-early": {"returned": ...}}).record
+    told = Reason(ReasonCode.CANNOT_BE_EVALUATED, text, text, clauses=(text,))
     clauses = [
-        replace(clause, reason=text, bound=Bound("const", text), unit=text, value={text: [text, 1.5, float("nan")]})
+        replace(clause, reason=told, bound=Bound("const", text), unit=text, value={text: [text, 1.5, float("nan")]})
         for clause in record.clauses
     ]
-    mutants = [replace(mutant, defect=text, reason=text) for mutant in record.mutants]
+    mutants = [replace(mutant, defect=text, reason=told) for mutant in record.mutants]
     return replace(
         record,
         title=text,
-        reason=text,
+        reason=told,
         profile_reason=text,
         command=text,
         overrides={"model": text},

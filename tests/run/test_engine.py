@@ -156,7 +156,7 @@ def test_an_executor_that_raises_loses_one_trial(bench: Callable[..., Bench]) ->
     whole = bench(behave)
     record = only(whole.run())
     assert (record.verdict, record.mutants[0].fate) == (Verdict.NOT_MEASURED, Fate.INCONCLUSIVE)
-    assert "too deep" in record.reason
+    assert "too deep" in record.reason.root.text
     assert whole.sealed
 
 
@@ -171,7 +171,7 @@ def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Be
     whole.engine._executor = refuse
     record = only(whole.run())
     assert record.verdict is Verdict.NOT_MEASURED
-    assert "trials cannot be started here" in record.reason
+    assert "trials cannot be started here" in record.reason.root.text
     assert record.mutants[0].fate is Fate.NOT_RUN
 
 
@@ -197,7 +197,7 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
     monkeypatch.setattr("harness.run.engine.lease", never)
     whole = bench(honest)
     record = only(whole.run())
-    assert (record.verdict, record.reason.endswith("held by F-OTHER-001")) == (Verdict.NOT_MEASURED, True)
+    assert (record.verdict, record.reason.root.text.endswith("held by F-OTHER-001")) == (Verdict.NOT_MEASURED, True)
     assert whole.executor.started == []
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from harness.base.device import Device
 from harness.contract import Contract
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.judge import judge
 from harness.judging.verdict import fate_of, not_run
 from harness.run import events, wire
@@ -53,7 +54,7 @@ def test_judgments(contract: Contract, returned: float) -> None:
     """Of subjects and mutants, with values that are no JSON numbers."""
     judgment = judge(contract, observe(healthy(returned=returned)))
     mutant = contract.mutants[0]
-    for outcome in (None, fate_of(mutant, judgment), not_run(mutant, "no GPU")):
+    for outcome in (None, fate_of(mutant, judgment), not_run(mutant, Reason(ReasonCode.REQUIREMENT, text="no GPU"))):
         back = there_and_back(events.TrialFinished(contract.id, "subject", judgment, outcome, 1.5, "Traceback\n"))
         assert repr(back) == repr(there_and_back(back))
         assert (back.judgment.outcome, back.mutant) == (judgment.outcome, outcome)

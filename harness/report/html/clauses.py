@@ -13,9 +13,10 @@ from harness.base.vocabulary import Outcome
 from harness.contract import Contract
 from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult, SchemaClause
+from harness.contract.reasons import ReasonCode
 from harness.contract.rules import Rule
 from harness.judging.observation import Observation
-from harness.report import bound_text, figures
+from harness.report import bound_text, figures, reason_text
 from harness.report.html import scale
 from harness.report.html.comparisons import Comparison, of_bound, of_rule
 
@@ -188,8 +189,10 @@ def _tells(comparisons: Sequence[Comparison], outcome: Outcome) -> bool:
 
 def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Observation | None) -> str:
     """Why, unless that only repeats value and bound; of a list that should be shorter, what is in it."""
-    if clause is None or not clause.path or result.reason != f"{clause.path[0]} violates {result.bound}":
-        return _cut(result.reason)
+    reason = result.reason
+    repeats = reason is not None and reason.code is ReasonCode.VIOLATED and reason.place == result.id.partition(".")[0]
+    if clause is None or not repeats:
+        return _cut(reason_text.of(reason))
     values = observation.measurements.get(clause.path[0]) if observation is not None else None
     if clause.keyword == "maxItems" and isinstance(values, list):
         return _cut(f"among them {', '.join(figures.value(value) for value in values[:3])}")

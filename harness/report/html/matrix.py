@@ -11,6 +11,7 @@ from harness.contract.project import Project
 from harness.evidence.index import Entry
 from harness.evidence.status import Cell, Status, statuses
 from harness.evidence.survey import Staleness
+from harness.report import reason_text
 from harness.report.status import set_aside
 
 __all__ = ["Field", "Matrix", "Row", "of_project", "of_verdicts"]
@@ -114,8 +115,8 @@ def of_verdicts(evidence: Sequence[Entry], pages: Mapping[Path, str], devices: S
 def _field(cell: Cell, pages: Mapping[Path, str]) -> Field:
     entry = cell.decided_by or cell.newest
     note = _about(entry) if entry else ""
-    if cell.reason:
-        note = f"{cell.reason} · {note}" if note else cell.reason
+    if why := reason_text.of_cell(cell):
+        note = f"{why} · {note}" if note else why
     aside = tuple((text, pages.get(path) if path else None) for text, path in set_aside(cell))
     return Field(str(cell.status), note, pages.get(entry.path) if entry else None, aside)
 

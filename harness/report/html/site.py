@@ -25,6 +25,7 @@ from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.layout import is_folder_name
 from harness.evidence.verify import Against
 from harness.judging.record import Record
+from harness.report import reason_text
 from harness.report.html import bundle_page, index_page, matrix
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
@@ -149,7 +150,7 @@ def _entry(record: Record) -> dict[str, Any]:
         "issue": record.issue,
         "spec": record.spec,
         "verdict": str(record.verdict),
-        "reason": record.reason,
+        "reason": reason_text.of(record.reason),
         "proven": record.proven,
         "profile": record.profile,
         "device": str(DeviceClass.of(record.device)),

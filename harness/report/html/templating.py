@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from harness.report import figures
+from harness.report import figures, reason_text
 from harness.report.caveats import Code
 from harness.report.escaping import printable
 
@@ -64,7 +64,9 @@ def _environment() -> Environment:
         policy="default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"style-src '{_hash(style)}'; script-src '{_hash(script)}'",
     )
-    environment.filters.update(duration=figures.duration, shown=figures.value, binary=figures.binary)
+    environment.filters.update(
+        reason_text=reason_text.of, duration=figures.duration, shown=figures.value, binary=figures.binary
+    )
     return environment
 
 

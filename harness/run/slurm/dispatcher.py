@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
+from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 from harness.run import events, wire
 from harness.run.interruption import Interruption
@@ -160,7 +161,7 @@ def _visible(finished: events.ClaimFinished) -> events.ClaimFinished:
         time.sleep(_LOOK_SECONDS)
     if bundle is None or bundle.is_dir():
         return finished
-    reason = f"the bundle {bundle} is not to be seen from here: the project must lie on a filesystem that nodes share"
+    reason = Reason(ReasonCode.UNSEEN, str(bundle))
     verdict = Verdict.FAIL if finished.record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
     return events.ClaimFinished(replace(finished.record, verdict=verdict, reason=reason, proven=False), None)
 
@@ -170,4 +171,5 @@ def _explained(finished: events.ClaimFinished, dispatch: _Dispatch, interruption
     if dispatch.job is None or interruption.requested or dispatch.status != ExitStatus.INTERRUPTED:
         return finished
     record = finished.record
-    return replace(finished, record=replace(record, reason=f"{dispatch.job.ended_by()}; {record.reason}".rstrip("; ")))
+    reason = Reason(ReasonCode.JOB_ENDED, text=dispatch.job.ended_by(), cause=record.reason)
+    return replace(finished, record=replace(record, reason=reason))

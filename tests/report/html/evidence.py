@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.contract.project import Project
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.isolation import Limits
 from harness.evidence.seal import ClaimResult
 from harness.evidence.staleness import ProjectState
@@ -43,7 +44,15 @@ def bundles(folder: Path) -> dict[str, Path]:
     idle = claim_result(contracts, run="run-idle", measurements={}, mutants={}, rows=0, output="")
     found["NOT_MEASURED"] = seal(idle)
     found["LONG"] = seal(_long_names(folder / "long"))
-    found["HOSTILE"] = seal(claim_result(contracts, run="run-hostile", title=HOSTILE, command=HOSTILE, reason=HOSTILE))
+    found["HOSTILE"] = seal(
+        claim_result(
+            contracts,
+            run="run-hostile",
+            title=HOSTILE,
+            command=HOSTILE,
+            reason=Reason(ReasonCode.UNSEALED, text=HOSTILE),
+        )
+    )
     found["TAMPERED"] = seal(claim_result(contracts, run="run-tampered"))
     (found["TAMPERED"] / "observation.json").write_text("{}")
     found["UNREADABLE"] = seal(claim_result(contracts, run="run-unreadable"))

@@ -1,0 +1,155 @@
+"""Why a clause, a mutant or a claim came out as it did, as data. `harness.report.reason_text` writes the sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+from harness.base.vocabulary import Fate
+from harness.contract.bound import Bound
+
+__all__ = ["Reason", "ReasonCode"]
+
+
+class ReasonCode(StrEnum):
+    """What kind of reason it is. The fields of `Reason` that go with a code stand beside it."""
+
+    # of a clause
+    VIOLATED = "violated"
+    """The value at `place` is beyond the `bound`. Of a rule: it is false, and `text` is the contract's message."""
+    NOT_FINITE = "not finite"
+    """The value at `place` holds NaN, an infinity or an integer that no double can hold."""
+    MISSING = "missing"
+    """There is no value at `place`. `text` says why, if the subject did not show it."""
+    EMPTY = "empty"
+    """The list or map at `place` is empty: nothing was measured."""
+    UNDECLARED = "undeclared"
+    """The contract does not declare the measurement `place`."""
+    INTEGER_TOO_LARGE = "integer beyond 2^53"
+    """A rule cannot read the value at `place`: it holds an integer that no double holds exactly."""
+    NO_TEXT = "half of a surrogate pair"
+    """A rule cannot read the value at `place`: it holds what is no text."""
+    CANNOT_BE_EVALUATED = "cannot be evaluated"
+    """The CEL engine raised `text`."""
+    NOT_BOOLEAN = "not boolean"
+    """A rule gave neither true nor false, but `text`."""
+    NOT_READ_BACK = "not read back"
+    """The process did not read back the `place` (device, dtype, …) that ran."""
+    ANOTHER_RAN = "another ran"
+    """The process read back `value` for `place`, and `bound` was requested."""
+    NOT_ASKED = "not asked"
+    """The `place` (allocator or driver) was not asked whether the process was on the GPU; `text` says why."""
+    NOT_ON_THE_GPU = "not on the GPU"
+    """The `place` (allocator or driver) never saw the process on the GPU."""
+    NOT_ON_THIS_CASE = "not on this case"
+    """The falsifier did not measure what the clause looks at when a counterexample was replayed."""
+    NOT_TRIED = "not tried"
+    """The falsifier did not try the case that was replayed."""
+    PROVISIONAL = "provisional"
+    """`cause` is why the clause failed on what an interrupted trial had measured until then."""
+    # how a trial ended (`harness.judging.observation.EndingKind`): in the code of `place`, for the reason `text`
+    NOT_MEASURED = "not measured"
+    SUBJECT_FAULT = "subject fault"
+    FALSIFIER_FAULT = "falsifier fault"
+    TIMED_OUT = "timed out"
+    DIED = "died"
+    KILLED = "killed"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+    # of a mutant, or of a claim
+    CLAUSE = "clause"
+    """The clause in `clauses` decided it, for the reason `cause`."""
+    # of a mutant
+    PASSED = "passed"
+    """It passed every clause."""
+    OTHER_CLAUSES = "other clauses"
+    """It failed on `clauses`, but not on `missed`, which the contract names."""
+    CUT_SHORT = "cut short"
+    """It failed on `clauses`; its trial ended for the reason `cause` before `missed` could be judged."""
+    SKIPPED = "skipped"
+    """The user asked for no mutants."""
+    REQUIREMENT = "requirement"
+    """This machine lacks `text`."""
+    NOT_JUDGED = "not judged"
+    """It violates `clauses`, which the profile `place` does not judge."""
+    NOTHING_RAN = "nothing ran"
+    """No trial of the claim was started, because of `text`."""
+    NO_OBSERVATION = "no observation"
+    """The bundle lacks its observation."""
+    NOT_LISTED = "not listed"
+    """The record does not list it."""
+    # of a claim
+    MUTANT = "mutant"
+    """The `mutant`, of this `fate`, decided it, for the reason `cause`."""
+    NO_MUTANT = "no mutant"
+    """No mutant could run here; `cause` is the first one's reason."""
+    UNPROVEN = "unproven"
+    """The mutants were skipped."""
+    UNSEALED = "unsealed"
+    """The bundle could not be written: `text`."""
+    UNSEEN = "unseen"
+    """The bundle `place`, written by a job, cannot be seen from here."""
+    JOB_ENDED = "job ended"
+    """The job of a cluster ended as `text` says; `cause` is the reason of what it measured until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code with its data; empty fields do not apply. Nothing decides by `text`: it is for people."""
+
+    code: ReasonCode
+    place: str = ""
+    text: str = ""
+    """Words of others: an exception, the operating system, a contract's or a falsifier's message."""
+    bound: Bound | None = None
+    value: Any = None
+    clauses: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    mutant: str = ""
+    fate: Fate | None = None
+    cause: Reason | None = None
+
+    def __str__(self) -> str:
+        """The code and its data in a row, for messages about other things."""
+        about = ", ".join(filter(None, (self.mutant, *self.clauses, self.place)))
+        return ": ".join(
+            filter(None, (f"{self.code} ({about})" if about else self.code, self.text, str(self.cause or "")))
+        )
+
+    @property
+    def root(self) -> Reason:
+        """The innermost cause."""
+        return self if self.cause is None else self.cause.root
+
+    @property
+    def codes(self) -> tuple[ReasonCode, ...]:
+        """The code, and those of its causes."""
+        return (self.code, *(self.cause.codes if self.cause is not None else ()))
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that a record holds: the fields that apply."""
+        plain: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None or value == "" or value == ():
+                continue
+            if isinstance(value, (Reason, Bound)):
+                value = value.to_json()
+            plain[field.name] = list(value) if isinstance(value, tuple) else value
+        return plain
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any] | None) -> Reason | None:
+        """The inverse of `to_json`; None for no reason."""
+        if document is None:
+            return None
+        plain = {**document, "code": ReasonCode(document["code"]), "cause": cls.from_json(document.get("cause"))}
+        for name in ("clauses", "missed"):
+            plain[name] = tuple(document.get(name, ()))
+        if "bound" in plain:
+            plain["bound"] = Bound.from_json(plain["bound"])
+        if "fate" in plain:
+            plain["fate"] = Fate(plain["fate"])
+        return cls(**plain)
