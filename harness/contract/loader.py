@@ -25,7 +25,7 @@ from harness.contract.parameters import Parameters
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
 
-__all__ = ["load", "parse"]
+__all__ = ["load", "notes_at", "parse"]
 
 
 def load(path: Path, search: tuple[Path, ...]) -> Contract:
@@ -46,7 +46,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     if path.stem != contract.id:
         problems.append(Problem("/id", f"{contract.id} stands in {path.name}", f"name the file {contract.id}.json"))
     calibration, found = calibration_of(path, document.get("calibration"))
-    contract = replace(contract, calibration=calibration, notes=_notes(path))
+    contract = replace(contract, calibration=calibration, notes=notes_at(path.with_suffix(".md")))
     problems += [*found, *miscalibrated(contract)]
     if problems:
         raise ContractError(path, problems)
@@ -91,10 +91,10 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
     return contract
 
 
-def _notes(path: Path) -> str:
-    """The text of the Markdown file next to a contract file; empty where there is none that can be read."""
+def notes_at(path: Path) -> str:
+    """The text of a file of notes; empty if there is none that can be read."""
     try:
-        return path.with_suffix(".md").read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 

@@ -58,6 +58,7 @@ def render(
     verification: Verification,
     home: str | None = None,
     asked: Sequence[Sequence[str]] = (),
+    notes: str = "",
 ) -> str:
     """The page.
 
@@ -65,6 +66,7 @@ def render(
         verification: what verifying the bundle said.
         home: a link to the index; None where there is none.
         asked: what the bundle was held against (see `harness.report.verification_lines.asked`).
+        notes: the text next to the claim's contract in the project that shows it; the bundle does not hold it.
     """
     record = contents.record
     narrowing = list(caveats(record, verification.remarks))
@@ -113,6 +115,7 @@ def render(
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         home=home,
+        notes=notes,
     )  # fmt: skip
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.base.device import DeviceClass
+from harness.contract.loader import notes_at
 from harness.contract.project import Project
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
@@ -82,7 +83,8 @@ def write(
         folder: made where it does not exist. Pages of an earlier report in it are replaced, or removed where this one
             has no such bundle; nothing else in it is touched.
         against: what the bundles were held against when they were verified.
-        project: whose contracts say what the evidence comes to; without one, the index shows verdicts.
+        project: whose contracts say what the evidence comes to; without one, the index shows verdicts. The notes next
+            to its contracts stand on the pages too.
         limits: what showing one bundle may use.
         watch: is told how many pages were written, of how many.
 
@@ -96,7 +98,8 @@ def write(
         pages: dict[Path, str] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        shown_by_bundle = _shown(verifications, held, limits or Limits())
+        notes = {path.stem: path.with_suffix(".md") for path in project.files()} if project else {}
+        shown_by_bundle = _shown(verifications, held, notes, limits or Limits())
         for done, (verification, shown) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             _replace(folder / entry.page, shown.page)
@@ -120,9 +123,11 @@ def _unusable(folder: Path, error: OSError) -> SiteError:
     return SiteError(f"{folder} cannot take the pages: {error.strerror or error}; name another folder")
 
 
-def _shown(verifications: Sequence[Verification], held: Sequence[Sequence[str]], limits: Limits) -> Iterator[_Shown]:
+def _shown(
+    verifications: Sequence[Verification], held: Sequence[Sequence[str]], notes: Mapping[str, Path], limits: Limits
+) -> Iterator[_Shown]:
     """The page of each bundle, several made side by side, where nothing that a bundle asks for can hurt."""
-    works = [partial(_page, verification, held) for verification in verifications]
+    works = [partial(_page, verification, held, notes) for verification in verifications]
     outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
@@ -133,10 +138,12 @@ def _shown(verifications: Sequence[Verification], held: Sequence[Sequence[str]],
         yield _Shown(page, {"page": "unreadable/bundle", "id": "", "title": name})
 
 
-def _page(verification: Verification, held: Sequence[Sequence[str]]) -> bytes:
+def _page(verification: Verification, held: Sequence[Sequence[str]], notes: Mapping[str, Path]) -> bytes:
     """The page of one bundle and what the index says of it, as the text that leaves its process."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
-    page = bundle_page.render(contents, verification, f"../{INDEX}", held)
+    place = notes.get(contents.record.id)
+    text = notes_at(place) if place else ""
+    page = bundle_page.render(contents, verification, f"../{INDEX}", held, text)
     return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
 
 

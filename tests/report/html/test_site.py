@@ -114,3 +114,14 @@ def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Pa
     assert "The verdict of the newest sound bundle" in index
     assert badges(index)[0] == "VOID"
     assert "2 bundles: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 1 VOID, 0 UNSOUND." in index
+
+
+def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
+    """As text, whatever is in them; a bundle does not hold them."""
+    bundle = sealed(tmp_path)
+    root = write_project(tmp_path / "project")
+    (root / "contracts" / "demo" / "F-DEMO-SORT-001.md").write_text("Why <b>three</b> items.", encoding="utf-8")
+    (entry,) = write([bundle], tmp_path / "site", project=Project.find(root))
+    assert "Why &lt;b&gt;three&lt;/b&gt; items." in (tmp_path / "site" / entry.page).read_text(encoding="utf-8")
+    (entry,) = write([bundle], tmp_path / "bare")
+    assert 'class="notes"' not in (tmp_path / "bare" / entry.page).read_text(encoding="utf-8")
