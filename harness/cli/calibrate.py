@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.parameters import checked_device, overrides
+from harness.cli.parameter_options import checked_device, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.run.request import RunRequest

@@ -13,7 +13,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.history import need_pandas
-from harness.report import figures, shifts
+from harness.report import noise_text, number_text
 from harness.report.columns import aligned, terminal_width
 from harness.report.escaping import printable
 
@@ -71,9 +71,9 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
 def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:
     from harness.evidence.index import read
     from harness.machine.paths import cache_folder
-    from harness.report.counting import counting
+    from harness.report.progress_line import progress_line
 
-    with counting("indexing bundles") as watch:
+    with progress_line("indexing bundles") as watch:
         return read(place, claim, cache_folder(), watch).entries
 
 
@@ -115,12 +115,12 @@ def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     """What the runs before B measured: those in the project's evidence, or beside it."""
     from harness.evidence import history, index
     from harness.machine.paths import cache_folder
-    from harness.report.counting import counting
+    from harness.report.progress_line import progress_line
 
     after = after.resolve()
     inside = place is not None and after.is_relative_to(place.resolve())
     where, cache = (place.resolve(), cache_folder()) if place and inside else (after.parent, None)
-    with counting("indexing bundles") as watch:
+    with progress_line("indexing bundles") as watch:
         entries = index.read(where, cache=cache, watch=watch).entries
     this = next((entry for entry in entries if entry.path == after), None)
     if this is None:
@@ -173,24 +173,24 @@ def _inline(value: Any) -> str:
         return ", ".join(map(_inline, value))
     if isinstance(value, str):
         return f"{value[:12]}…" if _DIGEST.fullmatch(value) else value
-    return figures.value(value)
+    return number_text.value(value)
 
 
 def _moved(one: Moved) -> tuple[str, ...]:
     noise = one.noise
     return (
         one.name,
-        *(figures.value(value, one.unit) for value in (one.before, one.after)),
-        shifts.change(one.before, one.after),
-        shifts.earlier(noise.count, noise.middle, noise.scatter, one.unit),
-        shifts.shift(one.shift, noise.count),
+        *(number_text.value(value, one.unit) for value in (one.before, one.after)),
+        noise_text.change(one.before, one.after),
+        noise_text.earlier(noise.count, noise.middle, noise.scatter, one.unit),
+        noise_text.shift(one.shift, noise.count),
     )
 
 
 def _series(one: SeriesChange) -> tuple[str, ...]:
-    ends = f"at the end {figures.value(one.last_before)} and {figures.value(one.last_after)}"
+    ends = f"at the end {number_text.value(one.last_before)} and {number_text.value(one.last_after)}"
     if not one.steps:
         return one.name, "in one of them only", "", ends
     if one.first is None:
         return one.name, f"{one.steps} steps the same, the rest in one of them only", "", ends
-    return one.name, f"from step {one.first} on", f"by at most {figures.value(one.largest)} (step {one.at})", ends
+    return one.name, f"from step {one.first} on", f"by at most {number_text.value(one.largest)} (step {one.at})", ends

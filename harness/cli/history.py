@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report import figures, shifts
+from harness.report import noise_text, number_text
 from harness.report.columns import aligned, terminal_width
 from harness.report.escaping import printable
 
@@ -51,12 +51,12 @@ def command(
     from harness.contract.project import Project
     from harness.evidence import history, index
     from harness.machine.paths import cache_folder
-    from harness.report.counting import counting
-    from harness.report.status import unreadable_line
+    from harness.report.progress_line import progress_line
+    from harness.report.status_table import unreadable_line
 
     project = Project.find()
     place = evidence or project.evidence
-    with counting("indexing bundles") as watch:
+    with progress_line("indexing bundles") as watch:
         found = index.read(place, identifier, cache_folder(), watch)
     for one in found.unreadable:
         click.echo(unreadable_line(one), err=True)
@@ -99,7 +99,7 @@ def _newest(table: pd.DataFrame) -> Iterator[str]:
         count = of_series["run"].nunique()
         yield printable(f"{series}: {count} run{'' if count == 1 else 's'}, {first:%Y-%m-%d} to {last:%Y-%m-%d}")
         cells = [
-            (row["measurement"], figures.value(row["value"], row["unit"]), _noise(row), _shift(row))
+            (row["measurement"], number_text.value(row["value"], row["unit"]), _noise(row), _shift(row))
             for row in rows.sort_values("measurement").to_dict("records")
         ]
         yield from aligned([("measurement", "newest", "earlier runs", "newest is"), *cells], terminal_width())
@@ -115,7 +115,7 @@ def _runs(table: pd.DataFrame) -> Iterator[str]:
                 f"{row['started']:%Y-%m-%d %H:%M}",
                 row["verdict"],
                 row["commit"][:10],
-                figures.value(row["value"], row["unit"]),
+                number_text.value(row["value"], row["unit"]),
                 _shift(row),
             )
             for row in rows.to_dict("records")
@@ -127,10 +127,10 @@ def _runs(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _noise(row: Mapping[Hashable, Any]) -> str:
-    return shifts.earlier(row["earlier"], row["median"], row["scatter"], row["unit"])
+    return noise_text.earlier(row["earlier"], row["median"], row["scatter"], row["unit"])
 
 
 def _shift(row: Mapping[Hashable, Any]) -> str:
     from harness.evidence.history import Shift
 
-    return shifts.shift(Shift(row["shift"]), row["earlier"])
+    return noise_text.shift(Shift(row["shift"]), row["earlier"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report import figures
+from harness.report import number_text
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _page(inspection: Inspection, comparison: Comparison | None, width: int | No
         yield from ["", "metadata"]
         longest = min(max(len(name) for name in inspection.metadata), 40)
         for name, value in inspection.metadata.items():
-            yield f"  {printable(name):<{longest}}  {printable(figures.value(value))}"
+            yield f"  {printable(name):<{longest}}  {printable(number_text.value(value))}"
     if inspection.tensors:
         yield ""
         yield from _table(list(inspection.tensors.values()), width)
@@ -221,7 +221,7 @@ def _row(tensor: Tensor) -> tuple[str, ...]:
     else:
         low, high = _short(seen.minimum), _short(seen.maximum)
     shape = "x".join(map(str, tensor.shape)) or "scalar"
-    return (printable(tensor.name), shape, tensor.dtype, low, high, tensor.digest[:8], figures.binary(tensor.size))
+    return (printable(tensor.name), shape, tensor.dtype, low, high, tensor.digest[:8], number_text.binary(tensor.size))
 
 
 def _short(number: float | None) -> str:
@@ -255,9 +255,9 @@ def _differences(change: Change) -> Iterator[str]:
     elif change.largest == 0 and not change.not_comparable:
         yield "the same numbers"
     else:
-        yield f"largest difference {figures.value(change.largest)}"
+        yield f"largest difference {number_text.value(change.largest)}"
     if change.relative:
-        yield f"relative {figures.value(change.relative)}"
+        yield f"relative {number_text.value(change.relative)}"
     if change.not_comparable:
         yield f"{change.not_comparable:,} places not finite"
 

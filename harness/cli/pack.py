@@ -25,7 +25,7 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
     Exit status: 0 packed, 2 refused, 3 there was no bundle to pack.
     """
     from harness.evidence.pack import ArchiveError, NothingToPack, pack
-    from harness.report import figures
+    from harness.report import number_text
     from harness.report.escaping import printable
 
     try:
@@ -42,6 +42,6 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
         click.echo(printable(f"{one.verdict}  {one.issue}/{one.id}/{one.run}"))
     count = len(packed.bundles)
     bundles = f"{count} bundle{'' if count == 1 else 's'}"
-    click.echo(printable(f"{bundles}, {packed.files} files, {figures.binary(packed.size)}: {output}"))
+    click.echo(printable(f"{bundles}, {packed.files} files, {number_text.binary(packed.size)}: {output}"))
     click.echo(f"sha256 {packed.sha256}")
     return ExitStatus.PASS

@@ -34,7 +34,7 @@ def command(
     Exit status: 1 if the case still refutes the claim; 0 if it no longer does; 2 if the bundle is unsound or has no
     counterexample, or if the claim changed too much; 3 if the case cannot run here; 130 if interrupted.
     """
-    from harness.cli.parameters import checked_device
+    from harness.cli.parameter_options import checked_device
     from harness.cli.subject import checked_subject
     from harness.contract.project import Project
     from harness.execution.lease import WaitInterrupted
@@ -95,10 +95,10 @@ _CONCLUSIONS = {
 
 
 def _line(clause: ClauseResult) -> str:
-    from harness.report import bound_text, figures, reason_text
+    from harness.report import bound_text, number_text, reason_text
 
     bound = bound_text.of(clause.bound, clause.unit)
-    parts = [f"{clause.outcome:<12}", clause.id, figures.value(clause.value, clause.unit), bound]
+    parts = [f"{clause.outcome:<12}", clause.id, number_text.value(clause.value, clause.unit), bound]
     return "  ".join(parts) + (f"  ({reason_text.of(clause.reason)})" if clause.reason else "")
 
 

@@ -55,7 +55,7 @@ def command(
     """
     from harness.contract.project import Project
     from harness.evidence.verify import verify_all
-    from harness.report.counting import counting
+    from harness.report.progress_line import progress_line
 
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}
     targets = {name: target for name, target in files.items() if target is not None}
@@ -70,7 +70,7 @@ def command(
     if html is not None:
         _prepare(html)
     verifications = []
-    with counting("verifying bundles") as watch:
+    with progress_line("verifying bundles") as watch:
         for done, one in enumerate(verify_all(found.bundles, against=asked), 1):
             verifications.append(one)
             watch(done, len(found.bundles))
@@ -97,11 +97,11 @@ def _prepare(folder: Path) -> None:
 def _html(
     verifications: Sequence[Verification], folder: Path, asked: Against, project: Project | None, *, err: bool
 ) -> None:
-    from harness.report.counting import counting
     from harness.report.html import site
+    from harness.report.progress_line import progress_line
 
     try:
-        with counting("writing pages") as watch:
+        with progress_line("writing pages") as watch:
             site.write(verifications, folder, asked, project, watch=watch)
     except site.SiteError as error:
         raise click.BadParameter(str(error), param_hint="--html") from error

@@ -86,12 +86,12 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
 
 def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
     """Which claims are due; said on stdout, or on stderr. Refused if a bundle cannot be read."""
-    from harness.report.counting import counting
     from harness.report.escaping import printable
-    from harness.report.status import unreadable_line
+    from harness.report.progress_line import progress_line
+    from harness.report.status_table import unreadable_line
     from harness.run.due import due
 
-    with counting("indexing bundles") as watch:
+    with progress_line("indexing bundles") as watch:
         selection = due(project, machine, request, watch)
     if selection.unreadable:
         for one in selection.unreadable:

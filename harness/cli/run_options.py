@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from harness.cli.parameters import checked_device
+from harness.cli.parameter_options import checked_device
 from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError

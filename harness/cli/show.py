@@ -14,7 +14,7 @@ import click
 from harness.base import strictjson
 from harness.base.device import hardware
 from harness.base.vocabulary import Verdict
-from harness.cli.parameters import allowed
+from harness.cli.parameter_options import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
 from harness.contract.entry_point import EntryPointError, locate
@@ -22,7 +22,7 @@ from harness.contract.project import Project
 from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
-from harness.report import bound_text, figures
+from harness.report import bound_text, number_text
 from harness.run.plan import make_plan, option_for_target
 from harness.run.request import RunRequest
 
@@ -76,7 +76,7 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
     if plan.obstacle:
         yield from _paragraph(f"nothing: {plan.obstacle}", indent=2)
     else:
-        most = figures.duration(plan.profile.seconds * math.ceil(trials / plan.parallel))
+        most = number_text.duration(plan.profile.seconds * math.ceil(trials / plan.parallel))
         where = plan.device.name if plan.gpu is not None else f"the CPU ({plan.device.name})"
         side = f"{plan.parallel} at a time, " if plan.parallel > 1 else ""
         yield f"  the {plan.profile.name} profile on {where}: {trials} trials with the mutants, {side}at most {most}"
@@ -111,8 +111,8 @@ def _last(contract: Contract, project: Project) -> dict[str, str]:
     for entry in sorted(read(project.evidence, contract.id).entries, key=lambda entry: entry.started):
         measured = entry.trial_seconds > 0 and entry.verdict is not Verdict.NOT_MEASURED
         if entry.subject == contract.subject and measured and not entry.overrides:
-            whole = "" if entry.mutants_skipped else f", all of them {figures.duration(entry.seconds)},"
-            took = f"the subject's took {figures.duration(entry.trial_seconds)}{whole}"
+            whole = "" if entry.mutants_skipped else f", all of them {number_text.duration(entry.seconds)},"
+            took = f"the subject's took {number_text.duration(entry.trial_seconds)}{whole}"
             told[entry.profile] = f"{took} on {entry.device_class}, {entry.started[:10]}"
     return told
 
@@ -127,10 +127,10 @@ def _profile(contract: Contract, profile: Profile, host: Host, last: str) -> Ite
     lacks = shortfalls(profile.requires, host)
     here = f"not here: {'; '.join(lacks)}" if lacks else "this machine has that"
     yield from _paragraph(f"{profile.name} needs {_requirements(profile.requires)}; {here}", indent=2)
-    most = f"at most {figures.duration(profile.seconds)} a trial"
+    most = f"at most {number_text.duration(profile.seconds)} a trial"
     yield from _paragraph(f"{most}; {last}" if last else most, indent=4)
     yield from _paragraph(
-        ", ".join(f"{name} {figures.value(value)}" for name, value in profile.parameters.items()), indent=4
+        ", ".join(f"{name} {number_text.value(value)}" for name, value in profile.parameters.items()), indent=4
     )
     if unjudged := contract.unjudged(profile.name):
         yield from _paragraph(f"omits {', '.join(sorted(profile.omits))}: {', '.join(unjudged)} not judged", indent=4)

@@ -88,15 +88,15 @@ def command(
     from harness.contract.mentions import mentions
     from harness.contract.project import Project
     from harness.evidence.survey import Survey, gaps
-    from harness.report import status as report
-    from harness.report.counting import counting
+    from harness.report import status_table as report
+    from harness.report.progress_line import progress_line
 
     if as_json and as_markdown:
         raise click.UsageError("choose one of --json and --markdown")
     project = Project.find()
     for name in ids:
         project.contract(name)
-    with counting("indexing bundles") as watch:
+    with progress_line("indexing bundles") as watch:
         survey = Survey.of(project, evidence, device or "", watch)
     if device and not survey.contents.entries:
         click.echo(f"harness: there is no evidence from a device whose name contains {device!r}", err=True)
@@ -127,7 +127,7 @@ def command(
 
 
 def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
-    from harness.report import status as report
+    from harness.report import status_table as report
     from harness.report.columns import terminal_width
 
     width = terminal_width()

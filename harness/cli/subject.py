@@ -14,7 +14,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.redaction import Redactor
-from harness.cli.parameters import overrides
+from harness.cli.parameter_options import overrides
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project

@@ -55,7 +55,7 @@ def command(
     """
     from harness.contract.project import Project
     from harness.evidence.verify import verify_all
-    from harness.report.counting import counting
+    from harness.report.progress_line import progress_line
 
     asked = against(trusted_keys, Project.around(), _codes(fail_on))
     if asked.refused & _PROJECT and asked.state is None:
@@ -64,7 +64,7 @@ def command(
     found = BundlePaths.find(paths)
     verifications = []
     # The lines themselves show how far it is.
-    with counting("verifying bundles") if as_json else nullcontext() as watch:
+    with progress_line("verifying bundles") if as_json else nullcontext() as watch:
         for one in verify_all(found.bundles, against=asked):
             verifications.append(one)
             if watch is None:

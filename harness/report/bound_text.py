@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.contract.bound import CLOSED, RULE, Bound
-from harness.report import figures
+from harness.report import number_text
 
 __all__ = ["of"]
 
@@ -21,7 +21,7 @@ def of(bound: Bound | None, unit: str = "") -> str:
 
 
 def _number(words: str) -> Callable[[Any, str], str]:
-    return lambda argument, unit: f"{words} {figures.value(argument, unit)}"
+    return lambda argument, unit: f"{words} {number_text.value(argument, unit)}"
 
 
 def _count(thing: str, things: str) -> tuple[Callable[[Any, str], str], Callable[[Any, str], str]]:
@@ -49,7 +49,7 @@ def _quoted(argument: Any, unit: str) -> str:
 
 def _exact(argument: Any, unit: str) -> str:
     if isinstance(argument, (int, float)) and not isinstance(argument, bool):
-        return figures.value(argument, unit)
+        return number_text.value(argument, unit)
     return strictjson.dumps(argument)
 
 

@@ -17,11 +17,11 @@ from importlib.metadata import version
 from typing import Any
 
 from harness.judging.record import Record
-from harness.report import cases, reason_text
+from harness.report import ci_cases, reason_text
 from harness.report.bundle_results import BundleResult
-from harness.report.cases import Case, Status
-from harness.report.caveats import narrowed
+from harness.report.ci_cases import Case, Status
 from harness.report.escaping import printable
+from harness.report.verdict_text import narrowed
 
 __all__ = ["SPEC_VERSION", "render"]
 
@@ -45,8 +45,8 @@ _LONGEST_SECONDS = 1e9
 
 def render(bundles: Sequence[BundleResult]) -> str:
     """The document; the same bundles give the same text."""
-    tests = [_test(case, bundle) for bundle in bundles for case in cases.of_bundle(bundle)]
-    tests = tests or [_test(cases.NOTHING, None)]
+    tests = [_test(case, bundle) for bundle in bundles for case in ci_cases.of_bundle(bundle)]
+    tests = tests or [_test(ci_cases.NOTHING, None)]
     statuses = [test["status"] for test in tests]
     records = [bundle.record for bundle in bundles if bundle.record is not None]
     starts = [_milliseconds(record) for record in records]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from harness.report import figures
+from harness.report import number_text
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _row(code: DeviceCode) -> tuple[str, ...]:
         code.target or f"sm_{code.sm}",
         kernels,
         str(code.offset),
-        figures.binary(code.size),
+        number_text.binary(code.size),
         code.container or "file",
     )
 

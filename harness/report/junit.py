@@ -22,8 +22,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.judging.record import Record
-from harness.report import cases, reason_text
-from harness.report.cases import Case, Status
+from harness.report import ci_cases, reason_text
+from harness.report.ci_cases import Case, Status
 from harness.report.escaping import printable
 from harness.report.files import write_file
 from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished, RunStarted
@@ -64,7 +64,7 @@ def write(
 def report(bundles: Sequence[BundleResult]) -> str:
     """Many bundles as one document; one that is unsound or not accepted is an error."""
     refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
-    nothing = [] if bundles else [(cases.NOTHING.name, cases.NOTHING.message)]
+    nothing = [] if bundles else [(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]
     return _document([bundle.record for bundle in bundles if bundle.record is not None], [*refused, *nothing])
 
 
@@ -118,7 +118,8 @@ def _suite(record: Record) -> TestSuite:
     suite.timestamp = record.started.removesuffix("+00:00").removesuffix("Z")
     for name, value in _properties(record).items():
         suite.add_property(name, printable(value))
-    suite.add_testcases([_case(case.claim, case.name, case.seconds, _result(case)) for case in cases.of_record(record)])
+    of_claim = ci_cases.of_record(record)
+    suite.add_testcases([_case(case.claim, case.name, case.seconds, _result(case)) for case in of_claim])
     suite.time = record.seconds
     return suite
 

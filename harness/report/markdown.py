@@ -14,9 +14,8 @@ from typing import Final
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code
 from harness.judging.record import Record
-from harness.report import figures, reason_text
+from harness.report import number_text, reason_text
 from harness.report.bundle_results import BundleResult
-from harness.report.caveats import caveats
 from harness.report.escaping import code_block, code_span, markdown, printable
 from harness.report.tables import (
     beside,
@@ -30,6 +29,7 @@ from harness.report.tables import (
     tally,
     verdict,
 )
+from harness.report.verdict_text import caveats
 from harness.report.verification_lines import denominator, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
@@ -131,7 +131,7 @@ def _row(bundle: BundleResult) -> str:
         markdown(shortened(device)),
         "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed{others}",
         signed(bundle.verification),
-        figures.duration(record.seconds),
+        number_text.duration(record.seconds),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from harness.report import figures
+from harness.report import number_text
 from harness.report.run_texts import claim_lines, interrupted_text, plan_line, step_text, traceback_lines, trial_text
 from harness.run.events import (
     SUBJECT,
@@ -61,7 +61,7 @@ class PlainLines:
                     self.write(line)
             case RunFinished():
                 verdicts = [str(record.verdict) for record in event.records]
-                self.write(figures.denominator(event.declared + self._passed_over, verdicts))
+                self.write(number_text.denominator(event.declared + self._passed_over, verdicts))
                 if event.interrupted:
                     self.write(interrupted_text(event))
             case _:

@@ -8,7 +8,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.evidence.layout import COUNTEREXAMPLE
 from harness.judging.record import Record
-from harness.report import bound_text, figures, reason_text
+from harness.report import bound_text, number_text, reason_text
 from harness.run.events import (
     SUBJECT,
     ClaimFinished,
@@ -49,8 +49,8 @@ def plan_line(event: ClaimPlanned) -> str:
 
 def step_text(event: TrialStep, total: int | None) -> str:
     """A step: its number and what was recorded of it."""
-    values = "  ".join(f"{name} {figures.value(value)}" for name, value in event.values.items())
-    memory = "" if event.memory_bytes is None else f"  memory {figures.binary(event.memory_bytes)}"
+    values = "  ".join(f"{name} {number_text.value(value)}" for name, value in event.values.items())
+    memory = "" if event.memory_bytes is None else f"  memory {number_text.binary(event.memory_bytes)}"
     number = f"{event.step}/{total}" if total and event.step <= total else str(event.step)
     more = f" (asked for: {total})" if total and event.step > total else ""
     return f"step {number}{more}  {values}{memory}"
@@ -58,7 +58,7 @@ def step_text(event: TrialStep, total: int | None) -> str:
 
 def trial_text(event: TrialFinished) -> str:
     """How a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
-    took = figures.duration(event.seconds)
+    took = number_text.duration(event.seconds)
     if event.mutant is None:
         reason = reason_text.of(event.judgment.reason)
         return f"{event.judgment.outcome} in {took}{': ' + reason if reason else ''}"
@@ -118,7 +118,7 @@ def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
     """Clause, outcome, measured value and bound, as text."""
     reason = f"  ({reason_text.of(clause.reason)})" if clause.outcome is not Outcome.PASS else ""
     bound = bound_text.of(clause.bound, clause.unit)
-    return clause.id, str(clause.outcome), figures.value(clause.value, clause.unit), bound + reason
+    return clause.id, str(clause.outcome), number_text.value(clause.value, clause.unit), bound + reason
 
 
 def hidden_text(record: Record, shown: int) -> str:
@@ -160,7 +160,7 @@ def verdict_text(record: Record) -> str:
         parts.append(
             "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())
         )
-    parts.append(figures.duration(record.seconds))
+    parts.append(number_text.duration(record.seconds))
     return ", ".join(parts) + (f": {reason_text.of(record.reason)}" if record.reason else "")
 
 

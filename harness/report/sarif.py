@@ -24,9 +24,9 @@ from urllib.parse import quote
 
 from harness.base.vocabulary import Verdict
 from harness.judging.record import Record
-from harness.report import cases, reason_text
+from harness.report import ci_cases, reason_text
 from harness.report.bundle_results import BundleResult
-from harness.report.cases import Case, Kind, Status
+from harness.report.ci_cases import Case, Kind, Status
 from harness.report.escaping import printable
 
 __all__ = ["render"]
@@ -44,8 +44,8 @@ _KINDS = {
 
 def render(bundles: Sequence[BundleResult]) -> str:
     """The document; the same bundles give the same text."""
-    found: list[tuple[Case, BundleResult | None]] = [(case, one) for one in bundles for case in cases.of_bundle(one)]
-    found = found or [(cases.NOTHING, None)]
+    found: list[tuple[Case, BundleResult | None]] = [(case, one) for one in bundles for case in ci_cases.of_bundle(one)]
+    found = found or [(ci_cases.NOTHING, None)]
     told = [(case, bundle) for case, bundle in found if case.status is not Status.PASS]
     rules = {_rule_id(case): _rule(case) for case, _ in told}
     positions = {name: position for position, name in enumerate(rules)}
@@ -143,7 +143,7 @@ def _uri(case: Case, bundle: BundleResult | None) -> str:
 def _notifications(bundles: Sequence[BundleResult]) -> Iterator[dict[str, Any]]:
     """Why the run as a whole cannot be taken for a success, whatever its results."""
     if not bundles:
-        yield {"level": "error", "message": {"text": cases.NOTHING.message}}
+        yield {"level": "error", "message": {"text": ci_cases.NOTHING.message}}
     for bundle in bundles:
         record = bundle.record
         if record is None:

@@ -8,9 +8,9 @@ from harness.base.vocabulary import Fate, Outcome
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import Finding
 from harness.judging.record import MutantRecord, Record
-from harness.report import bound_text, figures, reason_text
-from harness.report.caveats import Caveat, Code, narrowed
+from harness.report import bound_text, number_text, reason_text
 from harness.report.escaping import code_span, markdown
+from harness.report.verdict_text import Caveat, Code, narrowed
 
 __all__ = [
     "beside",
@@ -50,7 +50,7 @@ def clause_table(clauses: Sequence[ClauseResult]) -> str:
         (
             code_span(clause.id),
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
-            markdown(figures.value(clause.value, clause.unit)),
+            markdown(number_text.value(clause.value, clause.unit)),
             markdown(shortened(bound_text.of(clause.bound, clause.unit))),
             markdown(shortened(reason_text.of(clause.reason))),
         )
@@ -85,7 +85,7 @@ def mutant_table(mutants: Sequence[MutantRecord]) -> str:
             markdown(mutant.defect),
             ", ".join(map(code_span, mutant.violates)),
             ", ".join(map(code_span, mutant.failed)) or markdown(shortened(reason_text.of(mutant.reason))),
-            "" if mutant.seconds is None else figures.duration(mutant.seconds),
+            "" if mutant.seconds is None else number_text.duration(mutant.seconds),
         )
         for mutant in mutants
     ]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import NOT_ACCEPTED, Code, Verification
 from harness.report import reason_text
-from harness.report.caveats import Caveat
-from harness.report.caveats import Code as Mono
+from harness.report.verdict_text import Caveat
+from harness.report.verdict_text import Code as Mono
 
 if TYPE_CHECKING:
     from harness.evidence.verify import Against

@@ -18,7 +18,7 @@ from harness.evidence.verify import verify
 from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.lint import lint
-from harness.report import cases
+from harness.report import ci_cases
 from harness.report.run_texts import unjudged_text, verdict_text
 from tests.cli.harness_command import harness
 from tests.contracts import FALSIFIER, IDENTIFIER, contract_of, document, healthy, observe, write_project
@@ -113,8 +113,8 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     assert (
         unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered and 1 on types"
     )
-    found = {case.name: case.status for case in cases.of_record(record)}
-    assert [found[name] for name in _UNJUDGED] == [cases.Status.NOT_RUN] * 2
+    found = {case.name: case.status for case in ci_cases.of_record(record)}
+    assert [found[name] for name in _UNJUDGED] == [ci_cases.Status.NOT_RUN] * 2
     (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
     assert remark.message.endswith("; not judged: ordered and 1 on types")
     assert Record.from_json(record.to_json()) == record

@@ -86,7 +86,7 @@ def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text:
     assert ctrf.render([unsound(text)]).isascii()
 
 
-@pytest.mark.parametrize("status", ctrf.cases.Status)
+@pytest.mark.parametrize("status", ctrf.ci_cases.Status)
 def test_each_status_is_one_of_the_format(status: ctrf.Status) -> None:
     """A new one is not forgotten."""
     assert ctrf._STATUS[status] in {"passed", "failed", "skipped", "other"}

@@ -16,14 +16,14 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
-from harness.report import figures
-from harness.report.caveats import Caveat, caveats, changed
+from harness.report import number_text
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
-from harness.report.html.clauses import Clauses, Kind, Row
+from harness.report.html.clause_rows import Clauses, Kind, Row
 from harness.report.html.contents import Contents
 from harness.report.html.kills import kills
 from harness.report.html.templating import marked, page
+from harness.report.verdict_text import Caveat, caveats, changed
 from harness.report.verification_lines import signature, signed
 
 __all__ = ["render", "unreadable"]
@@ -196,7 +196,7 @@ def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
 
 def _circumstances(record: Record, verification: Verification) -> list[str]:
     where = record.device.name or record.device.type
-    return [f"{record.profile} profile", where, figures.duration(record.seconds), signed(verification)]
+    return [f"{record.profile} profile", where, number_text.duration(record.seconds), signed(verification)]
 
 
 _TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)
@@ -247,14 +247,14 @@ def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:
     for name in dict.fromkeys([*record.requested, *record.resolved]):
         asked, got = record.requested.get(name), record.resolved.get(name)
         agree = name not in record.requested or (name in record.resolved and asked == got)
-        shown = figures.value(got) if name in record.resolved else "not read back"
-        rows.append((name, figures.value(asked), shown, agree))
+        shown = number_text.value(got) if name in record.resolved else "not read back"
+        rows.append((name, number_text.value(asked), shown, agree))
     return rows
 
 
 def _device(record: Record) -> list[tuple[str, str]]:
     device = record.device
-    memory = figures.binary(device.memory_bytes) if device.memory_bytes else ""
+    memory = number_text.binary(device.memory_bytes) if device.memory_bytes else ""
     facts = [
         ("device", device.name),
         ("type", device.type),
@@ -279,7 +279,7 @@ def _facts(environment: JsonObject) -> list[tuple[str, str]]:
         ("platform", software.get("platform") or host.get("kernel")),
         ("host", host.get("hostname")),
         ("CPU", f"{host.get('cpu_count')} cores, {host.get('machine')}"),
-        ("host memory", figures.binary(memory) if isinstance(memory, (int, float)) else None),
+        ("host memory", number_text.binary(memory) if isinstance(memory, (int, float)) else None),
     ]
     return [(name, str(value)) for name, value in facts if value]
 

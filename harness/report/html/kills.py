@@ -8,7 +8,7 @@ from harness.base.vocabulary import Fate, Outcome
 from harness.evidence.bundle import MutantTrial
 from harness.judging.judge import Judgment
 from harness.judging.record import MutantRecord
-from harness.report.html.clauses import Clauses, Kind, Row
+from harness.report.html.clause_rows import Clauses, Kind, Row
 from harness.report.html.contents import Contents
 from harness.search.counterexample import Counterexample
 

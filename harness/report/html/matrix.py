@@ -12,7 +12,7 @@ from harness.evidence.index import Entry
 from harness.evidence.status import Cell, Status, statuses
 from harness.evidence.survey import Staleness
 from harness.report import reason_text
-from harness.report.status import set_aside
+from harness.report.status_table import set_aside
 
 __all__ = ["Field", "Matrix", "Row", "of_project", "of_verdicts"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.report import figures
+from harness.report import number_text
 from harness.report.html.svg import element, number, text
 
 __all__ = ["Figure", "Line", "draw", "summary"]
@@ -61,7 +61,7 @@ def summary(figure: Figure, line: Line) -> str:
     ys = [y for _, y in points]
 
     def shown(y: float) -> str:
-        return figures.value(float(f"{y / figure.divisor:.4g}"))
+        return number_text.value(float(f"{y / figure.divisor:.4g}"))
 
     broken = len(line.broken())
     told = f"{shown(ys[0])} at first, {shown(ys[-1])} at last; lowest {shown(min(ys))}, highest {shown(max(ys))}"

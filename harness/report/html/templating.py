@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from harness.report import figures, reason_text
-from harness.report.caveats import Code
+from harness.report import number_text, reason_text
 from harness.report.escaping import printable
+from harness.report.verdict_text import Code
 
 __all__ = ["GENERATOR", "compiled", "marked", "page"]
 
@@ -65,7 +65,7 @@ def _environment() -> Environment:
         f"style-src '{_hash(style)}'; script-src '{_hash(script)}'",
     )
     environment.filters.update(
-        reason_text=reason_text.of, duration=figures.duration, shown=figures.value, binary=figures.binary
+        reason_text=reason_text.of, duration=number_text.duration, shown=number_text.value, binary=number_text.binary
     )
     return environment
 

@@ -9,7 +9,7 @@ import pytest
 from harness.base.vocabulary import Outcome
 from harness.contract import parse
 from harness.judging.judge import judge
-from harness.report.html.clauses import Clauses
+from harness.report.html.clause_rows import Clauses
 from harness.report.html.comparisons import Comparison
 from tests.contracts import contract_of, document, healthy, observe
 

@@ -1,6 +1,6 @@
 """How far something is that takes long, on a terminal: nothing in a pipe, and nothing for what is done at once.
 
-with counting("indexing") as watch:
+with progress_line("indexing") as watch:
     contents = read(evidence, cache=cache, watch=watch)
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["counting"]
+__all__ = ["progress_line"]
 
 _PATIENCE = 0.5
 """Seconds that need no sign of life."""
@@ -24,7 +24,7 @@ _BETWEEN = 0.1
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress_line(what: str) -> Iterator[Callable[[int, int], None]]:
     """Yield what is to be told how many are done, of how many, as often as one likes.
 
     Args:

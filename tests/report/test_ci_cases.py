@@ -11,8 +11,8 @@ import pytest
 
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
-from harness.report import cases
-from harness.report.cases import Status
+from harness.report import ci_cases
+from harness.report.ci_cases import Status
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
 from tests.report.bundles import every_verdict, unsound
@@ -35,7 +35,7 @@ from tests.report.bundles import every_verdict, unsound
 )
 def test_clauses_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
     """Each with what became of it."""
-    found = {case.name: case for case in cases.of_record(claim_result(tmp_path, **changes).record)}
+    found = {case.name: case for case in ci_cases.of_record(claim_result(tmp_path, **changes).record)}
     assert found[name].status == status
     assert found[name].message
 
@@ -46,14 +46,14 @@ def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdi
     record = replace(
         claim_result(tmp_path).record, verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space")
     )
-    (last,) = [case for case in cases.of_record(record) if case.kind == "verdict"]
+    (last,) = [case for case in ci_cases.of_record(record) if case.kind == "verdict"]
     assert (last.status, "no space" in last.message) == (str(verdict), True)
 
 
 def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
     """Whoever counts what is not green sees it."""
     for bundle in every_verdict(tmp_path):
-        statuses = Counter(case.status for case in cases.of_bundle(bundle))
+        statuses = Counter(case.status for case in ci_cases.of_bundle(bundle))
         if bundle.record is None:
             assert statuses == {Status.UNSOUND: 1}
         elif bundle.record.verdict is Verdict.PASS:
@@ -64,5 +64,5 @@ def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
 
 def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
     """And nothing of what its record says."""
-    (case,) = cases.of_bundle(unsound("summary.md"))
+    (case,) = ci_cases.of_bundle(unsound("summary.md"))
     assert case.message == "unsound: TAMPERED summary.md: summary.md"

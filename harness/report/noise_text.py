@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from harness.evidence.history import FEWEST, Shift
-from harness.report import figures
+from harness.report import number_text
 
 __all__ = ["change", "earlier", "shift"]
 
@@ -15,7 +15,7 @@ def earlier(count: int, middle: float, scatter: float, unit: str) -> str:
     if not count:
         return "none"
     if unit == "B":
-        return f"{figures.binary(middle)} ± {figures.binary(scatter)} of {count}"
+        return f"{number_text.binary(middle)} ± {number_text.binary(scatter)} of {count}"
     return f"{middle:.6g} ± {scatter:.2g} of {count}"
 
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from harness.report import counting
-from harness.report.counting import counting as counted
+from harness.report import progress_line as module
+from harness.report.progress_line import progress_line
 
 
 class Terminal(io.StringIO):
@@ -27,7 +27,7 @@ def _like_any_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, calls: int) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
-    with counted("indexing bundles") as watch:
+    with progress_line("indexing bundles") as watch:
         for done in range(1, calls + 1):
             watch(done, calls)
     return stream.getvalue()
@@ -35,8 +35,8 @@ def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, calls: int) ->
 
 def test_on_a_terminal_it_says_how_far_it_is_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line is taken away in the end, and the cursor is there again."""
-    monkeypatch.setattr(counting, "_PATIENCE", 0.0)
-    monkeypatch.setattr(counting, "_BETWEEN", 0.0)
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
+    monkeypatch.setattr(module, "_BETWEEN", 0.0)
     shown = written(monkeypatch, Terminal(), 30)
     assert "indexing bundles" in shown
     assert "17/30" in shown
@@ -46,24 +46,24 @@ def test_on_a_terminal_it_says_how_far_it_is_and_cleans_up(monkeypatch: pytest.M
 
 def test_what_is_done_at_once_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are."""
-    monkeypatch.setattr(counting, "_PATIENCE", 3600.0)
+    monkeypatch.setattr(module, "_PATIENCE", 3600.0)
     assert written(monkeypatch, Terminal(), 1000) == ""
 
 
 def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes."""
-    monkeypatch.setattr(counting, "_PATIENCE", 0.0)
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
     assert written(monkeypatch, io.StringIO(), 1000) == ""
 
 
 def test_who_is_interrupted_gets_a_clean_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the interruption."""
-    monkeypatch.setattr(counting, "_PATIENCE", 0.0)
+    monkeypatch.setattr(module, "_PATIENCE", 0.0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
 
     def interrupted() -> None:
-        with counted("indexing bundles") as watch:
+        with progress_line("indexing bundles") as watch:
             watch(1, 2)
             raise KeyboardInterrupt
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.report import figures
+from harness.report import number_text
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from harness.report import figures
 )  # fmt: skip
 def test_a_measured_value(measured: Any, unit: str, written: str) -> None:
     """Six digits of what was measured, every digit of what was counted."""
-    assert figures.value(measured, unit) == written
+    assert number_text.value(measured, unit) == written
 
 
 @pytest.mark.parametrize(
     ("seconds", "written"), [(0.414, "0.41 s"), (12.34, "12.3 s"), (200, "3 min 20 s"), (7260, "2 h 1 min")]
 )
 def test_a_time_span(seconds: float, written: str) -> None:
-    assert figures.duration(seconds) == written
+    assert number_text.duration(seconds) == written

@@ -12,7 +12,7 @@ from typing import Any
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Gaps
-from harness.report import figures, reason_text
+from harness.report import number_text, reason_text
 from harness.report.escaping import code_span, markdown, printable
 
 __all__ = ["COLOURS", "document", "lines", "page", "set_aside", "totals", "unreadable_line"]
@@ -186,7 +186,7 @@ def _linked(cell: Cell, root: Path) -> str:
 def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
     """The FAILs that do not count, each with its bundle, the newest first; where they are many, how many more."""
     for entry in cell.set_aside[:_MOST_ASIDE]:
-        parameters = ", ".join(f"{name}={figures.value(value)}" for name, value in entry.overrides.items())
+        parameters = ", ".join(f"{name}={number_text.value(value)}" for name, value in entry.overrides.items())
         of = f"with other parameters: {parameters}" if parameters else f"of another subject: {entry.judged}"
         yield f"a FAIL {of}", entry.path
     if (more := len(cell.set_aside) - _MOST_ASIDE) > 0:

@@ -16,7 +16,7 @@ from harness.contract.clauses import ClauseResult, SchemaClause
 from harness.contract.reasons import ReasonCode
 from harness.contract.rules import Rule
 from harness.judging.observation import Observation
-from harness.report import bound_text, figures, reason_text
+from harness.report import bound_text, number_text, reason_text
 from harness.report.html import scale
 from harness.report.html.comparisons import Comparison, of_bound, of_rule
 
@@ -155,7 +155,7 @@ class Clauses:
 
 def quantity(value: Any, unit: str = "", name: str = "") -> Quantity:
     """A measured value as a number and its unit; text and lists have only the first part."""
-    written = figures.value(value, unit)
+    written = number_text.value(value, unit)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and unit == "B":
         number, _, binary = written.partition(" ")
@@ -195,7 +195,7 @@ def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Obse
         return _cut(reason_text.of(reason))
     values = observation.measurements.get(clause.path[0]) if observation is not None else None
     if clause.keyword == "maxItems" and isinstance(values, list):
-        return _cut(f"among them {', '.join(figures.value(value) for value in values[:3])}")
+        return _cut(f"among them {', '.join(number_text.value(value) for value in values[:3])}")
     return ""
 
 
@@ -204,7 +204,7 @@ def _bound(result: ClauseResult) -> str:
     if bound is None:
         return ""
     if bound.keyword in _SIGNS:
-        return f"{_SIGNS[bound.keyword]} {figures.value(bound.limit, result.unit)}"
+        return f"{_SIGNS[bound.keyword]} {number_text.value(bound.limit, result.unit)}"
     if bound.keyword in _SIZES:
         sign, thing = _SIZES[bound.keyword]
         return f"{sign} {_counted(bound.limit, thing)}"

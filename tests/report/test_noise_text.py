@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from harness.report.shifts import change
+from harness.report.noise_text import change
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.judging.record import MutantRecord, Record
-from harness.report import bound_text, figures, reason_text
+from harness.report import bound_text, number_text, reason_text
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ def _shows(record: Record) -> Sequence[Status]:
 
 
 def _clause(record: Record, clause: ClauseResult, position: int) -> Case:
-    measured = f"measured {figures.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
+    measured = (
+        f"measured {number_text.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
+    )
     text = f"{reason_text.of(clause.reason)} ({measured})" if clause.reason else measured
     # All clauses come of one trial; its time is told once, so that sums are right.
     seconds = record.trial_seconds if position == 0 else 0.0
