@@ -84,3 +84,23 @@ def test_a_broken_link_stops_the_build(tmp_path: Path, link: str) -> None:
     with (project / "docs" / "commands.md").open("a") as page:
         page.write(f"\n{link}\n")
     assert build(project, tmp_path / "site").returncode != 0
+
+
+def test_paths_in_the_text_exist() -> None:
+    """Paths in backquotes are files of the repository, apart from those that an example has its reader write."""
+    pages = [
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")),
+    ]
+    named = r"`((?:harness|falsifiers|contracts|tests|docs|benchmarks|trainers)/[a-z0-9_./-]+)`"
+    missing = {
+        (page.name, path)
+        for page in pages
+        for path in re.findall(named, page.read_text(encoding="utf-8"))
+        if not (ROOT / path).exists()
+    }
+    assert missing == {
+        ("README.md", "falsifiers/softmax.py"),
+        ("trainers.md", "trainers/train.py"),
+        ("trainers.md", "trainers/train.toml"),
+    }
