@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.base.device import Device, DeviceClass
@@ -58,21 +58,22 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
     """Choose profile and device. If none is asked for: `full` if this host meets its requirements, else `reduced`."""
     contract = _with_subject(contract, request)
     names = [name for name in ("full", "reduced") if name in contract.profiles]
+    machine = _ask(contract, host, request)
     passed_over: dict[str, tuple[str, ...]] = {}
     for name in names if request.profile == "auto" else [request.profile]:
         if name not in contract.profiles:
             passed_over[name] = ("the contract has no such profile",)
             continue
-        profile = contract.profiles[name]
-        found = _fit(profile, host, request)
+        found = machine.profiles[name]
         if not found.lacks:
-            return _plan(contract, profile, passed_over, found.gpus[0] if found.gpus else None, host, request)
+            gpu = found.gpus[0] if found.gpus else None
+            return _plan(contract, contract.profiles[name], passed_over, gpu, host, request, machine)
         passed_over[name] = found.lacks
     obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
     if (remedy := _remedy(contract, host, request)) is not None:
         obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
-    return replace(_plan(contract, last, passed_over, None, host, request), parallel=1, obstacle=obstacle)
+    return replace(_plan(contract, last, passed_over, None, host, request, machine), parallel=1, obstacle=obstacle)
 
 
 def _with_subject(contract: Contract, request: RunRequest) -> Contract:
@@ -81,11 +82,30 @@ def _with_subject(contract: Contract, request: RunRequest) -> Contract:
     return contract if request.subject is None else replace(contract, subject=request.subject)
 
 
-def _fit(profile: Profile, host: Host, request: RunRequest) -> Fit:
-    if request.external is not None and request.external.is_over:
-        # To read what a run left, a machine needs the falsifier's modules and nothing else.
-        return fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
-    return fit(profile.requires, host, request.device)
+@dataclass(frozen=True)
+class _Answers:
+    """What this machine has for a contract: all that a plan asks of it, asked once."""
+
+    profiles: Mapping[str, Fit]
+    """For the subject, by profile."""
+    running: Mapping[str, Fit]
+    """The same for a subject that runs here. It differs if the subject is a run that is over."""
+    mutants: Mapping[str, list[str]]
+    """What the machine lacks for a mutant, by id."""
+
+
+def _ask(contract: Contract, host: Host, request: RunRequest) -> _Answers:
+    is_over = request.external is not None and request.external.is_over
+    device = "auto" if is_over else request.device
+    running = {name: fit(profile.requires, host, device) for name, profile in contract.profiles.items()}
+    # To read what a run left, a machine needs the falsifier's modules and nothing else.
+    reading = {
+        name: fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
+        for name, profile in contract.profiles.items()
+        if is_over
+    }
+    mutants = {mutant.id: shortfalls(mutant.requires, host) for mutant in contract.mutants}
+    return _Answers(reading or running, running, mutants)
 
 
 def option_for_target(contract: Contract, host: Host) -> str:
@@ -133,6 +153,7 @@ def _plan(
     gpu: Gpu | None,
     host: Host,
     request: RunRequest,
+    machine: _Answers,
 ) -> Plan:
     return Plan(
         contract=contract,
@@ -142,7 +163,9 @@ def _plan(
         device=device_of(gpu, host),
         parameters={**profile.parameters, **request.parameters},
         parallel=_parallel(contract, profile, gpu, host, request),
-        mutants=tuple((one, _mutant_obstacle(one, contract, profile, gpu, host, request)) for one in contract.mutants),
+        mutants=tuple(
+            (one, _mutant_obstacle(one, contract, profile, gpu, request, machine)) for one in contract.mutants
+        ),
         is_reading=request.external is not None and request.external.is_over,
         is_asked_for=request.profile != "auto",
     )
@@ -162,14 +185,14 @@ def _parallel(contract: Contract, profile: Profile, gpu: Gpu | None, host: Host,
 
 
 def _mutant_obstacle(
-    mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, host: Host, request: RunRequest
+    mutant: Mutant, contract: Contract, profile: Profile, gpu: Gpu | None, request: RunRequest, machine: _Answers
 ) -> Reason | None:
     """Why a mutant cannot run; None if it can."""
     if not request.mutants:
         return Reason(ReasonCode.SKIPPED)
-    lacks = shortfalls(mutant.requires, host) if mutant.requires else []
-    if request.external is not None and request.external.is_over and not lacks:
-        lacks = shortfalls(profile.requires, host)  # reading a run needs less than running mutants
+    lacks: Sequence[str] = machine.mutants[mutant.id]
+    if machine.profiles is not machine.running and not lacks:
+        lacks = machine.running[profile.name].lacks  # a mutant runs here, also if the subject's run is only read
     if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
         lacks = ["needs a CUDA GPU; this run is on the CPU"]
     unseen = [clause for clause in mutant.violates if clause in contract.unjudged(profile.name)]
