@@ -20,7 +20,6 @@ from jsonschema import Draft202012Validator
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import Fate
 from harness.contract.clauses import ClauseResult
-from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence import layout, trial_files
 from harness.evidence.bundle import Bundle
 from harness.evidence.seal import SealError
@@ -78,10 +77,13 @@ def test_texts_that_have_no_utf8_are_sealed_all_the_same(tmp_path: Path) -> None
     result = claim_result(
         tmp_path,
         output="no such file: \udcff\n",
-        reason=Reason(ReasonCode.UNSEALED, text="no such file: \udcff\x1b[31m"),
+        profile_reason="no such file: \udcff\x1b[31m",
     )
     bundle = sealer(tmp_path).seal(result)
-    assert Record.from_json(json.loads((bundle / "record.json").read_text())).reason == result.record.reason
+    assert (
+        Record.from_json(json.loads((bundle / "record.json").read_text())).profile_reason
+        == result.record.profile_reason
+    )
     assert b"\nno such file: \\udcff\n" in (bundle / "trials.log").read_bytes()
     assert verify(bundle).findings == ()
 
