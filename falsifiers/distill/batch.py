@@ -18,7 +18,7 @@ from harness import NotMeasured, Trial
 __all__ = ["falsify"]
 
 _SEED = 40_403
-_STEP = 0.0005  # of the loss, by which either step along a gradient should change it: far above rounding
+_STEP = 0.0005  # share of the loss by which a step along a gradient should change it; far above rounding
 
 
 def falsify(trial: Trial[Gradients]) -> None:
@@ -36,7 +36,7 @@ def _compare_rows(trial: Trial[Gradients], inputs: Tensor, labels: Tensor, spare
     """Compare a batch's gradient with the mean of its rows' own, and see whether every row can change it.
 
     Args:
-        spare: inputs and labels of a row that takes the place of each in turn.
+        spare: inputs and labels of a row that replaces each row in turn.
     """
 
     def gradient(rows: Tensor, answers: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ def _compare_rows(trial: Trial[Gradients], inputs: Tensor, labels: Tensor, spare
         changed, answers = inputs.clone(), labels.clone()
         changed[row], answers[row] = spare
         changes.append(float((gradient(changed, answers) - whole).norm() / whole.norm()))
-    # The gradient of a row that counts for a B-th of the batch, taken out of the batch and put back for another.
+    # Each change is the gradient of one row, weighted by 1/rows, that replaces that of another row.
     trial.measure(
         rows=len(inputs),
         difference_from_mean=float((whole - mean).norm() / mean.norm()),
@@ -64,9 +64,9 @@ def _compare_rows(trial: Trial[Gradients], inputs: Tensor, labels: Tensor, spare
 def _measure_slopes(trial: Trial[Gradients], inputs: Tensor, labels: Tensor) -> None:
     """Whether our own loss changes along the gradient by what the gradient says.
 
-    Once for text; and once, for inputs and labels that are drawn token by token, for what becomes of gradient and loss
-    when other labels are drawn. All that does not depend on the labels is out of that, and no token tells of its
-    neighbours, so that nothing but the labels of the very positions gives the right slope.
+    First for text. Then for inputs and labels that are drawn token by token: for the difference of gradient and loss
+    between two draws of labels. What does not depend on the labels cancels out, and no token says anything about its
+    neighbours. So only the labels of the same positions give the right slope.
     """
     with trial.subject_fault():
         right = _copied(trial.subject.gradients(inputs, labels))
@@ -97,7 +97,7 @@ def _slope_error(
     loss: Callable[[Tensor], float],
     change: float,
 ) -> float:
-    """The relative difference of the loss's slope along a gradient from that gradient's norm; NaN where that is 0.
+    """The relative difference of the loss's slope along a gradient from that gradient's norm; NaN if that is 0.
 
     The slope is that between two students, a little to both sides of this one, where the loss should differ by twice
     the `change`; `loss` takes a student's logits on the inputs.

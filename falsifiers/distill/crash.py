@@ -1,4 +1,4 @@
-"""F-DISTILL-CKPT-CRASH-001: a run that is killed and taken up again is the run that was never killed."""
+"""F-DISTILL-CKPT-CRASH-001: a run that is killed and resumed ends as the run that was never killed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _POLL_SECONDS = 0.01
 _RUN = "crashing"
 
 Blow = Callable[[int], None]
-"""What happens in the process of a run after each of its steps."""
+"""Called in the process of a run after each of its steps."""
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Kill a run in the middle of a write, then at a step, then at any moment; then compare it with one in peace."""
+    """Kill a run in a write, then at a step, then at a random moment. Compare it with an undisturbed run."""
     every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
     chance = random.Random(trial.seed)  # noqa: S311 - chance, and no secret
     be_deterministic()
@@ -58,7 +58,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> ForkedRun:
-    """Start the run over in a process of its own, from whatever the last one left."""
+    """Resume the run in a process of its own, from what the last process left."""
 
     def work(report: Report) -> str:
         subject = further_subject(trial, _RUN)
@@ -75,7 +75,7 @@ def _start(trial: Trial[Checkpointing], blow: Blow | None = None) -> ForkedRun:
 
 
 def _run(trial: Trial[Checkpointing], blow: Blow | None, *expected: int) -> ForkedRun:
-    """Start the run over and wait for its end; another end than the expected ones is the subject's fault."""
+    """Resume the run and wait for its end. An end that is not expected is the subject's fault."""
     child = _start(trial, blow)
     with trial.subject_fault():
         _check(child.finish(), *expected)
@@ -90,7 +90,7 @@ def _check(child: ForkedRun, *expected: int) -> None:
 def _killed_in_write(trial: Trial[Checkpointing], at: int) -> Blow:
     """The kernel kills the process (SIGXFSZ) half way through the next file as large as a checkpoint.
 
-    A limit on the size of files hits the middle of a write every time, where a signal from outside would miss it.
+    A limit on the size of files always hits the middle of a write; a signal from outside would miss it.
     """
 
     def blow(step: int) -> None:
@@ -98,14 +98,14 @@ def _killed_in_write(trial: Trial[Checkpointing], at: int) -> Blow:
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
             half = present[0].stat().st_size // 2
             resource.setrlimit(resource.RLIMIT_FSIZE, (half, resource.RLIM_INFINITY))
-        if step == at + at // 2 - 1:  # nothing was written: end it before the next save is due
+        if step == at + at // 2 - 1:  # nothing was written, so end it before the next save is due
             os.killpg(0, signal.SIGKILL)
 
     return blow
 
 
 def _killed_at(trial: Trial[Checkpointing], fatal: int) -> Blow:
-    """SIGKILL after a step, once the checkpoint before it is there: between two saves, where at most N may be lost."""
+    """SIGKILL between two saves: after a step, once the checkpoint before it exists. At most N steps may be lost."""
 
     def blow(step: int) -> None:
         if step >= fatal:
@@ -131,7 +131,7 @@ def _killed_within(trial: Trial[Checkpointing], fatal: int, fraction: float) -> 
 
 
 def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
-    """The checkpoints once the newest that is due at a step has come; waits for a writer in the background."""
+    """The checkpoints, once the newest that is due at a step exists; waits for a writer in the background."""
     every = trial.parameters["checkpoint_every"]
     due = step // every * every
     give_up = time.monotonic() + trial.parameters["settle_seconds"]
@@ -141,10 +141,10 @@ def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
 
 
 def _torn(trial: Trial[Checkpointing]) -> list[str]:
-    """Files under a checkpoint's name that cannot be read to their end, right after a crash."""
+    """Checkpoint files that cannot be read to their end right after a crash."""
     return [path.name for path in checkpoints_in(directory_of(trial, _RUN)).values() if not is_readable(path)]
 
 
 def _lost(before: ForkedRun, after: ForkedRun) -> int:
-    """Steps that were made before a crash and had to be made again, or never were."""
+    """How many steps before a crash had to be made again, or never were."""
     return before.steps[-1][0] - (after.steps[0][0] - 1)

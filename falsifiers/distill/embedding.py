@@ -14,20 +14,20 @@ from harness import NotMeasured, Trial, elsewhere, not_shown
 __all__ = ["falsify"]
 
 _MARK = 10_000.0
-"""Times a gradient's norm: what is written into its first element once the step is over."""
+"""Multiple of a gradient's norm that is written into its first element after the step."""
 
 _MARKED = 100.0
-"""Times the norm of all others: as large as this the first element of a gradient is by a mark only."""
+"""Multiple of the norm of the other elements. Only a mark makes the first element of a gradient this large."""
 
 _LEAST_ELEMENTS = 16
-"""Of a gradient that is marked: of fewer elements, one may well outweigh all others by itself."""
+"""Fewest elements of a gradient that is marked. In a smaller one, a single element may outweigh the others."""
 
 
 @elsewhere(not_shown("the gradients that a step leaves on the weights are not seen from outside"))
 def falsify(trial: Trial[Distillation]) -> None:
-    """After each step look at the embedding, and at the gradient that the step left behind on it and on the rest.
+    """After each step, look at the embedding, and at the gradients that the step left on it and on the other weights.
 
-    What is left behind must not matter to the next step: we write a mark into it, and look for that one step later.
+    These gradients must not matter to the next step. We write a mark into them and look for it one step later.
     """
     with trial.subject_fault():
         weights = trial.subject.student_weights()
@@ -57,7 +57,7 @@ def falsify(trial: Trial[Distillation]) -> None:
             before = now
             gradients = {key: weight.grad for key, weight in weights.items() if weight.grad is not None}
             if not gradients:
-                raise NotMeasured("this subject leaves no gradients on its weights for anybody to look at")
+                raise NotMeasured("this subject leaves no gradients on its weights after a step")
             has_gradient = gradients[name].any(dim=-1).cpu()[rows] if name in gradients else rows.new_zeros(1)
             rows_with_gradient.append(float(has_gradient.double().mean()))
             norms = {key: _norm(gradient) for key, gradient in gradients.items()}
@@ -82,35 +82,35 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 
 def _name(trial: Trial[Distillation]) -> str:
-    """The parameter of the student that the profile calls the embedding."""
+    """The name of the student's embedding, as the profile says it."""
     return str(trial.parameters["embedding"])
 
 
 def _norm(gradient: Tensor) -> float:
-    """The Euclidean norm of a gradient without its first element, where a mark may be."""
+    """The Euclidean norm of a gradient without its first element, which may hold a mark."""
     return float(gradient.flatten()[1:].double().norm())
 
 
 class _Marks:
-    """What is written into the gradients that a step left, to be found in those of the next one if they are carried."""
+    """Marks in the gradients that a step left. They are found after the next step if it carried these gradients on."""
 
     def __init__(self) -> None:
-        """Nothing is written yet."""
+        """No gradient is marked yet."""
         self._marked: set[str] = set()
 
     def write(self, gradients: Mapping[str, Tensor], norms: Mapping[str, float]) -> None:
-        """Put into the first element of each gradient what no gradient has there."""
+        """Write a value into the first element of each gradient that no gradient has there by itself."""
         self._marked = {key for key, one in gradients.items() if one.numel() >= _LEAST_ELEMENTS and norms[key] > 0.0}
         for key in self._marked:
             gradients[key][(0,) * gradients[key].dim()] = _MARK * norms[key]
 
     def found(self, gradients: Mapping[str, Tensor], norms: Mapping[str, float]) -> bool:
-        """Whether a mark is still there, in whatever was added to it or whatever a clipping made of it."""
+        """Whether a mark is still there, also if something was added to it or it was clipped."""
         return any(
             float(gradients[key].flatten()[0].abs()) > _MARKED * norms[key] for key in self._marked & gradients.keys()
         )
 
 
 def _growth(norms: list[float]) -> float:
-    """By which factor the last norm exceeds the first; NaN where there was no gradient at all."""
+    """The factor by which the last norm exceeds the first; NaN if there was no gradient."""
     return norms[-1] / norms[0] if norms and norms[0] > 0.0 else float("nan")

@@ -1,4 +1,4 @@
-"""F-DISTILL-CKPT-FAILSOFT-001: a save that fails is told and survived; an export that fails ends the run as failed."""
+"""F-DISTILL-CKPT-FAILSOFT-001: a run reports a failed save and goes on; a failed export makes it fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SPEAKS_OF_FAILURE = re.compile(r"(?i)fail|error|could|cannot|can't|unable|not |
 
 @dataclass(frozen=True)
 class _Fault:
-    """A real fault of the file system, inflicted on a run's process after its first step, and how it passes."""
+    """A real fault of the file system: how it begins, after a run's first step, and how it ends."""
 
     name: str
     inflict: Callable[[Path], None]
@@ -35,14 +35,14 @@ class _Fault:
 
 
 def _stand_in_the_way(directory: Path) -> None:
-    """A file stands where the directory belongs: neither can it be made, nor anything in it (root is refused, too)."""
+    """Put a file in the place of the directory. Then neither it nor its files can be made, not even by root."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.write_text("a file where a directory belongs\n")
 
 
 def _limit_files(directory: Path) -> None:
-    """Every write ends with EFBIG after a few bytes, as on a full disk with ENOSPC: in the middle of the file."""
+    """Let every write end with EFBIG in the middle of the file, as one on a full disk ends with ENOSPC."""
     del directory
     resource.setrlimit(resource.RLIMIT_FSIZE, (_SMALLEST_FILE, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
@@ -61,7 +61,7 @@ _FAULTS = (
 
 @dataclass
 class _Findings:
-    """What was wrong, over all runs."""
+    """What was wrong, over all runs of the trial."""
 
     steps_short: list[int] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
@@ -75,10 +75,10 @@ class _Findings:
     exit_codes_without_export: list[int] = field(default_factory=list)
 
 
-# A process inherits limits at its start only, and prints of a step when it likes.
+# Another process inherits limits only at its start, and may print a step late.
 @elsewhere(not_shown("no fault of the file system can be inflicted between two steps of a run in another process"))
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Inflict each fault on a run twice: once it passes half way, once it stays until after the export."""
+    """Inflict each fault on two runs: it ends after half of the steps, or stays until after the export."""
     seen = _Findings()
     be_deterministic()
     for fault in _FAULTS:
@@ -94,7 +94,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
-    """The fault ends after half of the steps: what was due before failed, what is due afterwards must be there."""
+    """The fault ends after half of the steps. Saves that were due before it ended fail; later ones must exist."""
     every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
     half = steps // 2
     name = f"{fault.name}-passing"
@@ -114,7 +114,7 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
 def _compare(
     name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], names: set[str], seen: _Findings
 ) -> None:
-    """The weights in what was saved after the fault are those of the run that had none: it was trained on as if so."""
+    """Weights that were saved after the fault equal those of the run without a fault."""
     for step, path in checkpoints_in(directory_of(trial, name)).items():
         if step <= trial.parameters["steps"] // 2:
             continue
@@ -126,7 +126,7 @@ def _compare(
 
 
 def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
-    """The fault never ends: all steps are made, and the export fails, which must be no success."""
+    """The fault never ends. All steps are made, the export fails, and the run must not end as a success."""
     name = f"{fault.name}-staying"
     child, directory = _run(trial, fault, name, relief_after=None)
     seen.exit_codes_without_export.append(child.exit_code)
@@ -135,7 +135,7 @@ def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
 
 
 def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: int | None) -> tuple[ForkedRun, Path]:
-    """One run under the fault; its answer is the number of failed saves that it tells of."""
+    """One run under the fault. Its answer is the number of failed saves that it reports."""
     directory = directory_of(trial, name)
 
     def work(report: Report) -> int:
@@ -162,7 +162,7 @@ def _lines_about_failures(log: str) -> int:
 
 
 def _look_over(name: str, directory: Path, seen: _Findings) -> None:
-    """No file that looks whole is torn, and nothing unfinished lies about and takes what little room there is."""
+    """Note files that look whole and are torn, and unfinished files that were left and take up room."""
     if not directory.is_dir():
         return
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):

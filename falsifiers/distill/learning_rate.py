@@ -22,9 +22,9 @@ _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # AdamW's usual ones; other betas change 
 def falsify(trial: Trial[Distillation]) -> None:
     """Read the rate off the weights: AdamW's first step moves an element by the rate times |g| / (|g| + 1e-8).
 
-    So the largest movement of a tensor's elements in the first step is the rate itself, whatever the gradient was,
-    up to weight decay and rounding; elements that start at zero have neither. Of every later step the direction is
-    computed again from the gradients that were left on the weights; how far a tensor went along it is its rate.
+    So the largest movement of a tensor's elements in the first step is the rate itself for any gradient, up to weight
+    decay and rounding. Elements that start at zero have neither. For later steps, the direction is computed again from
+    the gradients that were left on the weights; how far a tensor went along it is its rate.
     """
     moves: list[dict[str, float]] = []
     adams: dict[str, _Adam] = {}
@@ -76,15 +76,15 @@ def falsify(trial: Trial[Distillation]) -> None:
 
 
 class _Adam:
-    """The moments of some elements of one tensor, in float64, as AdamW has them."""
+    """AdamW's moments of some elements of one tensor, in float64."""
 
     def __init__(self) -> None:
-        """Before the first step."""
+        """Start before the first step."""
         self._steps = 0
         self._first = self._second = torch.zeros(())
 
     def rate(self, gradient: Tensor, before: Tensor, after: Tensor) -> float:
-        """The learning rate of a step with this gradient: by what multiple of AdamW's direction the elements moved.
+        """The learning rate of a step with this gradient: the multiple of AdamW's direction that the elements moved.
 
         Weight decay moves them in proportion to themselves, so both are fitted, by least squares.
         """
@@ -113,7 +113,7 @@ def _of_every_step(values: list[float], steps: int) -> list[float]:
 
 @look
 def _worst(numbers: list[float]) -> float:
-    """The largest, and not a number where one is not: max() would lose it."""
+    """The largest number; NaN if one is NaN, which max() would lose."""
     return float(torch.tensor(numbers, dtype=torch.float64).max())
 
 
@@ -125,5 +125,5 @@ def _spread(tensor: Tensor) -> Tensor:
 
 
 def _largest(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> dict[str, float]:
-    """By how much the element that moved most moved, of each tensor; float64."""
+    """For each tensor, the largest movement of one of its elements, in float64."""
     return {name: float((after[name].double() - before[name].double()).abs().max()) for name in before}

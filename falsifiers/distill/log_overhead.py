@@ -21,7 +21,7 @@ from harness.authoring.timing import Interval, Timing, interleave
 __all__ = ["falsify"]
 
 _SILENT, _LOGGING, _AGAIN = _ARMS = ("silent", "logging", "silent again")
-_TOLD = 8  # steps of the run whose log is compared with what it tells
+_TOLD = 8  # steps of the run whose log is compared with the losses that it reports
 _WARMUP = 2  # rounds: caches, the allocator and the optimizer's state settle in the first
 
 
@@ -29,12 +29,12 @@ def falsify(trial: Trial[Stepping]) -> None:
     """Let steps with a log, without one, and without one again take turns on one student, in random order.
 
     Raises:
-        NotMeasured: this machine cannot tell: two arms without a log differ as much as would matter, or a limit lies
-            within the interval.
+        NotMeasured: this machine cannot decide. Two arms without a log differ too much, or a limit lies within the
+            interval.
     """
     asked = trial.parameters
     if trial.device == "cpu":
-        torch.set_num_threads(1)  # threads that wait for one another time the machine's other work
+        torch.set_num_threads(1)  # with more threads, the other work of the machine would be timed too
     made: dict[str, list[int]] = {arm: [] for arm in _ARMS}
     with trial.subject_fault(), contextlib.ExitStack() as until_timed:
         steps = {arm: trial.subject.steps(asked["log_every"] if arm == _LOGGING else 0) for arm in _ARMS}
@@ -62,12 +62,12 @@ def falsify(trial: Trial[Stepping]) -> None:
 
 
 def _sample(steps: Iterator[int], of: int, made: list[int]) -> None:
-    """The work of one sample: so many steps; remembers which they were."""
+    """Make the steps of one sample, and append their numbers to `made`."""
     made.extend(islice(steps, of))
 
 
 def _logged(log: Path) -> list[tuple[int, float]]:
-    """Step and loss of the log's lines; a line that does not hold a step and a finite loss is none."""
+    """Step and loss of each line of the log; lines without a step and a finite loss are left out."""
     steps = []
     with contextlib.suppress(OSError):
         for line in log.read_text(errors="replace").splitlines():
@@ -79,7 +79,7 @@ def _logged(log: Path) -> list[tuple[int, float]]:
 
 
 def _untrue(trial: Trial[Stepping]) -> list[int]:
-    """The steps of a short run whose line has another loss than the run itself tells, or which have no line."""
+    """The steps of a short run that have no line in the log, or one with another loss than the run reports."""
     with trial.subject_fault():
         subject = further_subject(trial, "told", steps=_TOLD)
         told = dict(enumerate(subject.distill(on_step=lambda step, **values: None).losses, start=1))
@@ -91,7 +91,7 @@ def _untrue(trial: Trial[Stepping]) -> list[int]:
 
 
 def _compare(trial: Trial[Stepping], timing: Timing) -> None:
-    """Measure by how much logging is slower, if this machine can tell."""
+    """Measure by how much logging is slower, if this machine can decide that."""
     asked = trial.parameters
     noise = timing.ratio(_AGAIN, _SILENT)
     ratio = timing.ratio(_LOGGING, _SILENT)
@@ -101,8 +101,8 @@ def _compare(trial: Trial[Stepping], timing: Timing) -> None:
     trial.measure(noise_low=noise.low, noise_high=noise.high)
     if max(1 / noise.low, noise.high) > asked["noise_limit"]:
         raise NotMeasured(
-            f"this machine is too restless to time steps on: two arms without a log differ by a factor between "
-            f"{noise.low:.3f} and {noise.high:.3f}, and {asked['noise_limit']} is the most that says anything"
+            f"this machine is too busy to time steps: two arms without a log differ by a factor between "
+            f"{noise.low:.3f} and {noise.high:.3f}, and {asked['noise_limit']} is the most that is allowed"
         )
     limits = ((ratio, asked["ratio_limit"]), (milliseconds, asked["milliseconds_limit"]))
     if not any(one.low > limit for one, limit in limits) and not all(one.settles(limit) for one, limit in limits):

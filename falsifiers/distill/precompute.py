@@ -21,7 +21,7 @@ __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Precomputing]) -> None:
-    """Compare the file's answers with the teacher's own; make the file again, also where another one lies already."""
+    """Compare the file's answers with the teacher's own. Make the file again, also over another file."""
     asked = trial.parameters
     with trial.subject_fault():
         path = Path(trial.subject.precompute(trial.workspace / "answers", asked["top_k"]))
@@ -66,9 +66,9 @@ def _cosine(one: Tensor, other: Tensor, temperature: float) -> float:
 
 
 def _divergence_of_even_rest(logits: Tensor, top_k: int) -> float:
-    """The divergence of a cache that knows the largest probabilities exactly and of the others their sum, in float64.
+    """The divergence of a cache that has the largest probabilities exactly and the sum of the others, in float64.
 
-    Such a cache can do no better than to spread that sum evenly.
+    The best that such a cache can do is to spread that sum evenly.
     """
     if top_k >= logits.shape[-1]:
         return 0.0
@@ -79,7 +79,7 @@ def _divergence_of_even_rest(logits: Tensor, top_k: int) -> float:
 
 
 def _made_again(trial: Trial[Precomputing]) -> dict[str, bytes]:
-    """The bytes of files that should all be the first one's, by how they were made."""
+    """The bytes of files that should all equal the first file, by how they were made."""
     own = setting_of(trial, "again")
     top_k = trial.parameters["top_k"]
     others = {

@@ -28,12 +28,12 @@ class _Student:
 
     @classmethod
     def of(cls, subject: Checkpointing, tokens: Tensor) -> _Student:
-        """Copy what it is; to be called inside `subject_fault`."""
+        """Copy the student as it is now. Call it inside `subject_fault`."""
         return cls(snapshot(subject.student_weights()), subject.student_logits(tokens).cpu())
 
 
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Train; load the last periodic checkpoint, then the export, into a student that was drawn from another seed."""
+    """Train. Load the last periodic checkpoint, then the export, into a student that was drawn from another seed."""
     tokens = _tokens(trial)
     kept: dict[int, _Student] = {}
     every = trial.parameters["checkpoint_every"]
@@ -82,7 +82,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
 
 
 def _tokens(trial: Trial[Checkpointing]) -> Tensor:
-    """Two sequences [2, sequence]: held-out text, and ids spread over the vocabulary to its very end."""
+    """Two sequences [2, sequence]: held-out text, and ids spread over the whole vocabulary."""
     text = HeldOut.of(trial).first_sequence
     with trial.subject_fault():
         vocabulary = trial.subject.student_logits(text).shape[-1]
@@ -91,5 +91,5 @@ def _tokens(trial: Trial[Checkpointing]) -> Tensor:
 
 
 def _farthest(one: Tensor, other: Tensor) -> float:
-    """The largest absolute difference of two logits; infinite where their shapes differ."""
+    """The largest absolute difference of two logits; infinite if their shapes differ."""
     return float((one - other).abs().max()) if one.shape == other.shape else float("inf")

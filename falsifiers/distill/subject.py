@@ -1,7 +1,7 @@
-"""What the falsifiers of this spec need from a subject, and nothing more.
+"""What the falsifiers of this family need from a subject.
 
-Five methods are enough for a trainer in this process; a command or a finished run directory fits behind the same five
-(its weights are then those of the checkpoints it wrote, and the profile sets `watch_every` to their distance).
+A trainer in this process needs five methods. A command or a finished run fits behind the same five: its weights are
+those of its checkpoints, and the profile sets `watch_every` to their distance.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class OnStep(Protocol):
 class Distillation(Protocol):
     """A teacher, a student, and a way to train the one on the other; built as `Subject(setting)`.
 
-    A falsifier that needs several runs builds several subjects, and one that has to end runs by force builds them in
-    processes that it forks off: to build a subject is cheap, starts no thread and touches no GPU.
+    A falsifier that needs several runs builds several subjects. One that kills runs builds them in forked processes. So
+    building a subject is cheap, starts no thread and touches no GPU.
     """
 
     def distill(self, on_step: OnStep) -> Run:
-        """Train the student for the setting's `steps`, write checkpoints and the export, and tell how it went."""
+        """Train the student for the setting's `steps`, write checkpoints and the export, and report the run."""
         ...
 
     def teacher_logits(self, tokens: Tensor) -> Tensor:
@@ -85,22 +85,22 @@ class Distillation(Protocol):
 
 
 class Checkpointing(Distillation, Protocol):
-    """A distillation that can be taken up again."""
+    """A distillation that can be resumed."""
 
     directory: Path
     """Where checkpoints and export go; it need not exist."""
 
     def resume(self) -> int:
-        """Take up the newest checkpoint of the directory; return the step it had reached, 0 where there is none."""
+        """Resume from the newest checkpoint of the directory; return its step, 0 if there is none."""
         ...
 
     def load(self, path: Path) -> None:
-        """Take over the weights of an export or a checkpoint."""
+        """Load the weights of an export or a checkpoint."""
         ...
 
 
 class Gradients(Distillation, Protocol):
-    """A trainer that also shows what a batch would do to it; F-DISTILL-BATCH-001 needs that."""
+    """A trainer that also shows the gradient of a batch; F-DISTILL-BATCH-001 needs that."""
 
     def gradients(self, inputs: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
         """By parameter, the gradient that a step on this batch [rows, sequence] takes, before clipping."""
@@ -108,13 +108,13 @@ class Gradients(Distillation, Protocol):
 
 
 class Stepping(Distillation, Protocol):
-    """A distillation whose steps can be had one by one, with and without its training log."""
+    """A distillation whose steps can be made one by one, with and without its training log."""
 
     log: Path
     """Where the log goes: one line of JSON for each logged step, with its `step` and `loss`."""
 
     def steps(self, log_every: int) -> Generator[int]:
-        """Make one optimizer step a turn, without end, logging every so many of them; 0 logs none.
+        """Make one optimizer step for each item, without end, and log every `log_every`-th; 0 logs none.
 
         Several of these generators may take turns with one student; the log is complete when they are closed.
         """
@@ -122,7 +122,7 @@ class Stepping(Distillation, Protocol):
 
 
 class Precomputing(Distillation, Protocol):
-    """A distillation whose teacher can answer beforehand."""
+    """A distillation whose teacher's answers can be computed beforehand."""
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Inputs and labels [batch, sequence] of a step."""
@@ -133,5 +133,5 @@ class Precomputing(Distillation, Protocol):
         ...
 
     def cached_logits(self, path: Path, step: int) -> Tensor:
-        """The teacher's logits [batch, sequence, vocabulary] for a step's batch, as the file remembers them."""
+        """The teacher's logits [batch, sequence, vocabulary] for a step's batch, read from the file."""
         ...

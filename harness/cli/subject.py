@@ -189,7 +189,7 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
         known = {**profile.parameters, **changed, **external.parameters}
         if why := unknown(trainer, set(known)):
             raise _refused(why)
-        if external.is_over:
+        if external.is_recorded:
             continue
         given = dict.fromkeys(GIVEN, "given")
         missing = [name for name in sorted(trainer.needed()) if trainer.value(name, {**known, **given}) is None]

@@ -37,8 +37,8 @@ class External:
     """Variables of the user's that its trials get beyond those that every trial gets."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing is run any more, so that this machine need not meet the profile's requirements."""
+    def is_recorded(self) -> bool:
+        """Whether its run has ended, so that this machine need not meet the profile's requirements."""
         return self.kind is Kind.RECORDED
 
     def entry_point(self, falsifier: str) -> str:

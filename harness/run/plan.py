@@ -95,14 +95,13 @@ class _Answers:
 
 
 def _ask(contract: Contract, host: Host, request: RunRequest) -> _Answers:
-    is_over = request.external is not None and request.external.is_over
-    device = "auto" if is_over else request.device
+    device = "auto" if request.is_reading else request.device
     running = {name: fit(profile.requires, host, device) for name, profile in contract.profiles.items()}
     # To read what a run left, a machine needs the falsifier's modules and nothing else.
     reading = {
         name: fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
         for name, profile in contract.profiles.items()
-        if is_over
+        if request.is_reading
     }
     mutants = {mutant.id: shortfalls(mutant.requires, host) for mutant in contract.mutants}
     return _Answers(reading or running, running, mutants)
@@ -166,7 +165,7 @@ def _plan(
         mutants=tuple(
             (one, _mutant_obstacle(one, contract, profile, gpu, request, machine)) for one in contract.mutants
         ),
-        is_reading=request.external is not None and request.external.is_over,
+        is_reading=request.is_reading,
         is_asked_for=request.profile != "auto",
     )
 

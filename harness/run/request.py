@@ -41,6 +41,11 @@ class RunRequest:
     key: Path | None = None
     """The private key that signs the bundles."""
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether the subject is a run that has ended, of which only files are read."""
+        return self.external is not None and self.external.is_recorded
+
     def arguments(self) -> list[str]:
         """The options of `harness run` that ask for the same work; without those on how many trials run at once."""
         words: list[str] = []

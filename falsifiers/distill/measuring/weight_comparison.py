@@ -1,4 +1,4 @@
-"""What an exported file really holds, tensor by tensor, against the weights in memory and those at the start."""
+"""What an exported file holds, tensor by tensor, compared with the weights in memory and those at the start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 UNFINISHED = (".part", ".partial", ".tmp", ".incomplete")
-"""Suffixes of files that somebody has not written to their end."""
+"""Suffixes of files that are not written to their end."""
 
 Read = Callable[[Path], tuple[dict[str, Tensor], dict[str, str]]]
 """Takes a file; returns its tensors on the CPU and its metadata. Raises OSError or Unreadable."""
@@ -38,10 +38,10 @@ class Inspection:
 
     Attributes:
         readable: whether the file exists and parses as safetensors to its end.
-        file_bytes: its size, 0 where there is no file.
+        file_bytes: its size, 0 if there is no file.
         found: the tensors in it, on the CPU.
         metadata: its string metadata.
-        missing, unexpected: named by the student and not by the file, and the reverse.
+        missing, unexpected: in the student and not in the file, and the reverse.
         misshapen, mistyped: their shape or dtype is not the live parameter's.
         not_finite: with a NaN or an infinity in them, whether the student names them or not.
         unmoved: equal to the weights at the start.
@@ -81,10 +81,10 @@ def weight_bytes(weights: Mapping[str, Tensor]) -> int:
 
 
 def checkpoints_in(directory: Path) -> dict[int, Path]:
-    """The files under a checkpoint's name, whatever their suffix, by step in order; of no directory, none.
+    """The files with a checkpoint's name and any suffix, by step in order; empty if there is no directory.
 
-    The name is that of F-DISTILL-CKPT-PERIOD-001, which binds our own trainer; somebody else's tells its own.
-    What lies in folders below has not got its name yet.
+    The name is that of F-DISTILL-CKPT-PERIOD-001, which binds our own trainer. Files in folders below do not count:
+    they do not have their final name yet.
     """
     found: dict[int, Path] = {}
     with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
 
 
 def is_readable(path: Path) -> bool:
-    """Whether a file is safetensors to its end, with a tensor in it."""
+    """Whether a file is safetensors to its end and holds a tensor."""
     with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
         return len(file.keys()) > 0
     return False

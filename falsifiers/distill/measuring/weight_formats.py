@@ -1,4 +1,4 @@
-"""The weights in a file of any format that trainers write, as tensors; nothing in the file is run or trusted."""
+"""Reads weights from a file of any format that trainers write. It runs and trusts nothing in the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-"""By safetensors' names; what is quantised in other ways comes out in float32."""
+"""By safetensors' names; tensors of other quantised types are decoded to float32."""
 
 
 def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -39,7 +39,7 @@ def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[
         prefix: what the weights' names begin with, which is taken off; tensors of other names are left out.
 
     Raises:
-        Unreadable: it is none of these to its end, or holds a tensor that cannot be decoded.
+        Unreadable: it is no whole file of these formats, or holds a tensor that cannot be decoded.
     """
     try:
         with opened(path) as source:

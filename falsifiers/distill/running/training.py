@@ -19,16 +19,16 @@ _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a g
 
 
 class Overrun(Exception):
-    """A run made more steps than anybody could have asked for, and was ended."""
+    """A run made far more steps than it was asked for, and was ended."""
 
 
 class StepWatch:
     """An `OnStep` that counts for itself, and every `watch_every` steps compares the live weights with its last look.
 
-    After `most` steps it raises `Overrun`: a run that does not end by itself is no reason to wait.
+    After `most` steps it raises `Overrun`, so that the trial does not wait for a run without end.
 
     Attributes:
-        steps: how often the subject said that it made a step.
+        steps: how often the subject reported a step.
         changes: at how many of the looks the weights differed from the look before; hidden if a look was denied.
         looks: how often it looked at the weights since the first look.
     """
@@ -53,7 +53,7 @@ class StepWatch:
 
     def __call__(self, step: int, **values: float) -> None:
         """Count a step and hand its values on to the trial's series."""
-        with self._trial.falsifier_fault():  # the subject calls us, but what follows is our own code
+        with self._trial.falsifier_fault():  # the subject calls this, but what follows is the falsifier's code
             self.steps += 1
             if self._subject is self._trial.subject:
                 self._trial.step(step, **values)
@@ -152,5 +152,5 @@ def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Equality to the bit; a NaN that stays is no movement."""
+    """Whether two tensors are equal to the bit; a NaN that stays is no movement."""
     return torch.equal(one.view(torch.uint8), other.view(torch.uint8))

@@ -1,4 +1,4 @@
-"""Real text for teacher, student and falsifier: cut into blocks, one block in ten held out.
+"""Real text for teacher, student and falsifier, cut into blocks of which every tenth is held out.
 
 The text is the sources of the running Python's standard library, or the file that parameter `corpus` names. It is cut
 at line ends into blocks of about 8 KiB; a sequence never crosses from one block to the next, so that training and
@@ -55,7 +55,7 @@ def load_corpus(parameters: Mapping[str, Any], cache: Path) -> Corpus:
     `bpe-N` for byte-pair encoding with a vocabulary of N, trained on the training blocks alone.
 
     Raises:
-        NotMeasured: the file cannot be read, or is too short to hold anything out.
+        NotMeasured: the file cannot be read, or is too short to hold a block out.
         ValueError: an unknown tokenizer.
     """
     text = _text(parameters.get("corpus"))

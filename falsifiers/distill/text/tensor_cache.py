@@ -1,4 +1,4 @@
-"""Tensors that are costly to make, kept between runs and trusted only as far as their digest goes."""
+"""Keeps tensors that are costly to make between runs; a file counts only if its digest is right."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cached_tensors(
     Returns: CPU tensors by name.
 
     Raises:
-        NotMeasured: the folder cannot be read or written, which is no fault of the subject's.
+        NotMeasured: the folder cannot be read or written; the subject is not to blame.
     """
     try:
         return _cached(folder, kind, determined_by, make)
@@ -52,7 +52,7 @@ def _cached(
         return kept
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
-        kept = _load(path)  # somebody may have made it while we waited
+        kept = _load(path)  # another trial may have made it meanwhile
         if kept is not None:
             return kept
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in make().items()}

@@ -161,7 +161,7 @@ def test_log_lines_are_held_against_the_run(tmp_path: Path) -> None:
 
 def test_a_restless_machine_gives_no_verdict(tmp_path: Path) -> None:
     """Where equal arms differ nothing is measured; an excess that is clear all the same is."""
-    with pytest.raises(NotMeasured, match="too restless"):
+    with pytest.raises(NotMeasured):
         measured(LOG_OVERHEAD, tmp_path / "noise", noise_limit=1.0)
     assert measured(LOG_OVERHEAD, tmp_path / "clear", EvaluatesToLog, ratio_limit=1e-9)["ratio_low"] > 1e-9
 
