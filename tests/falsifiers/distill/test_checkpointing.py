@@ -193,7 +193,7 @@ def test_an_export_is_no_state_to_resume_from(tmp_path: Path) -> None:
     """It is refused rather than continued with a fresh optimizer."""
     subject = Distillation(a_setting(tmp_path))
     save_weights(subject.student_weights(), checkpoint_path(subject.directory, 2), {"step": "2"})
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="no state of a training"):
         subject.resume()
 
 
