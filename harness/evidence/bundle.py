@@ -82,6 +82,8 @@ class MutantTrial:
 
     id: str
     observation: Observation
+    failed: tuple[str, ...]
+    """The clauses that it failed, those first that the contract names."""
     left_out: tuple[str, ...]
     """Measurements that no clause reads on which it was killed: they are not in the observation."""
     series: JsonObject
@@ -298,6 +300,7 @@ def _mutant(line: bytes, number: int) -> tuple[MutantTrial | None, list[schemas.
     return MutantTrial(
         id=document["id"],
         observation=Observation.from_json(observation),
+        failed=tuple(document["failed"]),
         left_out=tuple(document["left_out"]),
         series=document["series"],
         counterexample=None if case is None else Counterexample.from_json(case),

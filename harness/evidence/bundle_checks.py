@@ -271,11 +271,14 @@ class _Checks:
             if series is not None and len(series) != record.series[name]["kept"]:
                 message = f"the record has {record.series[name]['kept']} rows; {file} has {len(series)}"
                 self._differs(pointer("series", name, "kept"), message)
-        listed = {mutant.id for mutant in record.mutants}
-        for name in mutants or ():
+        listed = {mutant.id: mutant.failed for mutant in record.mutants}
+        for name, one in (mutants or {}).items():
             if name not in listed:
                 message = "the record does not list this mutant"
                 self.note(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(name))
+            elif one.failed != listed[name]:
+                message = f"{name} failed other clauses than the record says"
+                self.note(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(name, "failed"))
         logs = self._part(LOGS, lambda bundle: bundle.logs)
         if logs is None:
             return

@@ -31,7 +31,7 @@ from harness.evidence.layout import METRICS, OBSERVATION, TELEMETRY
 from harness.execution.executor import TrialResult
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
-from harness.judging.verdict import fate_of
+from harness.judging.verdict import MutantOutcome, fate_of
 from harness.search.counterexample import Counterexample
 
 __all__ = [
@@ -82,10 +82,12 @@ def mutant_line(contract: Contract, mutant: Mutant, result: TrialResult, case: C
         contract: the one that the trial is judged by.
         case: the counterexample of a search.
     """
-    observation = _needed(contract, mutant, result.observation)
+    outcome = fate_of(mutant, judge(contract, result.observation))
+    observation = _needed(contract, mutant, result.observation, outcome)
     left_out = [name for name in result.observation.measurements if name not in observation.measurements]
     document = {
         "id": mutant.id,
+        "failed": list(outcome.failed),
         "observation": observation.to_json(),
         "left_out": left_out,
         "series": _watched(result),
@@ -94,9 +96,8 @@ def mutant_line(contract: Contract, mutant: Mutant, result: TrialResult, case: C
     return _utf8(strictjson.dumps(strictjson.tag_nonfinite(document)) + "\n")
 
 
-def _needed(contract: Contract, mutant: Mutant, observation: Observation) -> Observation:
+def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcome: MutantOutcome) -> Observation:
     """A killed mutant's observation with the measurements that its violated clauses read; any other as it is."""
-    outcome = fate_of(mutant, judge(contract, observation))
     if outcome.fate is not Fate.KILLED:
         return observation
     reads = {clause.id: {clause.path[0]} for clause in contract.clauses if clause.path}

@@ -72,3 +72,11 @@ def test_a_time_that_is_none(tmp_path: Path, started: str) -> None:
     bundle = sealed(tmp_path)
     rewrite(bundle, "record.json", set_at("started", started))
     assert found(verify(bundle)) == {(Code.INVALID, "record.json")}
+
+
+def test_what_killed_a_mutant_is_what_the_record_says(tmp_path: Path) -> None:
+    """The clauses that its line names."""
+    bundle = sealed(tmp_path)
+    rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "failed", ["ordered"]))
+    findings = [(one.code, one.file, one.pointer) for one in verify(bundle).findings]
+    assert findings == [(Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/forgets-one/failed")]

@@ -152,6 +152,7 @@ def test_a_killed_mutant_keeps_what_its_clauses_read(tmp_path: Path) -> None:
     assert set(lines["forgets-one"]["observation"]["measurements"]) == {"given", "returned"}
     assert set(lines["forgets-one"]["left_out"]) == {"values", "smallest", "largest"}
     assert lines["forgets-one"]["series"]["metrics"] == {"rows": 3}
+    assert lines["forgets-one"]["failed"] == ["nothing-lost"]
     assert lines["stops-early"]["left_out"] == []
     fates = {mutant.id: mutant.fate for mutant in Bundle(bundle).record.mutants}
     assert fates["forgets-one"] is Fate.KILLED
