@@ -53,7 +53,7 @@ from harness.execution.messages import (
 from harness.execution.process_control import adopt_orphans, end_descendants
 from harness.execution.sources import Sources
 from harness.execution.supervisor import supervise
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
         workspace=start.workspace,
         cache=start.cache,
     )
-    trial = TrialRun(
+    trial = WorkerTrial(
         setting,
         start.artifacts,
         frozenset(start.declared),
@@ -212,12 +212,12 @@ def _search(
     return CaseSearch(strictjson.load(claim), setting, attempt, artifacts)
 
 
-def _allocator_peak(trial: TrialRun) -> int | None:
+def _allocator_peak(trial: WorkerTrial) -> int | None:
     """The peak of this process's allocator, in bytes; None if the subject works in other processes."""
     return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
-def _falsify(trial: TrialRun, start: Start) -> None:
+def _falsify(trial: WorkerTrial, start: Start) -> None:
     falsify, subject = resolve(start.falsifier), _loaded(start.subject)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")

@@ -13,7 +13,7 @@ from harness.authoring.elsewhere import Elsewhere
 from harness.authoring.faults import SubjectFault
 from harness.authoring.reports import Entered, Measured, Resolved, TrialReport, Unseen
 from harness.base.vocabulary import Phase
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 
 HIDDEN: Any = Hidden("it is in another process")
 
@@ -41,7 +41,7 @@ class Outside(InProcess, Elsewhere):
 def run(folder: Path, falsify: Callable[[Trial[Any]], None], subject: type = InProcess) -> list[TrialReport]:
     """What the trial reports."""
     said: list[TrialReport] = []
-    trial = TrialRun(Setting({}, "cpu", 0, folder, folder), folder, frozenset({"one", "two"}), said.append)
+    trial = WorkerTrial(Setting({}, "cpu", 0, folder, folder), folder, frozenset({"one", "two"}), said.append)
     trial.run(falsify, subject)
     return said
 
@@ -50,7 +50,7 @@ def run(folder: Path, falsify: Callable[[Trial[Any]], None], subject: type = InP
 def test_a_hidden_measurement_is_unseen_and_the_others_are_made(value: Any, tmp_path: Path) -> None:
     """With its reason by name; and the trial ends as not shown."""
     said: list[TrialReport] = []
-    trial = TrialRun(Setting({}, "cpu", 0, tmp_path, tmp_path), tmp_path, frozenset({"one", "two"}), said.append)
+    trial = WorkerTrial(Setting({}, "cpu", 0, tmp_path, tmp_path), tmp_path, frozenset({"one", "two"}), said.append)
     with pytest.raises(NotShown):
         trial.run(lambda trial: trial.measure(one=value, two=2), InProcess)
     assert Measured({"two": 2}) in said

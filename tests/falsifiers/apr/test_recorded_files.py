@@ -19,7 +19,7 @@ from harness.authoring.reports import Measured, TrialReport
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from tests.cli.harness_command import COMMAND, environment
@@ -45,7 +45,7 @@ def failed(claim: str, folder: Path, *files: bytes) -> set[str]:
             measured.update(said.values)
 
     setting = Setting(parameters, "cpu", 0, folder, folder)
-    run = TrialRun(setting, folder, frozenset(contract.document["observation"]["properties"]), report)
+    run = WorkerTrial(setting, folder, frozenset(contract.document["observation"]["properties"]), report)
     with pytest.raises(NotShown):
         run.run(FALSIFIERS[claim], Recorded)
     observation = Observation(contract.subject, "full", parameters, Device("cpu", "a CPU"), measured)

@@ -12,7 +12,7 @@ from falsifiers.blackwell.mutants.alloc_unified import AgainstTheRule, ByCapabil
 from falsifiers.blackwell.reference.allocator import IntegratedRule
 from falsifiers.blackwell.subjects.alloc_unified import Allocator, Device
 from harness import Setting
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 
 _B200 = Device(True, False, (10, 0))
 _GB10 = Device(True, True, (12, 1))
@@ -65,7 +65,7 @@ def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> d
         " described_as_driver"
     )
     setting = Setting({"allocation_bytes": size}, "cpu", 0, tmp_path, tmp_path)
-    run = TrialRun(
+    run = WorkerTrial(
         setting, tmp_path, frozenset(names.split()), lambda message: found.update(getattr(message, "values", {}))
     )
     run.run(falsify, kind)

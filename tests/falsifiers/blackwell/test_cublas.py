@@ -29,7 +29,7 @@ from harness import NotMeasured, Setting, Trial
 from harness.authoring.timing import interleave
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Observation
 
@@ -156,7 +156,9 @@ def trial(
     """A trial of the reduced profile with its subject, and where its measurements arrive."""
     setting = Setting({**_CONTRACT.profiles["reduced"].parameters, **parameters}, "cpu", 1, tmp_path, tmp_path)
     measured: dict[str, Any] = {}
-    run = TrialRun(setting, tmp_path, frozenset(_GOOD), lambda message: measured.update(getattr(message, "values", {})))
+    run = WorkerTrial(
+        setting, tmp_path, frozenset(_GOOD), lambda message: measured.update(getattr(message, "values", {}))
+    )
     return run.build(subject), measured
 
 

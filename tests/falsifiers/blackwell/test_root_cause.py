@@ -26,7 +26,7 @@ from harness.authoring.reports import Measured, Resolved, TrialReport
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract.project import Project
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 
@@ -196,7 +196,7 @@ class ZeroesMoments(LedgerAttribution):
 def trial_of(given_setting: Setting, kind: type[LedgerAttribution], hear: Any) -> Trial[Any]:
     """A trial of the claim with a subject of this kind."""
     declared = frozenset(_CONTRACT.observation["properties"])
-    return TrialRun(given_setting, given_setting.workspace, declared, hear).build(kind)
+    return WorkerTrial(given_setting, given_setting.workspace, declared, hear).build(kind)
 
 
 def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:

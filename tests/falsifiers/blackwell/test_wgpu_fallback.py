@@ -22,7 +22,7 @@ from falsifiers.blackwell.reference.shapes import SHAPES
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
 from harness import Setting
 from harness.authoring.reports import Measured, Resolved, TrialReport
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from tests.falsifiers.blackwell.adapters import any_backend
 
 wgpu = pytest.importorskip("wgpu", reason="the package wgpu is not installed (extra wgpu)")
@@ -166,7 +166,9 @@ def measured(subject: Any, folder: Path) -> dict[str, Any]:
         if isinstance(said, Measured | Resolved):
             seen.update(said.values)
 
-    TrialRun(setting, folder, frozenset(contract["observation"]["properties"]), record).run(falsifier.falsify, subject)
+    WorkerTrial(setting, folder, frozenset(contract["observation"]["properties"]), record).run(
+        falsifier.falsify, subject
+    )
     return seen
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from falsifiers.distill.external import Command
 from harness import NotMeasured, Setting
 from harness.authoring.faults import SubjectFault
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from tests.cli.harness_command import COMMAND, environment
 from tests.external.trainers import BIGRAMS_FILE, ROOT
 from tests.falsifiers.distill.trials import CONTRACTS, Heard
@@ -57,7 +57,7 @@ def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) ->
     setting = Setting(parameters, "cpu", 0, folder / "workspace", folder / "cache")
     setting.workspace.mkdir(parents=True, exist_ok=True)
     recorded = Heard()
-    run = TrialRun(setting, setting.workspace, frozenset(contract["observation"]["properties"]), recorded)
+    run = WorkerTrial(setting, setting.workspace, frozenset(contract["observation"]["properties"]), recorded)
     module, _, name = contract["falsifier"].partition(":")
     ending = reason = ""
     try:

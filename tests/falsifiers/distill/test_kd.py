@@ -16,7 +16,7 @@ from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract, Mutant
 from harness.contract.entry_point import resolve
 from harness.contract.project import Project
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.verdict import fate_of
@@ -34,7 +34,7 @@ def observed(contract: Contract, subject: str, folder: Path) -> Observation:
     setting = Setting(parameters, "cpu", 0, folder, folder)
     claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
     recorded = Heard()
-    run = TrialRun(
+    run = WorkerTrial(
         setting, folder, contract.measurements, recorded, lambda attempt: CaseSearch(claim, setting, attempt, folder)
     )
     run.run(resolve(contract.falsifier), resolve(subject))

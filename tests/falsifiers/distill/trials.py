@@ -13,7 +13,7 @@ from torch import Tensor
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting, Trial
 from harness.authoring.reports import Measured, Resolved, Stepped, TrialReport, Unseen
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "distill"
 
@@ -71,7 +71,7 @@ def a_trial(setting: Setting, subject: Any, declared: frozenset[str] = frozenset
     """A trial whose subject is built, and what it will report."""
     recorded = Heard()
     setting.workspace.mkdir(parents=True, exist_ok=True)
-    return TrialRun(setting, setting.workspace, declared, recorded).build(subject), recorded
+    return WorkerTrial(setting, setting.workspace, declared, recorded).build(subject), recorded
 
 
 class Tables:

@@ -16,7 +16,7 @@ from harness.authoring.reports import Measured, Resolved, TrialReport, Unseen
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract.project import Project
-from harness.execution.trial_run import TrialRun
+from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 
@@ -70,7 +70,7 @@ class Seen:
         workspace = folder / "workspace"
         workspace.mkdir()
         declared = frozenset(contract.document["observation"]["properties"])
-        run = TrialRun(Setting(asked, device, 1, workspace, folder / "cache"), workspace, declared, report)
+        run = WorkerTrial(Setting(asked, device, 1, workspace, folder / "cache"), workspace, declared, report)
         ending = Ending(EndingKind.COMPLETED)
         try:
             run.run(falsifier.falsify, subject)

@@ -12,10 +12,10 @@ from harness.authoring.reports import Report
 from harness.authoring.setting import Setting
 from harness.authoring.trial import NewSearch, Trial
 
-__all__ = ["TrialRun"]
+__all__ = ["WorkerTrial"]
 
 
-class TrialRun:
+class WorkerTrial:
     """Builds the subject, runs the falsifier, and ends as the first fault or the first denied look demands.
 
     Falsifiers get the `Trial`; what only the worker may do is here.
