@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness.contract.project import Project
 from harness.evidence import manifest
-from harness.evidence.layout import MANIFEST, RECORD
+from harness.evidence.bundle_layout import MANIFEST, RECORD
 
 LIMIT = 1.0
 """Seconds."""

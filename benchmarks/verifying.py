@@ -24,7 +24,7 @@ from statistics import median
 
 from harness.contract.project import Project
 from harness.evidence import untrusted
-from harness.evidence.verify import find_bundles, verify_all
+from harness.evidence.verification import find_bundles, verify_all
 
 RATIO = 0.8
 SECONDS_PER_THOUSAND = 30.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,9 @@ def test_every_room_is_there(row: list[str]) -> None:
         place = Path(name.replace("<spec>", "distill"))
         beside = place.parent if len(place.parts) > 1 else beside
         assert (ROOT / place).exists() or (ROOT / beside / place).exists(), name
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    """A name alone finds a module. A module of cli/ has the name of its command."""
+    names = Counter(path.name for path in (ROOT / "harness").rglob("*.py") if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []

@@ -35,7 +35,7 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
     from harness.evidence.attestation import AlreadySigned
     from harness.evidence.keys import KeyRefused
     from harness.evidence.signing import sign
-    from harness.evidence.verify import find_bundles, no_folder
+    from harness.evidence.verification import find_bundles, no_folder
     from harness.report.escaping import printable
 
     signer = signer_of(key)

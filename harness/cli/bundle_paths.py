@@ -26,7 +26,7 @@ class BundlePaths:
     @classmethod
     def find(cls, paths: Sequence[Path]) -> BundlePaths:
         """Look below each path."""
-        from harness.evidence.verify import find_bundles
+        from harness.evidence.verification import find_bundles
 
         found = {path: find_bundles([path]) for path in paths if path.is_dir()}
         bundles = {bundle.resolve(): bundle for some in found.values() for bundle in some}
@@ -42,7 +42,7 @@ class BundlePaths:
         Args:
             doing: what there is nothing to do for, such as "verify".
         """
-        from harness.evidence.verify import no_folder
+        from harness.evidence.verification import no_folder
         from harness.report.escaping import printable
 
         for path in self.no_folder:

@@ -136,7 +136,7 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     """Tables of what was found."""
     from harness.report.columns import aligned, terminal_width
     from harness.report.escaping import printable
-    from harness.run import calibration
+    from harness.run import calibration_results
 
     width = terminal_width()
     profile = results[0].record.profile
@@ -144,31 +144,31 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     click.echo(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}"))
     rates = [
         (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
-        for one in calibration.rates(contract, results)
+        for one in calibration_results.rates(contract, results)
     ]
     _echo(aligned([("trial", "as declared", "passes, or must fail on"), *rates], width))
-    margins = calibration.margins(contract, results)
+    margins = calibration_results.margins(contract, results)
     if margins:
         rows = [
             (one.trial, one.clause, f"{one.smallest:.3g}", f"{one.largest:.3g}", _recorded(one.recorded))
             for one in margins
         ]
         _echo(aligned([("trial", "clause", "smallest ratio", "largest", "recorded"), *rows], width))
-    spreads = calibration.spreads(results)
+    spreads = calibration_results.spreads(results)
     if spreads:
         numbers = [(one.measurement, *map(_six_digits, (one.least, one.mean, one.most))) for one in spreads]
         _echo(aligned([("the subject measured", "least", "mean", "most"), *numbers], width))
 
 
 def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
-    from harness.run import calibration
+    from harness.run import calibration_results
 
     if any(result.record.verdict is not Verdict.PASS for result in results):
         click.echo(f"{contract.id}: nothing was written, because not every run passed", err=True)
         return
     try:
-        path = calibration.write(contract, results)
-    except (calibration.CalibrationError, OSError) as error:
+        path = calibration_results.write(contract, results)
+    except (calibration_results.CalibrationError, OSError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"wrote {path}, and its digest into {contract.path}")
 

@@ -20,8 +20,8 @@ from harness.report.escaping import printable
 if TYPE_CHECKING:
     from harness.contract.project import Project
     from harness.evidence.difference import Change, Difference, Moved, SeriesChange
-    from harness.evidence.history import Noise
     from harness.evidence.index import Entry
+    from harness.evidence.measurement_history import Noise
 
 __all__ = ["command"]
 
@@ -89,7 +89,7 @@ def _bundle(run: str, place: Path | None) -> Path:
 
 
 def _newest_two(claim: str, place: Path | None, project: Project | None) -> tuple[Path, Path]:
-    from harness.evidence.history import ran, series
+    from harness.evidence.measurement_history import ran, series
 
     if place is None or project is None:
         raise click.UsageError("name two bundles; a claim can be named inside its project only")
@@ -113,7 +113,7 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
 
 def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     """What the runs before B measured: those in the project's evidence, or beside it."""
-    from harness.evidence import history, index
+    from harness.evidence import index, measurement_history
     from harness.machine.paths import cache_folder
     from harness.report.progress_line import progress_line
 
@@ -125,7 +125,7 @@ def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
     this = next((entry for entry in entries if entry.path == after), None)
     if this is None:
         return {}
-    return history.earlier_noise(this, entries, index.measurements(where, this.id, cache))
+    return measurement_history.earlier_noise(this, entries, index.measurements(where, this.id, cache))
 
 
 def _lines(difference: Difference) -> Iterator[str]:

@@ -49,7 +49,7 @@ def command(
         raise click.UsageError("choose one of --json and --csv")
     need_pandas("harness history")
     from harness.contract.project import Project
-    from harness.evidence import history, index
+    from harness.evidence import index, measurement_history
     from harness.machine.paths import cache_folder
     from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
@@ -63,7 +63,7 @@ def command(
     entries = [entry for entry in found.entries if device in str(entry.device_class)]
     if not entries:
         project.contract(identifier)  # refuses what is no claim, and names the nearest
-    table = history.measured(entries, index.measurements(place, identifier, cache_folder()))
+    table = measurement_history.measured(entries, index.measurements(place, identifier, cache_folder()))
     known = set(table["measurement"])
     for name in names:
         if entries and name not in known:
@@ -77,7 +77,7 @@ def command(
     else:
         for line in _runs(table) if names else _newest(table):
             click.echo(line)
-        idle = sum(not history.ran(entry) for entry in entries)
+        idle = sum(not measurement_history.ran(entry) for entry in entries)
         told = f", {idle} of which measured nothing" if idle else ""
         click.echo(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}{told}")
     return ExitStatus.PASS if entries else ExitStatus.NOT_MEASURED
@@ -91,7 +91,7 @@ def need_pandas(what: str) -> None:
 
 def _newest(table: pd.DataFrame) -> Iterator[str]:
     """Of every series the newest value of each measurement, beside the earlier ones."""
-    from harness.evidence.history import newest_of_series
+    from harness.evidence.measurement_history import newest_of_series
 
     for series, rows in newest_of_series(table).groupby("series", sort=False):
         of_series = table[table["series"] == series]
@@ -131,6 +131,6 @@ def _noise(row: Mapping[Hashable, Any]) -> str:
 
 
 def _shift(row: Mapping[Hashable, Any]) -> str:
-    from harness.evidence.history import Shift
+    from harness.evidence.measurement_history import Shift
 
     return noise_text.shift(Shift(row["shift"]), row["earlier"])

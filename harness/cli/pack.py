@@ -24,7 +24,7 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
 
     Exit status: 0 packed, 2 refused, 3 there was no bundle to pack.
     """
-    from harness.evidence.pack import ArchiveError, NothingToPack, pack
+    from harness.evidence.packing import ArchiveError, NothingToPack, pack
     from harness.report import number_text
     from harness.report.escaping import printable
 

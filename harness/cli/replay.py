@@ -12,7 +12,7 @@ from harness.base.vocabulary import ExitStatus, Outcome
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
     from harness.execution.lease import Holder
-    from harness.run.replay import Replay, Sealed
+    from harness.run.case_replay import Replay, Sealed
 
 __all__ = ["command"]
 
@@ -40,7 +40,7 @@ def command(
     from harness.execution.lease import WaitInterrupted
     from harness.machine.host import probe
     from harness.report.escaping import printable
-    from harness.run.replay import ReplayRefused, open_bundle, replay
+    from harness.run.case_replay import ReplayRefused, open_bundle, replay
     from harness.run.request import RunRequest
 
     project = Project.find()

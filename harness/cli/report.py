@@ -17,7 +17,7 @@ from harness.cli.trusted_keys import against, trusted_key_option
 if TYPE_CHECKING:
     from harness.contract.project import Project
     from harness.evidence.findings import Verification
-    from harness.evidence.verify import Against
+    from harness.evidence.verification import Against
     from harness.report.bundle_results import BundleResult
 
 __all__ = ["command"]
@@ -54,7 +54,7 @@ def command(
     else 3 if a PATH has no bundle below it; else 0. The report is written in any case.
     """
     from harness.contract.project import Project
-    from harness.evidence.verify import verify_all
+    from harness.evidence.verification import verify_all
     from harness.report.progress_line import progress_line
 
     files = {"markdown": markdown, "ctrf": ctrf, "junit": junit, "sarif": sarif}

@@ -13,7 +13,7 @@ import click
 from harness.base.vocabulary import ExitStatus
 
 if TYPE_CHECKING:
-    from harness.evidence.status import ClaimStatus
+    from harness.evidence.claim_status import ClaimStatus
     from harness.evidence.survey import Gaps
 
 __all__ = ["command"]

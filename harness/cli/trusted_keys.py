@@ -12,7 +12,7 @@ from harness.evidence.findings import Code
 
 if TYPE_CHECKING:
     from harness.contract.project import Project
-    from harness.evidence.verify import Against
+    from harness.evidence.verification import Against
 
 __all__ = ["against", "trusted_key_option"]
 
@@ -42,7 +42,7 @@ def against(trusted_keys: Sequence[Path], project: Project | None, refused: froz
     """
     from harness.evidence.keys import KeyRefused, load_public
     from harness.evidence.staleness import ProjectState
-    from harness.evidence.verify import Against
+    from harness.evidence.verification import Against
 
     try:
         keys = {key.keyid: key for key in map(load_public, trusted_keys)}

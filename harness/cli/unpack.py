@@ -31,8 +31,8 @@ def command(archive: Path, into: Path) -> ExitStatus:
 
     Exit status: 0 every bundle is there, 2 refused.
     """
-    from harness.evidence.pack import ArchiveError
-    from harness.evidence.unpack import unpack
+    from harness.evidence.packing import ArchiveError
+    from harness.evidence.unpacking import unpack
     from harness.report.escaping import printable
     from harness.report.verification_lines import line
 

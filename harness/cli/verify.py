@@ -54,7 +54,7 @@ def command(
     unfinished or not accepted, or a PATH is not a folder; else 3 if a PATH has no bundle below it; else 0.
     """
     from harness.contract.project import Project
-    from harness.evidence.verify import verify_all
+    from harness.evidence.verification import verify_all
     from harness.report.progress_line import progress_line
 
     asked = against(trusted_keys, Project.around(), _codes(fail_on))

@@ -22,7 +22,7 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.evidence import manifest
-from harness.evidence.layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
+from harness.evidence.bundle_layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
 from harness.search.counterexample import Counterexample, CounterexampleError
 
 __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample", "index"]

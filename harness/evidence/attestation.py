@@ -52,8 +52,8 @@ from harness.base import schemas, strictjson
 from harness.base.schemas import pointer
 from harness.base.strictjson import JsonObject
 from harness.evidence import keys
+from harness.evidence.bundle_layout import ATTESTATION
 from harness.evidence.findings import Code, Finding
-from harness.evidence.layout import ATTESTATION
 from harness.judging.record import Record
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.evidence.layout import MANIFEST
+from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.staleness import coverage
 
 __all__ = [

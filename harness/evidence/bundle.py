@@ -4,7 +4,7 @@
     print(bundle.record.verdict, len(bundle.mutants))
 
 A bundle may come from a stranger: links are not followed, pipes are not opened, and nothing is read beyond its limit.
-Reading proves nothing about the content; `harness.evidence.verify` does that.
+Reading proves nothing about the content; `harness.evidence.verification` does that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.base.strictjson import JsonObject
 from harness.contract import Contract, ContractError, parse
 from harness.evidence import manifest, untrusted
 from harness.evidence.artifacts import Artifact
-from harness.evidence.layout import (
+from harness.evidence.bundle_layout import (
     ARTIFACTS,
     ATTESTATION,
     CONTRACT,

@@ -1,6 +1,6 @@
 """Every check of one bundle: its files, its formats, and its judgment made again.
 
-This runs in a process of its own (see `harness.evidence.verify`): reading neither waits nor follows links, but a
+This runs in a process of its own (see `harness.evidence.verification`): reading neither waits nor follows links, but a
 hostile bundle can still ask for more memory or time than there is.
 """
 
@@ -23,8 +23,7 @@ from harness.contract.cel_engine import engine
 from harness.evidence import attestation, untrusted
 from harness.evidence.artifacts import Artifact
 from harness.evidence.bundle import Bundle, BundleError, MutantTrial
-from harness.evidence.findings import Code, Finding, Severity, Verification
-from harness.evidence.layout import (
+from harness.evidence.bundle_layout import (
     ARTIFACTS,
     ATTESTATION,
     CONTRACT,
@@ -44,6 +43,7 @@ from harness.evidence.layout import (
     UNFINISHED,
     UNPACKING,
 )
+from harness.evidence.findings import Code, Finding, Severity, Verification
 from harness.evidence.rejudge import rejudge
 from harness.evidence.staleness import Origin, clock_ahead, coverage
 from harness.evidence.trial_files import SUBJECT, trial_of

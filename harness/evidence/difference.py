@@ -16,10 +16,10 @@ from harness.base import strictjson
 from harness.contract.clauses import ClauseResult
 from harness.evidence import index
 from harness.evidence.bundle import Bundle, BundleError
-from harness.evidence.history import TRIAL_SECONDS, Noise, Shift
+from harness.evidence.bundle_layout import CONTRACT, ENVIRONMENT, OBSERVATION, RECORD
 from harness.evidence.index import Measurement
-from harness.evidence.layout import CONTRACT, ENVIRONMENT, OBSERVATION, RECORD
-from harness.evidence.verify import find_bundles, no_folder
+from harness.evidence.measurement_history import TRIAL_SECONDS, Noise, Shift
+from harness.evidence.verification import find_bundles, no_folder
 from harness.judging.record import Record
 
 if TYPE_CHECKING:

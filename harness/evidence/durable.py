@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.evidence.layout import UNFINISHED
+from harness.evidence.bundle_layout import UNFINISHED
 from harness.machine.process_tree import started
 
 __all__ = [

@@ -30,8 +30,8 @@ from harness.base.vocabulary import Fate, Verdict
 from harness.contract.bound import RULE
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
+from harness.evidence.bundle_layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.evidence.index_cache import Cache, Row, Watch
-from harness.evidence.layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
 from harness.judging.record import Record, RecordedCommit, judged
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]

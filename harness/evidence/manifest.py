@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from harness.evidence.layout import ATTESTATION, MANIFEST
+from harness.evidence.bundle_layout import ATTESTATION, MANIFEST
 
 __all__ = ["ManifestError", "check_name", "parse", "render"]
 

@@ -19,8 +19,8 @@ from harness.contract import Contract, Mutant
 from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.bundle_layout import MUTANTS, OBSERVATION, RECORD
 from harness.evidence.findings import Code, Finding
-from harness.evidence.layout import MUTANTS, OBSERVATION, RECORD
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record

@@ -20,8 +20,7 @@ from harness.base.redaction import Redactor
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence import artifacts, manifest
-from harness.evidence.durable import remove_stale, sync_folder, sync_tree, unfinished, write_new
-from harness.evidence.layout import (
+from harness.evidence.bundle_layout import (
     ARTIFACTS,
     ATTESTATION,
     CONTRACT,
@@ -36,6 +35,7 @@ from harness.evidence.layout import (
     RECORD,
     is_folder_name,
 )
+from harness.evidence.durable import remove_stale, sync_folder, sync_tree, unfinished, write_new
 from harness.evidence.trial_files import SUBJECT, json_bytes, mutant_line, sections, subject_files, trial_of
 from harness.execution.executor import TrialResult
 from harness.judging.record import Record

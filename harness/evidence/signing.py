@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from harness.evidence import attestation
 from harness.evidence.bundle import Bundle, BundleError
+from harness.evidence.bundle_layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
 from harness.evidence.durable import sync_folder
 from harness.evidence.findings import Severity
 from harness.evidence.keys import KeyRefused
-from harness.evidence.layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner

@@ -42,8 +42,8 @@ from harness.base.schemas import pointer
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
 from harness.contract.project import Project
+from harness.evidence.bundle_layout import LARGEST_DOCUMENT, RECORD
 from harness.evidence.findings import Code, Finding
-from harness.evidence.layout import LARGEST_DOCUMENT, RECORD
 from harness.judging.record import Record, RecordedCommit
 from harness.machine import git, provenance
 

@@ -16,9 +16,9 @@ from typing import final
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.project import Project
+from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.staleness import ProjectState, changes
-from harness.evidence.status import ClaimStatus, statuses
 from harness.machine.paths import cache_folder
 
 __all__ = [

@@ -27,7 +27,7 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
-from harness.evidence.layout import METRICS, OBSERVATION, TELEMETRY
+from harness.evidence.bundle_layout import METRICS, OBSERVATION, TELEMETRY
 from harness.execution.executor import TrialResult
 from harness.judging.judge import judge
 from harness.judging.observation import Observation

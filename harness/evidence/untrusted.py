@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.evidence.layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_ENTRIES
+from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_ENTRIES
 
 __all__ = ["Listing", "TooLarge", "chunks", "digest", "read", "scan"]
 

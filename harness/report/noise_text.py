@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.evidence.history import FEWEST, Shift
+from harness.evidence.measurement_history import FEWEST, Shift
 from harness.report import number_text
 
 __all__ = ["change", "earlier", "shift"]

@@ -10,7 +10,7 @@ from harness.contract.bound import CLOSED
 from harness.contract.reasons import Reason, ReasonCode
 
 if TYPE_CHECKING:
-    from harness.evidence.status import Cell
+    from harness.evidence.claim_status import Cell
 
 __all__ = ["of", "of_cell"]
 

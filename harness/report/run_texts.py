@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
-from harness.evidence.layout import COUNTEREXAMPLE
+from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import Record
 from harness.report import bound_text, number_text, reason_text
 from harness.run.events import (

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Entry, Unreadable
-from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Gaps
 from harness.report import number_text, reason_text
 from harness.report.escaping import code_span, markdown, printable

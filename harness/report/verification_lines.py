@@ -12,7 +12,7 @@ from harness.report.verdict_text import Caveat
 from harness.report.verdict_text import Code as Mono
 
 if TYPE_CHECKING:
-    from harness.evidence.verify import Against
+    from harness.evidence.verification import Against
 
 __all__ = ["asked", "denominator", "line", "signature", "signed"]
 

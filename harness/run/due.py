@@ -1,8 +1,8 @@
 """Which claims are due on this machine: those that no evidence from its class of device covers as the project is now.
 
 A claim is covered here where a bundle decides its status on the class of device that it would run on (see
-`harness.evidence.status`), of at least the profile that it would run in. A FAIL covers as well: the claim is FALSIFIED,
-which running it again would not change, and which nobody may take for success.
+`harness.evidence.claim_status`), of at least the profile that it would run in. A FAIL covers as well: the claim is
+FALSIFIED, and running it again would not change that.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from harness.base.device import DeviceClass
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
+from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Unreadable, Watch
-from harness.evidence.status import Cell, ClaimStatus, Status
 from harness.evidence.survey import Survey
 from harness.machine.host import Host
 from harness.run.events import ClaimPassedOver

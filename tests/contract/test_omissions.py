@@ -14,7 +14,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.staleness import coverage
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.lint import lint

@@ -11,9 +11,9 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 
 from harness.evidence.attestation import PAYLOAD_TYPE
+from harness.evidence.bundle_layout import ATTESTATION
 from harness.evidence.findings import Code, Verification
-from harness.evidence.layout import ATTESTATION
-from harness.evidence.verify import Against, verify
+from harness.evidence.verification import Against, verify
 
 
 def known(bundle: Path, *signers: CryptoSigner) -> Verification:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.evidence.pack import pack
+from harness.evidence.packing import pack
 from tests.evidence.factory import copy_of, sealed
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from harness.base.device import Device
 from harness.contract import Contract, parse
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence import manifest
+from harness.evidence.bundle_layout import MANIFEST
+from harness.evidence.bundle_layout import MUTANTS as MUTANT_TRIALS
 from harness.evidence.findings import Code, Verification
-from harness.evidence.layout import MANIFEST
-from harness.evidence.layout import MUTANTS as MUTANT_TRIALS
 from harness.evidence.seal import ClaimResult, Sealer
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import TrialResult

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.evidence.layout import LARGEST_BUNDLE, MOST_FILES
-from harness.evidence.pack import ArchiveError, check_sizes, files_by_bundle
+from harness.evidence.bundle_layout import LARGEST_BUNDLE, MOST_FILES
+from harness.evidence.packing import ArchiveError, check_sizes, files_by_bundle
 
 PLACE = "DEMO-1/F-DEMO-SORT-001/run"
 
@@ -95,7 +95,7 @@ def test_more_bytes_than_a_bundle_has_are_refused(monkeypatch: pytest.MonkeyPatc
     check_sizes([(f"{PLACE}/a", LARGEST_BUNDLE), (f"{PLACE}2/a", LARGEST_BUNDLE)])
     with pytest.raises(ArchiveError, match="the most a bundle has"):
         check_sizes([(f"{PLACE}/a", LARGEST_BUNDLE), (f"{PLACE}/b", 1)])
-    monkeypatch.setattr("harness.evidence.pack.LARGEST_ARCHIVE", 100)
+    monkeypatch.setattr("harness.evidence.packing.LARGEST_ARCHIVE", 100)
     with pytest.raises(ArchiveError, match="an archive has at most 100"):
         check_sizes([(f"{PLACE}/a", 60), (f"{PLACE}2/a", 60)])
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from tests.evidence.factory import claim_result, sealer
 
 TOKEN = "hf_" + "a" * 30

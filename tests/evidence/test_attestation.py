@@ -18,9 +18,9 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
 
 from harness.evidence.attestation import PAYLOAD_TYPE, AlreadySigned
+from harness.evidence.bundle_layout import ATTESTATION, MANIFEST, RECORD
 from harness.evidence.findings import Code
 from harness.evidence.keys import KeyRefused
-from harness.evidence.layout import ATTESTATION, MANIFEST, RECORD
 from harness.evidence.signing import sign
 from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of
 from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, set_at

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from sigstore import dsse as sigstore_dsse
 
+from harness.evidence.bundle_layout import ATTESTATION
 from harness.evidence.keys import load_public
-from harness.evidence.layout import ATTESTATION
 from harness.evidence.signing import sign
-from harness.evidence.verify import Against, verify
+from harness.evidence.verification import Against, verify
 from tests.evidence.attested import envelope_of, statement_of
 from tests.evidence.factory import sealed
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.base.vocabulary import Outcome
-from harness.evidence import layout
+from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
@@ -36,7 +36,7 @@ def test_every_part_is_read(tmp_path: Path) -> None:
     """As it was sealed."""
     result = claim_result(tmp_path)
     bundle = Bundle(sealer(tmp_path).seal(result))
-    assert set(PARTS) == {*layout.REQUIRED, layout.MANIFEST}
+    assert set(PARTS) == {*bundle_layout.REQUIRED, bundle_layout.MANIFEST}
     assert bundle.record == result.record
     assert bundle.contract.digest == result.contract.digest
     assert bundle.observation == result.subject.observation
@@ -46,7 +46,7 @@ def test_every_part_is_read(tmp_path: Path) -> None:
     assert list(bundle.mutants) == ["forgets-one", "stops-early"]
     assert bundle.logs["subject", "stdout"].text == "hello\n"
     assert (bundle.artifacts, bundle.counterexample, bundle.attestation) == ((), None, None)
-    assert set(bundle.manifest) == set(layout.REQUIRED)
+    assert set(bundle.manifest) == set(bundle_layout.REQUIRED)
 
 
 def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
@@ -103,7 +103,7 @@ def test_reading_is_lazy(bundle: Path) -> None:
     """What is not asked for is not opened."""
     reader = Bundle(bundle)
     assert reader.record.id == "F-DEMO-SORT-001"
-    for name in layout.REQUIRED:
+    for name in bundle_layout.REQUIRED:
         (bundle / name).unlink()
     assert reader.record.id == "F-DEMO-SORT-001"
 

@@ -12,7 +12,7 @@ import pytest
 from harness.base.device import Device
 from harness.evidence.bundle_checks import _machine
 from harness.evidence.findings import Code
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from tests.evidence.factory import DEFECTIVE, claim_result, found, rewrite, sealed, set_at
 
 GPU = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_bytes": 150 << 30, "unified": False, "uuid": "GPU-1"}

@@ -10,7 +10,7 @@ import pytest
 
 from harness.evidence.findings import Code, Finding
 from harness.evidence.staleness import clock_ahead
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

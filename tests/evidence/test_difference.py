@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.evidence.difference import Change, DifferenceError, compare
-from harness.evidence.history import Noise, Shift
+from harness.evidence.measurement_history import Noise, Shift
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at
 

@@ -15,7 +15,7 @@ import pytest
 
 from harness.evidence.findings import Code, Verification
 from harness.evidence.isolation import Limits
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from tests.evidence.factory import found, reseal, rewrite, set_at
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, reseal, sealed
 

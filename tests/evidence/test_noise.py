@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.evidence.history import FEWEST, Noise, Shift
+from harness.evidence.measurement_history import FEWEST, Noise, Shift
 
 finite = st.floats(-1e9, 1e9)
 

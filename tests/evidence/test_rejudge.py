@@ -11,7 +11,7 @@ import pytest
 from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, rewrite, sealed, set_at
 

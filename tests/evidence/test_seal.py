@@ -20,10 +20,10 @@ from jsonschema import Draft202012Validator
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import Fate
 from harness.contract.clauses import ClauseResult
-from harness.evidence import layout, trial_files
+from harness.evidence import bundle_layout, trial_files
 from harness.evidence.bundle import Bundle
 from harness.evidence.seal import SealError
-from harness.evidence.verify import find_bundles, verify
+from harness.evidence.verification import find_bundles, verify
 from harness.execution.steps import Steps
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record
@@ -127,7 +127,7 @@ def test_a_bundle_of_twenty_mutants_and_fifty_steps_stays_under_150_kilobytes(tm
         artifacts=left,
     )
     files = files_of(bundle)
-    assert len(files) <= layout.MOST_FILES
+    assert len(files) <= bundle_layout.MOST_FILES
     assert sum((bundle / name).stat().st_size for name in files) < 150_000
     assert verify(bundle).findings == ()
 

@@ -277,7 +277,7 @@ def test_of_a_record_its_origin_is_enough(root: Path, record: Record) -> None:
 
 def test_a_file_too_large_for_a_source_is_none(root: Path) -> None:
     """Nor is a folder; one of just the largest size is read."""
-    from harness.evidence.layout import LARGEST_DOCUMENT
+    from harness.evidence.bundle_layout import LARGEST_DOCUMENT
 
     for name, size in (("largest", LARGEST_DOCUMENT), ("larger", LARGEST_DOCUMENT + 1)):
         with (root / name).open("wb") as file:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.evidence.bundle_layout import UNFINISHED
 from harness.evidence.durable import unfinished
 from harness.evidence.findings import Code
-from harness.evidence.layout import UNFINISHED
-from harness.evidence.verify import find_bundles, verify
+from harness.evidence.verification import find_bundles, verify
 from tests.evidence.factory import sealed
 
 ROOT = Path(__file__).parents[2]

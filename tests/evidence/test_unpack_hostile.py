@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.evidence import unpack as unpacking
-from harness.evidence.pack import ArchiveError
-from harness.evidence.unpack import unpack
+from harness.evidence import unpacking as unpacking
+from harness.evidence.packing import ArchiveError
+from harness.evidence.unpacking import unpack
 from tests.cli.folders import contents
 from tests.evidence.zips import Entry, write_zip
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from harness.evidence.findings import Code, Finding, Verification
-from harness.evidence.verify import verify_all
+from harness.evidence.verification import verify_all
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult, bundle_results
 from tests.contracts import healthy

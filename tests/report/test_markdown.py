@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.contract.bound import Bound
 from harness.contract.project import Project
 from harness.evidence.staleness import ProjectState
-from harness.evidence.verify import Against, verify_all
+from harness.evidence.verification import Against, verify_all
 from harness.report import ctrf, junit, markdown, sarif
 from harness.report.bundle_results import BundleResult, bundle_results
 from tests.contracts import healthy, write_project

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.contract.project import Project
+from harness.evidence.claim_status import Cell, Status, statuses
 from harness.evidence.index import Entry
-from harness.evidence.status import Cell, Status, statuses
 from harness.evidence.survey import Staleness
 from harness.report import reason_text
 from harness.report.status_table import set_aside

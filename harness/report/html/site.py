@@ -20,11 +20,11 @@ from typing import Any
 from harness.base.device import DeviceClass
 from harness.contract.loader import notes_at
 from harness.contract.project import Project
+from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.isolation import Limits, Stopped, isolated_all
-from harness.evidence.layout import is_folder_name
-from harness.evidence.verify import Against
+from harness.evidence.verification import Against
 from harness.judging.record import Record
 from harness.report import reason_text
 from harness.report.html import bundle_page, index_page, matrix

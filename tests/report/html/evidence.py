@@ -10,7 +10,7 @@ from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.isolation import Limits
 from harness.evidence.seal import ClaimResult
 from harness.evidence.staleness import ProjectState
-from harness.evidence.verify import Against, verify_all
+from harness.evidence.verification import Against, verify_all
 from harness.report.html import site
 from harness.report.html.index_page import Entry
 from tests.contracts import document, healthy

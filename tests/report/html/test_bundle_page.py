@@ -16,7 +16,7 @@ from harness.base.vocabulary import Phase
 from harness.evidence.bundle import Series
 from harness.evidence.findings import Verification
 from harness.evidence.staleness import coverage
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 from harness.judging.observation import Ending, EndingKind
 from harness.report.html import bundle_page
 from harness.report.html.contents import Contents, ContentsError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.evidence.verify import find_bundles
+from harness.evidence.verification import find_bundles
 from tests.report.html.browser import axe_source, browser
 from tests.report.html.evidence import bundles, write
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.evidence.findings import Code, Severity
 from harness.evidence.signing import sign
-from harness.evidence.verify import Against, verify_all
+from harness.evidence.verification import Against, verify_all
 from harness.report import markdown
 from harness.report.bundle_results import bundle_results
 from harness.report.html import site

@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.contract import load
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits
-from harness.evidence.verify import find_bundles
+from harness.evidence.verification import find_bundles
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write

@@ -3,8 +3,8 @@
     packed = pack([Path("evidence/PMAT-697")], Path("bundles.zip"))
     print(packed.sha256)
 
-An archive holds <issue>/<claim>/<run>/<file of the bundle> and nothing else. `harness.evidence.unpack` checks names and
-sizes in the same way, so whatever was packed can be unpacked.
+An archive holds <issue>/<claim>/<run>/<file of the bundle> and nothing else. `harness.evidence.unpacking` checks names
+and sizes in the same way, so whatever was packed can be unpacked.
 
 Names are sorted; times, modes and versions are fixed. Nothing is compressed, because deflate writes other bytes with
 another zlib. A service that stores the file may compress it; GitHub does so with the artifacts of a workflow.
@@ -24,9 +24,9 @@ from typing import BinaryIO, Final
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from harness.evidence import manifest, untrusted
+from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, MANIFEST, MOST_FILES, is_folder_name
 from harness.evidence.durable import sync_folder
-from harness.evidence.layout import DEEPEST, LARGEST_BUNDLE, MANIFEST, MOST_FILES, is_folder_name
-from harness.evidence.verify import Verification, find_bundles, no_folder, verify_all
+from harness.evidence.verification import Verification, find_bundles, no_folder, verify_all
 
 __all__ = [
     "LARGEST_ARCHIVE",

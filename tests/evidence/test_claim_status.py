@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.claim_status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
 from harness.evidence.index import Entry
-from harness.evidence.status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
 from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
 
 FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.evidence import unpack as unpacking
+from harness.evidence import unpacking as unpacking
 from harness.evidence.findings import Code, Verification
-from harness.evidence.pack import ArchiveError, pack
-from harness.evidence.unpack import unpack
-from harness.evidence.verify import find_bundles, verify
+from harness.evidence.packing import ArchiveError, pack
+from harness.evidence.unpacking import unpack
+from harness.evidence.verification import find_bundles, verify
 from tests.cli.folders import contents
 from tests.evidence.factory import copy_of, found, reseal, sealed
 from tests.evidence.zips import Entry, write_zip

@@ -29,10 +29,10 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from harness.evidence import untrusted
+from harness.evidence.bundle_layout import UNPACKING
 from harness.evidence.durable import sync_folder, sync_tree
 from harness.evidence.isolation import Limits, Stopped, isolated_all
-from harness.evidence.layout import UNPACKING
-from harness.evidence.pack import (
+from harness.evidence.packing import (
     LARGEST_ARCHIVE,
     MOST_ENTRIES,
     ArchiveError,
@@ -40,7 +40,7 @@ from harness.evidence.pack import (
     check_sizes,
     files_by_bundle,
 )
-from harness.evidence.verify import Verification, verify_all
+from harness.evidence.verification import Verification, verify_all
 
 __all__ = ["Unpacked", "unpack"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from harness.base.vocabulary import Verdict
-from harness.evidence.history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series, series
 from harness.evidence.index import Entry, Measurement
+from harness.evidence.measurement_history import TRIAL_SECONDS, earlier_noise, measured, newest_of_series, series
 from tests.evidence.entries import CPU, GPU, entry
 
 STEADY = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00]

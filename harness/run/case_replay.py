@@ -16,7 +16,7 @@ from harness.contract.entry_point import EntryPointError, locate
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle import Bundle
-from harness.evidence.verify import find_bundles, verify
+from harness.evidence.verification import find_bundles, verify
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, lease
 from harness.execution.local_executor import LocalExecutor

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
+from harness.evidence.bundle_layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
 from harness.evidence.findings import Code, Finding, Verification
 from harness.evidence.isolation import Limits, Stopped, isolated_all
-from harness.evidence.layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey

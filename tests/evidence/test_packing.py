@@ -13,10 +13,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from harness.evidence import pack as packing
-from harness.evidence.pack import ArchiveError, NothingToPack, pack
-from harness.evidence.unpack import unpack
-from harness.evidence.verify import find_bundles
+from harness.evidence import packing as packing
+from harness.evidence.packing import ArchiveError, NothingToPack, pack
+from harness.evidence.unpacking import unpack
+from harness.evidence.verification import find_bundles
 from tests.cli.folders import contents
 from tests.contracts import healthy
 from tests.evidence.factory import copy_of, sealed, tamper

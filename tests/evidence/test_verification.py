@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.base.vocabulary import Verdict
-from harness.evidence import layout
+from harness.evidence import bundle_layout
 from harness.evidence.findings import Code, Finding
-from harness.evidence.verify import find_bundles, verify
+from harness.evidence.verification import find_bundles, verify
 from tests.evidence.factory import copy_of, files_of, found, reseal, rewrite, set_at
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +125,7 @@ def test_a_bundle_of_which_nothing_is_left_is_no_bundle(bundle: Path) -> None:
     assert (Code.INCOMPLETE, "record.json") in found(verify(bundle))
 
 
-@pytest.mark.parametrize("name", layout.REQUIRED)
+@pytest.mark.parametrize("name", bundle_layout.REQUIRED)
 def test_missing_from_the_manifest_too(bundle: Path, name: str) -> None:
     """What a bundle must have is missed even if no manifest lists it."""
     (bundle / name).unlink()
@@ -265,7 +265,7 @@ import sys
 for name in ("torch", "pandas", "numpy", "transformers", "pynvml", "psutil", "matplotlib"):
     sys.modules[name] = None
 from pathlib import Path
-from harness.evidence.verify import verify
+from harness.evidence.verification import verify
 print(verify(Path({str(pristine)!r})).sound)
 """
     ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)

@@ -83,7 +83,8 @@ def measured(entries: Iterable[Entry], values: Mapping[Path, Mapping[str, Measur
     """A row for every measurement of every run, oldest first.
 
     The columns: started (UTC), device, profile, series, verdict, proven, commit, run, measurement, value, unit; and of
-    the earlier values of the series: earlier (how many), median, scatter, and shift (see `harness.evidence.history`).
+    the earlier values of the series: earlier (how many), median, scatter, and shift (see
+    `harness.evidence.measurement_history`).
 
     Args:
         entries: of one claim.
