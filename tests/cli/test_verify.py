@@ -9,8 +9,9 @@ from pathlib import Path
 
 from harness.base.vocabulary import ExitStatus
 from harness.evidence.findings import Code, Severity
+from harness.judging.judge import judge
 from tests.cli.harness_command import harness, start
-from tests.contracts import healthy
+from tests.contracts import contract_of, document, healthy, observe
 from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at, tamper
 
 
@@ -70,12 +71,17 @@ def test_an_unsound_bundle_exits_2_and_names_what_is_wrong(tmp_path: Path) -> No
 
 
 def test_what_was_forged_is_told_by_clause(tmp_path: Path) -> None:
-    """Then and now."""
+    """The verdict and the clause that come out differently have a finding each, in the record."""
     rewrite(sealed(tmp_path), "observation.json", set_at("measurements", "returned", 2))
-    ended = harness(tmp_path, "verify", "evidence")
+    ended = harness(tmp_path, "verify", "evidence", "--json")
     assert ended.returncode == 2
-    assert "REJUDGED_DIFFERENTLY record.json/verdict: was PASS and is FAIL now" in ended.stdout
-    assert "nothing-lost was PASS and is FAIL now: items were lost or made up" in ended.stdout
+    (bundle,) = json.loads(ended.stdout)["bundles"]
+    assert bundle["verdict"] == "FAIL"
+    assert {(one["code"], one["file"]) for one in bundle["findings"]} == {("REJUDGED_DIFFERENTLY", "record.json")}
+    position = [clause.id for clause in judge(contract_of(document()), observe(healthy())).clauses].index(
+        "nothing-lost"
+    )
+    assert {f"/clauses/{position}/outcome", "/verdict"} <= {one["pointer"] for one in bundle["findings"]}
 
 
 def test_an_unfinished_folder_exits_2(tmp_path: Path) -> None:
