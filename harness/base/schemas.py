@@ -119,8 +119,9 @@ def _explain(error: ValidationError) -> Iterator[Problem]:
         for key in argument:
             # jsonschema reports each missing key as an error of its own.
             if key not in instance and error.message.startswith(repr(key)):
-                wanted = schema.get("properties", {}).get(key, {})
-                yield Problem(pointer(*where), f"the key {key!r} is missing", wanted.get("description", f"add {key!r}"))
+                meaning = schema.get("properties", {}).get(key, {}).get("description", "")
+                remedy = f"add {key!r}: {meaning}" if meaning else f"add {key!r}"
+                yield Problem(pointer(*where), f"the key {key!r} is missing", remedy)
     elif keyword == "not":
         yield Problem(
             pointer(*where),
