@@ -14,14 +14,18 @@ from harness.cli.scaffold import render, write_all
 
 __all__ = ["command"]
 
+_BUNDLES = "evidence/**"
+"""The pattern of the line in .gitattributes; see gitattributes.template."""
+
 
 @click.command("init")
 @click.argument("folder", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def command(folder: Path) -> ExitStatus:
     """Make a repository a project: [tool.harness] in its pyproject.toml, contracts/, falsifiers/ and evidence/.
 
-    The table is added at the end of pyproject.toml. Nothing is overwritten: if the table or one of the new files
-    exists, the command writes nothing.
+    The table is added at the end of pyproject.toml. A line at the end of .gitattributes folds evidence/ in diffs; a
+    line for evidence/** that is there already stays as it is. Nothing is overwritten: if the table or one of the new
+    files exists, the command writes nothing.
     """
     root = folder.resolve()
     pyproject = root / "pyproject.toml"
@@ -36,6 +40,12 @@ def command(folder: Path) -> ExitStatus:
         additions[pyproject] = _addition(pyproject, table)
     else:
         contents[pyproject] = table
+    attributes = root / ".gitattributes"
+    lines = render("gitattributes.template")
+    if not attributes.exists():
+        contents[attributes] = lines
+    elif not _has_line(attributes, _BUNDLES):
+        additions[attributes] = _appended(_text(attributes), lines)
     try:
         write_all(contents, additions)
     except OSError as error:
@@ -43,7 +53,8 @@ def command(folder: Path) -> ExitStatus:
     for path in contents:
         click.echo(f"wrote {path.relative_to(root)}")
     for path in additions:
-        click.echo(f"added [tool.harness] to {path.relative_to(root)}")
+        added = "[tool.harness]" if path == pyproject else _BUNDLES
+        click.echo(f"added {added} to {path.relative_to(root)}")
     click.echo("\nNow make a claim: harness new F-AREA-CLAIM-001")
     return ExitStatus.PASS
 
@@ -56,16 +67,14 @@ def _schemas() -> list[Path]:
 def _addition(pyproject: Path, table: str) -> str:
     """Return the text to append to a pyproject.toml, with its line ends: the table, and no other change."""
     try:
-        before = pyproject.read_bytes().decode("utf-8")
+        before = _text(pyproject)
         document = tomllib.loads(before)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise click.ClickException(f"{pyproject} cannot be read: {error}") from error
     tool = document.get("tool", {})
     if isinstance(tool, dict) and "harness" in tool:
         raise click.ClickException(f"{pyproject} already has [tool.harness]: this is a project")
-    newline = "\r\n" if "\r\n" in before else "\n"
-    gap = "" if not before else newline if before.endswith("\n") else 2 * newline
-    addition = gap + table.replace("\n", newline)
+    addition = _appended(before, table)
     try:
         after = tomllib.loads(before + addition)
         grown = {**document, "tool": {**tool, "harness": after["tool"]["harness"]}} == after
@@ -76,3 +85,23 @@ def _addition(pyproject: Path, table: str) -> str:
             f"{pyproject} defines `tool` in a way that allows no further table; write it as [tool]"
         )
     return addition
+
+
+def _has_line(attributes: Path, pattern: str) -> bool:
+    """Whether a .gitattributes has a line for a pattern."""
+    return any(line.split()[:1] == [pattern] for line in _text(attributes).splitlines())
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file, with the line ends that it has."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{path} cannot be read: {error}") from error
+
+
+def _appended(before: str, text: str) -> str:
+    """Return a text to append to a file: with the file's line ends, after an empty line."""
+    newline = "\r\n" if "\r\n" in before else "\n"
+    gap = "" if not before else newline if before.endswith("\n") else 2 * newline
+    return gap + text.replace("\n", newline)

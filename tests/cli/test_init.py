@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from tests.cli.folders import contents
@@ -27,10 +28,16 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     done = harness(tmp_path, "init")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     files = [path for path, content in contents(tmp_path).items() if content is not None]
-    made = [*(f"contracts/schema/{name}" for name in SCHEMAS), "falsifiers/__init__.py", "evidence/.gitignore"]
-    assert sorted(files) == sorted([*made, "pyproject.toml"])
+    made = [
+        *(f"contracts/schema/{name}" for name in SCHEMAS),
+        "falsifiers/__init__.py",
+        "evidence/.gitignore",
+        "pyproject.toml",
+        ".gitattributes",
+    ]
+    assert sorted(files) == sorted(made)
     lines = done.stdout.splitlines()
-    assert lines[:-2] == [f"wrote {path}" for path in [*made, "pyproject.toml"]]
+    assert lines[:-2] == [f"wrote {path}" for path in made]
     assert lines[-1].startswith("Now make a claim: harness new F-")
     assert settings(tmp_path) == {"contracts": "contracts", "evidence": "evidence", "pythonpath": ["."]}
 
@@ -97,12 +104,13 @@ def test_a_pyproject_that_is_refused(tmp_path: Path, pyproject: str) -> None:
     assert contents(tmp_path) == before
 
 
-def test_twice(tmp_path: Path) -> None:
+def test_twice(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """The second time it says that this is a project, and changes nothing."""
     harness(tmp_path, "init")
     before = contents(tmp_path)
     done = harness(tmp_path, "init")
     assert done.returncode == ExitStatus.REFUSED
+    assert done.stderr.replace(str(tmp_path), "PROJECT") == snapshot
     assert contents(tmp_path) == before
 
 
@@ -145,3 +153,51 @@ def test_git_takes_a_bundle_whole(tmp_path: Path) -> None:
     assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/trials.log")
     assert not ignored("evidence/PMAT-1/F-A/2026-cpu-abc/artifacts/build/metrics.csv")
     assert ignored("evidence/PMAT-1/F-A/.unfinished-2026-cpu-abc/trials.log")
+
+
+def attributes_of(folder: Path, path: str) -> dict[str, str]:
+    """What git makes of a file: whether its diff is folded, and whether its line ends are converted."""
+    command = ["git", "check-attr", "-z", "linguist-generated", "text", "--", path]
+    words = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.split("\0")
+    return dict(zip(words[1::3], words[2::3], strict=True))
+
+
+@pytest.mark.parametrize("before", [None, b"", b"* text=auto", b"* text=auto\r\n*.bat eol=crlf\r\n"])
+def test_git_folds_bundles_in_diffs(tmp_path: Path, before: bytes | None) -> None:
+    """Every byte of their .gitattributes is kept, and it speaks for no other file."""
+    attributes = tmp_path / ".gitattributes"
+    if before is not None:
+        attributes.write_bytes(before)
+    done = harness(tmp_path, "init")
+    assert ("added evidence/** to .gitattributes" in done.stdout) == (before is not None)
+    after = attributes.read_bytes()
+    assert after.startswith(before or b"")
+    assert after.count(b"\r\n") == (after.count(b"\n") if b"\r\n" in (before or b"") else 0)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    bundle = attributes_of(tmp_path, "evidence/PMAT-1/F-A/2026-cpu-abc/record.json")
+    assert bundle == {"linguist-generated": "true", "text": "unset"}
+    theirs = attributes_of(tmp_path, "src/theirs.py")
+    assert theirs == {"linguist-generated": "unspecified", "text": "auto" if before else "unspecified"}
+
+
+def test_a_line_for_bundles_is_kept(tmp_path: Path) -> None:
+    """A project may show its bundles in diffs."""
+    attributes = tmp_path / ".gitattributes"
+    attributes.write_text("evidence/** -text\n")
+    assert harness(tmp_path, "init").returncode == ExitStatus.PASS
+    assert attributes.read_text() == "evidence/** -text\n"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", None])
+def test_attributes_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
+    """No text, or a folder: exit status 2 and nothing written."""
+    if content is None:
+        (tmp_path / ".gitattributes").mkdir()
+    else:
+        (tmp_path / ".gitattributes").write_bytes(content)
+    before = contents(tmp_path)
+    done = harness(tmp_path, "init")
+    assert done.returncode == ExitStatus.REFUSED
+    assert ".gitattributes" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert contents(tmp_path) == before
