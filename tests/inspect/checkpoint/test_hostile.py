@@ -314,7 +314,7 @@ def test_a_zip_archive_of_something_else_is_to_be_unpacked_first(tmp_path: Path,
     assert refusal(tmp_path / "file", wheel.getvalue()) == snapshot
 
 
-def test_a_file_without_checksums_is_read_with_a_finding(tmp_path: Path) -> None:
+def test_a_file_without_checksums_is_read_with_a_finding(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """PyTorch has an option to write none."""
     torch.save({"w": torch.ones(2)}, tmp_path / "with")
     torch.serialization.set_crc32_options(False)
@@ -322,8 +322,10 @@ def test_a_file_without_checksums_is_read_with_a_finding(tmp_path: Path) -> None
         torch.save({"w": torch.ones(2)}, tmp_path / "without")
     finally:
         torch.serialization.set_crc32_options(True)
-    kinds = {name: [one.kind for one in inspect(tmp_path / name).findings] for name in ("with", "without")}
+    found = {name: inspect(tmp_path / name).findings for name in ("with", "without")}
+    kinds = {name: [one.kind for one in findings] for name, findings in found.items()}
     assert kinds == {"with": [Kind.CONSTANT], "without": [Kind.CONSTANT, Kind.LAYOUT]}
+    assert found["without"][1].text == snapshot
 
 
 def test_things_that_are_no_checkpoints(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
