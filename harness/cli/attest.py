@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.signing_key import signer_of
+from harness.cli.key_options import signer_of
 
 __all__ = ["command"]
 

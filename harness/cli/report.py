@@ -12,7 +12,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
-from harness.cli.trusted_keys import against, trusted_key_option
+from harness.cli.key_options import against, trusted_key_option
 
 if TYPE_CHECKING:
     from harness.contract.project import Project
@@ -109,8 +109,8 @@ def _html(
 
 
 def _files(verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None) -> None:
+    from harness.report.atomic_file import write_file
     from harness.report.bundle_results import bundle_results
-    from harness.report.files import write_file
 
     results = bundle_results(verifications)
     quiet = Path("-") in targets.values()

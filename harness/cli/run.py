@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import signal
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
+from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, request_of, run_options
-from harness.cli.run_reports import handlers_of, is_missing, let_go
-from harness.cli.signing_key import attest_of
 from harness.contract.project import Project
 from harness.run.request import RunRequest
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from harness.evidence.seal import Sealer
     from harness.machine.host import Host
     from harness.run.due import Due
+    from harness.run.events import Handler
 
 __all__ = ["command"]
 
@@ -36,17 +40,17 @@ def command(**options: Any) -> ExitStatus:
     """
     given, project = RunOptions(**options), Project.find()
     request = request_of(given, project)
-    # Schedulers end jobs with SIGTERM; the engine keeps what was measured then, and until it runs nothing is lost.
+    # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
-            output.reconfigure(errors="backslashreplace")  # a locale without "…" ends no run
+            output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
     from harness.machine.host import probe
     from harness.run.compose import compose
     from harness.run.relay import Relay
 
-    handlers = handlers_of(given)
+    handlers = _handlers_of(given)
     sealer = _sealer(request, project)
     machine = probe(project.root)
     selection = (
@@ -61,9 +65,9 @@ def command(**options: Any) -> ExitStatus:
     try:
         finished = runner.run(request)
     finally:
-        missed = is_missing(relay.close())
+        missed = _is_missing(relay.close())
     for output in (sys.stdout, sys.stderr):
-        let_go(output)
+        _let_go(output)
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
     verdicts = [record.verdict for record in finished.records]
@@ -73,7 +77,7 @@ def command(**options: Any) -> ExitStatus:
 
 
 def _sealer(request: RunRequest, project: Project) -> Sealer:
-    """What writes the bundles; refused before hours of work if it could not."""
+    """Return what writes the bundles. A folder that cannot be written refuses the run before the work."""
     from harness.evidence.seal import Sealer, SealError
 
     sealer = Sealer(request.evidence or project.evidence, attest_of(request.key))
@@ -85,7 +89,7 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
 
 
 def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
-    """Which claims are due; said on stdout, or on stderr. Refused if a bundle cannot be read."""
+    """Return which claims are due, and print them on stdout, or on stderr. An unreadable bundle refuses the run."""
     from harness.report.escaping import printable
     from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
@@ -97,9 +101,56 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
         for one in selection.unreadable:
             click.echo(unreadable_line(one), err=True)
         raise click.ClickException(
-            "there may be a FAIL among these bundles, so nobody can tell what is stale; get back what they were "
-            "(git checkout -- PATH, where they are committed), or take them out of there"
+            "one of these bundles may hold a FAIL, so the harness cannot tell what is stale; restore them "
+            "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
         )
     for line in selection.lines():
         click.echo(printable(line), err=err)
     return selection
+
+
+def _handlers_of(given: RunOptions) -> list[Handler]:
+    """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
+    from harness.report.run_output import json_handler, terminal_handler
+    from harness.run import wire
+
+    if given.event_lines:
+        return [wire.handler(sys.stdout)]
+    junit, json_file = given.junit, given.json_file
+    handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, given.verbose)]
+    if junit is not None:
+        if junit == Path("-"):
+            raise click.BadParameter(
+                "a file is needed, for until its end a run is an error there; standard output is for --json -",
+                param_hint="--junit",
+            )
+        from harness.report import junit as junit_report  # imports junitparser
+
+        try:
+            handlers.append(junit_report.handler(junit))
+        except OSError as error:
+            raise click.BadParameter(f"{junit} cannot be written: {error.strerror}", param_hint="--junit") from error
+    if json_file is not None:
+        try:
+            handlers.append(json_handler(json_file))
+        except OSError as error:
+            raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
+    return handlers
+
+
+def _is_missing(failures: Iterable[Exception]) -> bool:
+    """Return whether a report is missing, and print why. A reader that closed the output is no failure."""
+    gone = (errno.EPIPE, errno.EIO)  # a closed pipe, a closed terminal
+    telling = [error for error in failures if not (isinstance(error, OSError) and error.errno in gone)]
+    for error in telling:
+        click.echo(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
+    return bool(telling)
+
+
+def _let_go(stream: IO[str]) -> None:
+    """Drop what a closed stream no longer takes. Python would try again at its end, and exit with its own status."""
+    try:
+        stream.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())

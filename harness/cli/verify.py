@@ -11,7 +11,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.bundle_paths import BundlePaths
-from harness.cli.trusted_keys import against, trusted_key_option
+from harness.cli.key_options import against, trusted_key_option
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.judging.record import Record
 from harness.report import ci_cases, reason_text
+from harness.report.atomic_file import write_file
 from harness.report.ci_cases import Case, Status
 from harness.report.escaping import printable
-from harness.report.files import write_file
 from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, RunFinished, RunStarted
 
 if TYPE_CHECKING:

@@ -8,28 +8,18 @@ What does not fit is left out as a whole, and the last line says how much that i
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code
-from harness.judging.record import Record
-from harness.report import number_text, reason_text
+from harness.contract.clauses import ClauseResult
+from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
+from harness.judging.record import MutantRecord, Record
+from harness.report import bound_text, number_text, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable
-from harness.report.tables import (
-    beside,
-    clause_table,
-    is_trivial,
-    judged,
-    mutant_table,
-    sentence,
-    shortened,
-    table,
-    tally,
-    verdict,
-)
-from harness.report.verdict_text import caveats
+from harness.report.verdict_text import Caveat, caveats, narrowed
+from harness.report.verdict_text import Code as Mono
 from harness.report.verification_lines import denominator, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
@@ -69,7 +59,7 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     parts = [head]
     if rows:
         parts.append(
-            "\n".join([table(("verdict", "claim", "profile", "device", "mutants", "signature", "took"), []), *rows])
+            "\n".join([_table(("verdict", "claim", "profile", "device", "mutants", "signature", "took"), []), *rows])
         )
     parts += shown
     missing = [
@@ -118,17 +108,17 @@ def _row(bundle: BundleResult) -> str:
     if record is None:
         one = bundle.verification
         standing = f"**{one.standing}** ({one.verdict or 'no verdict'})"
-        why = markdown(shortened(bundle.problem))
+        why = markdown(_shortened(bundle.problem))
         return f"| {standing} | {code_span(bundle.name)} | | {why} | | {signed(one)} | |"
     fates = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
     killed = dict(fates)[Fate.KILLED]
     others = "".join(f", {count} {fate}" for fate, count in fates if count and fate is not Fate.KILLED)
     device = f"{record.device.name or record.device.type}"
     cells = (
-        f"{_weighty(record.verdict)}{beside(record, bundle.verification.remarks)}",
-        f"{code_span(record.id)} {markdown(shortened(record.title))}",
+        f"{_weighty(record.verdict)}{_beside(record, bundle.verification.remarks)}",
+        f"{code_span(record.id)} {markdown(_shortened(record.title))}",
         record.profile,
-        markdown(shortened(device)),
+        markdown(_shortened(device)),
         "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed{others}",
         signed(bundle.verification),
         number_text.duration(record.seconds),
@@ -146,25 +136,25 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     record = bundle.record
     if record is None:
         one = bundle.verification
-        listed = "\n".join(f"- {markdown(shortened(str(problem)))}" for problem in one.objections[:_MOST_CLAUSES])
+        listed = "\n".join(f"- {markdown(_shortened(str(problem)))}" for problem in one.objections[:_MOST_CLAUSES])
         what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
         yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
         return
     remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
-    said = [f"- {sentence(caveat)}" for caveat in caveats(record, remarks)]
+    said = [f"- {_sentence(caveat)}" for caveat in caveats(record, remarks)]
     if record.verdict is Verdict.PASS and not said:
         return
-    head = f"### {verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    parts = [head, markdown(shortened(reason_text.of(record.reason))), "\n".join(said)]
+    head = f"### {_verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
+    parts = [head, markdown(_shortened(reason_text.of(record.reason))), "\n".join(said)]
     wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
     if wrong:
         wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)
-        parts.append(clause_table(wrong[:_MOST_CLAUSES]))
+        parts.append(_clause_table(wrong[:_MOST_CLAUSES]))
         if len(wrong) > _MOST_CLAUSES:
             parts.append(f"and {len(wrong) - _MOST_CLAUSES} more clauses that did not pass")
     lived = [mutant for mutant in record.mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
     if lived:
-        parts.append(f"Mutants that were not killed as declared:\n\n{mutant_table(lived)}")
+        parts.append(f"Mutants that were not killed as declared:\n\n{_mutant_table(lived)}")
     if record.verdict is not Verdict.PASS:
         parts.append(_reproduce(record))
     yield "\n\n".join(part for part in parts if part)
@@ -172,20 +162,20 @@ def _against(bundle: BundleResult) -> Iterator[str]:
 
 def _kills(record: Record) -> Iterator[str]:
     """The kill table, and how to reproduce a PASS; what is none has said so above."""
-    kills = mutant_table(record.mutants) or "No mutant is declared."
+    kills = _mutant_table(record.mutants) or "No mutant is declared."
     reproduce = f"\n\n{_reproduce(record)}" if record.verdict is Verdict.PASS else ""
-    yield _folded(f"Mutants of {_which(record)}: {tally(record.mutants)}", f"{kills}{reproduce}")
+    yield _folded(f"Mutants of {_which(record)}: {_tally(record.mutants)}", f"{kills}{reproduce}")
 
 
 def _measured(record: Record) -> Iterator[str]:
     """Each clause with what was measured and its bound, but for those on types."""
-    shown = [clause for clause in record.clauses if not is_trivial(clause)]
+    shown = [clause for clause in record.clauses if not _is_trivial(clause)]
     if shown:
-        yield _folded(f"Clauses of {_which(record)}: {judged(record.clauses)}", clause_table(shown))
+        yield _folded(f"Clauses of {_which(record)}: {_judged(record.clauses)}", _clause_table(shown))
 
 
 def _which(record: Record) -> str:
-    return f"{record.id} on {shortened(record.device.name)}"
+    return f"{record.id} on {_shortened(record.device.name)}"
 
 
 def _folded(title: str, content: str) -> str:
@@ -198,3 +188,80 @@ def _reproduce(record: Record) -> str:
     if len(record.command) > _LONGEST_COMMAND:
         return "The command that reproduces this is too long for here; record.json has it."
     return f"To reproduce:\n\n{code_block(record.command, 'sh')}"
+
+
+def _verdict(record: Record, remarks: Iterable[Finding]) -> str:
+    """The verdict, and beside it what may not stand apart from it."""
+    return f"{record.verdict}{_beside(record, remarks)}"
+
+
+def _beside(record: Record, remarks: Iterable[Finding]) -> str:
+    """In parentheses of what else a verdict is, and what makes a PASS less; empty where nothing does."""
+    said = markdown(_shortened(", ".join(narrowed(record, remarks))))
+    return f" ({said})" if said else ""
+
+
+def _sentence(caveat: Caveat) -> str:
+    """A caveat with its head in bold, and the code that `harness verify` prints for it."""
+    parts = (code_span(part) if isinstance(part, Mono) else markdown(part) for part in caveat.text)
+    code = f" ({code_span(caveat.code)})" if caveat.code else ""
+    return f"**{caveat.head}**{code}{''.join(parts)}."
+
+
+def _clause_table(clauses: Sequence[ClauseResult]) -> str:
+    """Clauses with measured value and bound, in this order."""
+    rows = [
+        (
+            code_span(clause.id),
+            f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
+            markdown(number_text.value(clause.value, clause.unit)),
+            markdown(_shortened(bound_text.of(clause.bound, clause.unit))),
+            markdown(_shortened(reason_text.of(clause.reason))),
+        )
+        for clause in clauses
+    ]
+    return _table(("clause", "outcome", "measured", "bound", "why"), rows)
+
+
+def _is_trivial(clause: ClauseResult) -> bool:
+    """Whether it says no more than that something was of the right type."""
+    return clause.outcome is Outcome.PASS and clause.id.endswith((".type", ".closed"))
+
+
+def _judged(clauses: Sequence[ClauseResult]) -> str:
+    """How many clauses were judged, and how."""
+    counts = ", ".join(f"{sum(clause.outcome is one for clause in clauses)} {one}" for one in Outcome)
+    return f"{len(clauses)} judged: {counts}"
+
+
+def _tally(mutants: Sequence[MutantRecord]) -> str:
+    """How many mutants there are, and what became of them."""
+    counts = [(fate, sum(mutant.fate is fate for mutant in mutants)) for fate in Fate]
+    return f"{len(mutants)} declared, " + (", ".join(f"{count} {fate}" for fate, count in counts if count) or "none")
+
+
+def _mutant_table(mutants: Sequence[MutantRecord]) -> str:
+    """The kill table; empty where there are no mutants."""
+    rows = [
+        (
+            code_span(mutant.id),
+            str(mutant.fate) if mutant.fate is Fate.KILLED else f"**{mutant.fate}**",
+            markdown(mutant.defect),
+            ", ".join(map(code_span, mutant.violates)),
+            ", ".join(map(code_span, mutant.failed)) or markdown(_shortened(reason_text.of(mutant.reason))),
+            "" if mutant.seconds is None else number_text.duration(mutant.seconds),
+        )
+        for mutant in mutants
+    ]
+    return _table(("mutant", "fate", "defect", "must fail on", "failed on", "took"), rows) if rows else ""
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _shortened(text: str) -> str:
+    """At most 300 characters."""
+    return text if len(text) <= 300 else text[:299] + "…"

@@ -19,9 +19,8 @@ from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown
-from harness.report.plain_lines import PlainLines as Lines
+from harness.report.run_output import PlainLines, terminal_handler
 from harness.report.run_texts import hidden_text, verdict_text
-from harness.report.terminal import handler
 from harness.run import events
 from harness.run.events import SUBJECT, Event
 from harness.run.relay import Relay
@@ -77,8 +76,8 @@ def hostile(tmp_path: Path) -> Record:
 def plain(told: list[Event], verbose: bool = False) -> list[str]:
     """The plain lines of some events."""
     stream = io.StringIO()
-    take = handler(stream, verbose)
-    assert isinstance(take, Lines)
+    take = terminal_handler(stream, verbose)
+    assert isinstance(take, PlainLines)
     for event in told:
         take(event)
     return stream.getvalue().splitlines()
@@ -87,7 +86,7 @@ def plain(told: list[Event], verbose: bool = False) -> list[str]:
 def live(told: list[Event], verbose: bool = False) -> str:
     """What a terminal gets."""
     stream = Terminal()
-    take = handler(stream, verbose)
+    take = terminal_handler(stream, verbose)
     for event in told:
         take(event)
     return stream.getvalue()
@@ -178,7 +177,7 @@ def test_live(record: Record) -> None:
 def test_live_draws_what_runs(record: Record) -> None:
     """While trials run, each has a line with its newest step."""
     stream = Terminal()
-    take = handler(stream, False)
+    take = terminal_handler(stream, False)
     told = story(record)
     for event in told[: told.index(next(one for one in told if isinstance(one, events.TrialFinished)))]:
         take(event)

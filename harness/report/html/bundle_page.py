@@ -19,9 +19,8 @@ from harness.judging.record import Record
 from harness.report import number_text
 from harness.report.escaping import printable
 from harness.report.html import charts, plot
-from harness.report.html.clause_rows import Clauses, Kind, Row
+from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
-from harness.report.html.kills import kills
 from harness.report.html.templating import marked, page
 from harness.report.verdict_text import Caveat, caveats, changed
 from harness.report.verification_lines import signature, signed

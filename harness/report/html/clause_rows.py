@@ -9,18 +9,22 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from harness.base.vocabulary import Outcome
+from harness.base.vocabulary import Fate, Outcome
 from harness.contract import Contract
 from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult, SchemaClause
 from harness.contract.reasons import ReasonCode
 from harness.contract.rules import Rule
+from harness.evidence.bundle import MutantTrial
+from harness.judging.judge import Judgment
 from harness.judging.observation import Observation
+from harness.judging.record import MutantRecord
 from harness.report import bound_text, number_text, reason_text
-from harness.report.html import scale
-from harness.report.html.comparisons import Comparison, of_bound, of_rule
+from harness.report.html.comparisons import Comparison, of_bound, of_rule, scale
+from harness.report.html.contents import Contents
+from harness.search.counterexample import Counterexample
 
-__all__ = ["Clauses", "Kind", "Quantity", "Row", "quantity"]
+__all__ = ["Clauses", "Kill", "Kind", "Quantity", "Row", "kills", "quantity"]
 
 _ORDER: Final = (Outcome.FAIL, Outcome.NOT_MEASURED, Outcome.PASS)
 _SIGNS: Final = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "const": "="}
@@ -30,6 +34,7 @@ _SIZES: Final = {
     "minLength": ("≥", "letter"),
     "maxLength": ("≤", "letter"),
 }
+_KILL_ORDER: Final = (Fate.SURVIVED, Fate.MISATTRIBUTED, Fate.INCONCLUSIVE, Fate.INTERRUPTED, Fate.NOT_RUN, Fate.KILLED)
 _LONGEST: Final = 600
 _MOST_QUANTITIES: Final = 12
 
@@ -76,7 +81,7 @@ class Row:
     @property
     def scales(self) -> Sequence[tuple[Markup, str]]:
         """Each comparison drawn, with its margin in words."""
-        return [(scale.draw(one), one.margin) for one in self.comparisons]
+        return [(scale(one), one.margin) for one in self.comparisons]
 
 
 _KINDS: Final = tuple(Kind)
@@ -217,3 +222,36 @@ def _counted(number: int, thing: str) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One mutant."""
+
+    mutant: MutantRecord
+    named: tuple[Row, ...]
+    """What its trial measured on the clauses that it must fail on."""
+    others: tuple[str, ...]
+    """The clauses that it failed besides."""
+    case: Counterexample | None
+    """The case that killed it, where the falsifier searches."""
+
+
+def kills(contents: Contents, clauses: Clauses) -> list[Kill]:
+    """Every mutant, those that show something amiss first."""
+    ordered = sorted(contents.record.mutants, key=lambda mutant: _KILL_ORDER.index(mutant.fate))
+    return [
+        _kill(mutant, clauses, contents.mutants.get(mutant.id), contents.mutant_judgments.get(mutant.id))
+        for mutant in ordered
+    ]
+
+
+def _kill(mutant: MutantRecord, clauses: Clauses, trial: MutantTrial | None, judgment: Judgment | None) -> Kill:
+    if trial is not None and judgment is not None:
+        results = {result.id: result for result in judgment.clauses}
+        named = tuple(clauses.row(results[name], trial.observation) for name in mutant.violates if name in results)
+    else:
+        outcome = Outcome.FAIL if mutant.fate is Fate.KILLED else Outcome.NOT_MEASURED
+        named = tuple(Row(name, outcome, (), "", "", "", "", "", Kind.DECISIVE, Kind.BOUND) for name in mutant.violates)
+    others = tuple(name for name in mutant.failed if name not in mutant.violates)
+    return Kill(mutant, named, others, trial.counterexample if trial else None)

@@ -27,7 +27,8 @@ from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.verification import Against
 from harness.judging.record import Record
 from harness.report import reason_text
-from harness.report.html import bundle_page, index_page, matrix
+from harness.report.atomic_file import write_file
+from harness.report.html import bundle_page, index_page
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR
@@ -102,7 +103,7 @@ def write(
         shown_by_bundle = _shown(verifications, held, notes, limits or Limits())
         for done, (verification, shown) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
-            _replace(folder / entry.page, shown.page)
+            write_file(folder / entry.page, shown.page)
             entries.append(entry)
             if verification.accepted:
                 pages[verification.path.absolute()] = entry.page
@@ -110,8 +111,12 @@ def write(
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [one for bundle in pages for one in read(bundle).entries]
-        table = matrix.of_project(project, counting, pages) if project else matrix.of_verdicts(counting, pages)
-        _replace(folder / INDEX, index_page.render(entries, table, held))
+        table = (
+            index_page.matrix_of_project(project, counting, pages)
+            if project
+            else index_page.matrix_of_verdicts(counting, pages)
+        )
+        write_file(folder / INDEX, index_page.render(entries, table, held))
         for path in sorted(earlier - {folder / entry.page for entry in entries}):
             path.unlink()
     except OSError as error:
@@ -183,13 +188,3 @@ def _free(name: str, taken: set[str]) -> str:
 def _is_ours(path: Path) -> bool:
     with path.open("rb") as file:
         return _MARK in file.read(4096)
-
-
-def _replace(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content.encode("utf-8", errors="backslashreplace"))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

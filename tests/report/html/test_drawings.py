@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.html import plot, scale
-from harness.report.html.comparisons import Comparison
+from harness.report.html import plot
+from harness.report.html.comparisons import Comparison, scale
 from harness.report.html.plot import Figure, Line
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -32,7 +32,7 @@ def coordinates(text: str) -> list[float]:
 def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -> None:
     """Also for numbers that no double holds the difference of."""
     comparison = Comparison(value, operator, bound)
-    drawing = scale.draw(comparison)
+    drawing = scale(comparison)
     assert all(-1 <= number <= 161 for number in coordinates(drawing))
     assert ('class="dot"' in drawing) == comparison.holds
     assert isinstance(comparison.margin, str)
@@ -41,7 +41,7 @@ def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -
 @pytest.mark.parametrize(("value", "bound"), [(1.0, 2.0), (-2.0, -1.0), (-1.0, 1.0), (1e-9, 1.0), (0.0, 5.0)])
 def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
     """On plain and on logarithmic scales."""
-    root = ET.fromstring(scale.draw(Comparison(value, "<", bound)))
+    root = ET.fromstring(scale(Comparison(value, "<", bound)))
     dot = next(float(one.get("cx", "")) for one in root.iter("circle"))
     mark = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
     assert dot < float(mark[1:].split()[0])

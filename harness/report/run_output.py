@@ -1,11 +1,18 @@
-"""A run as plain lines of text, for pipes and logs."""
+"""What `harness run` prints: a live view on a terminal, plain lines in a pipe, and the records as JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
 
+from harness.base import strictjson
+from harness.base.vocabulary import Verdict
 from harness.report import number_text
+from harness.report.escaping import printable
 from harness.report.run_texts import claim_lines, interrupted_text, plan_line, step_text, traceback_lines, trial_text
 from harness.run.events import (
     SUBJECT,
@@ -14,16 +21,26 @@ from harness.run.events import (
     ClaimPlanned,
     ClaimWaiting,
     Event,
+    Handler,
     RunFinished,
     TrialFinished,
     TrialStarted,
     TrialStep,
 )
 
-__all__ = ["PlainLines"]
+__all__ = ["PlainLines", "json_handler", "terminal_handler"]
 
 _STEP_LINES = 5
 """How many lines of steps a trial prints in a pipe."""
+
+
+def terminal_handler(stream: IO[str], verbose: bool) -> Handler:
+    """Return a live view for a terminal, plain lines for any other stream."""
+    if stream.isatty():
+        from harness.report.live import Live
+
+        return Live(stream, verbose)
+    return PlainLines(lambda text: print(printable(text), file=stream, flush=True), verbose)
 
 
 @dataclass
@@ -73,3 +90,45 @@ class PlainLines:
         if total and event.step > total:  # somebody else's trainer, which goes on: told ever more rarely
             every = total * 2 ** ((event.step - 1) // total).bit_length()
         return self.verbose or (event.trial == SUBJECT and (event.step % every == 0 or event.step == total))
+
+
+def json_handler(target: str) -> Handler:
+    """A handler that writes one JSON document at the end of the run to a file, or to standard output for "-".
+
+    Until then the file is empty: that of an earlier run must not be taken for this one's.
+
+    Raises:
+        OSError: at once, where the file cannot be written; and at the end of the run, where it no longer can.
+    """
+    bundles: dict[str, str | None] = {}
+    passed_over: list[dict[str, object]] = []
+    if target != "-":
+        Path(target).write_bytes(b"")
+
+    def handle(event: Event) -> None:
+        if isinstance(event, ClaimFinished):
+            bundles[event.record.run] = None if event.bundle is None else str(event.bundle)
+        elif isinstance(event, ClaimPassedOver):
+            passed_over.append(asdict(event))
+        elif isinstance(event, RunFinished):
+            document = {**_document(event, bundles, len(passed_over)), "passed_over": passed_over}
+            if target == "-":
+                # ASCII: the terminal's encoding may know no other letters, and no escape but JSON's own is JSON.
+                sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
+                sys.stdout.flush()
+            else:
+                strictjson.dump(document, Path(target))
+
+    return handle
+
+
+def _document(event: RunFinished, bundles: dict[str, str | None], passed_over: int) -> dict[str, object]:
+    verdicts = [record.verdict for record in event.records]
+    return {
+        "declared": event.declared + passed_over,
+        "evaluated": len(verdicts),
+        "verdicts": {verdict: verdicts.count(verdict) for verdict in Verdict},
+        "seconds": round(event.seconds, 3),
+        "interrupted": event.interrupted,
+        "records": [{**record.to_json(), "bundle": bundles.get(record.run)} for record in event.records],
+    }

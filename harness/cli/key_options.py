@@ -1,4 +1,4 @@
-"""`--trusted-key` and what follows from it, the same for every command that verifies bundles."""
+"""The options --key and --trusted-key: keys are read and checked before there is anything to sign or to verify."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import click
 from harness.evidence.findings import Code
 
 if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner
+
     from harness.contract.project import Project
+    from harness.evidence.seal import Attest
     from harness.evidence.verification import Against
 
-__all__ = ["against", "trusted_key_option"]
+__all__ = ["against", "attest_of", "signer_of", "trusted_key_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,3 +52,28 @@ def against(trusted_keys: Sequence[Path], project: Project | None, refused: froz
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--trusted-key") from error
     return Against(keys, ProjectState(project) if project else None, refused | (_SIGNED if keys else frozenset()))
+
+
+def signer_of(key: Path) -> CryptoSigner:
+    """Who signs with a key's file; a warning where others can read it, BadParameter where it cannot sign."""
+    from harness.evidence.keys import KeyRefused, exposure, load_private
+    from harness.report.escaping import printable
+
+    try:
+        signer = load_private(key)
+    except KeyRefused as error:
+        raise click.BadParameter(str(error), param_hint="--key") from error
+    if exposed := exposure(key):
+        click.echo(printable(f"harness: {exposed}"), err=True)
+    return signer
+
+
+def attest_of(key: Path | None) -> Attest | None:
+    """What signs a bundle; None without a key. It is made before any work, so that a bad key refuses the run."""
+    if key is None:
+        return None
+    from functools import partial
+
+    from harness.evidence import attestation
+
+    return partial(attestation.attest, signer=signer_of(key))
