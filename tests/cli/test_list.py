@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.base.vocabulary import ExitStatus
-from tests.cli.harness_command import harness, imported
+from tests.cli.harness_command import harness
 from tests.contracts import document, write_contract, write_project
 
 OTHER = document(id="F-DEMO-A-LONGER-NAME-002", issue="DEMO-20", title="Another")
@@ -65,13 +65,3 @@ def test_outside_a_project(tmp_path: Path) -> None:
     done = harness(tmp_path, "list")
     assert done.returncode == ExitStatus.REFUSED
     assert "`harness init` makes one" in done.stderr
-
-
-def test_nothing_heavy_is_imported(project: Path) -> None:
-    """It answers at once because it imports next to nothing; the time itself is measured in benchmarks/."""
-    heavy = (
-        "torch pandas matplotlib numpy transformers jsonschema cel rich hypothesis psutil pynvml junitparser filelock"
-    )
-    done, modules = imported(project, "list")
-    assert (done.returncode, modules & set(heavy.split())) == (ExitStatus.PASS, set())
-    assert "2 claims" in done.stdout

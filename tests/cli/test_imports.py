@@ -1,0 +1,64 @@
+"""Which libraries the commands import: each only where it is needed, so that commands start fast."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from harness.base.vocabulary import ExitStatus
+from tests.cli.harness_command import imported
+from tests.cli.toy_claim import CLAIM
+from tests.execution.projects import write_project
+
+HARNESS = Path(__file__).parents[2] / "harness"
+HEAVY = {"torch", "numpy", "pandas", "matplotlib", "transformers"}
+"""No command below needs one of these."""
+COMMANDS = {
+    ("run", CLAIM): {"junitparser", "rich", "hypothesis", *HEAVY},
+    ("list",): {"junitparser", "rich", "hypothesis", "jsonschema", "cel", "psutil", "pynvml", "filelock", *HEAVY},
+    ("show", CLAIM): {"junitparser", "rich", "hypothesis", "filelock", *HEAVY},
+    ("status",): {"junitparser", "rich", "hypothesis", *HEAVY},
+    ("verify", "evidence"): {"junitparser", "rich", "hypothesis", *HEAVY},
+    ("report", "evidence", "--markdown", "-"): {"junitparser", "rich", "hypothesis", "jinja2", *HEAVY},
+    ("pack", "evidence", "-o", "all.zip"): {"junitparser", "rich", "hypothesis", *HEAVY},
+    ("doctor",): {"junitparser", "rich", "hypothesis", *HEAVY},
+}
+"""What each command, with its output in a pipe, must not import."""
+
+
+def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
+    """`harness run` without --junit needs no junitparser; a pipe needs no rich; only lint and search need hypothesis."""
+    write_project(tmp_path)
+    found = {}
+    for arguments, unwanted in COMMANDS.items():
+        done, modules = imported(tmp_path, *arguments)
+        assert done.returncode == ExitStatus.PASS, (arguments, done.stdout, done.stderr)
+        found[arguments] = modules & unwanted
+    assert found == dict.fromkeys(COMMANDS, set())
+
+
+def test_only_lint_and_search_import_hypothesis() -> None:
+    """Imports for type checkers alone do not count."""
+    places = {
+        path.relative_to(HARNESS).parts[0]
+        for path in HARNESS.rglob("*.py")
+        for node in _executed(ast.parse(path.read_text()))
+        if "hypothesis" in _imports(node)
+    }
+    assert places == {"lint", "search"}
+
+
+def _executed(tree: ast.AST) -> list[ast.AST]:
+    """All nodes but those below `if TYPE_CHECKING:`."""
+    found = [tree]
+    for child in ast.iter_child_nodes(tree):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            found += _executed(child)
+    return found
+
+
+def _imports(node: ast.AST) -> set[str]:
+    """The top-level modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return {name.name.partition(".")[0] for name in node.names}
+    return {(node.module or "").partition(".")[0]} if isinstance(node, ast.ImportFrom) else set()
