@@ -34,7 +34,7 @@ def command(archive: Path, into: Path) -> ExitStatus:
     from harness.evidence.packing import ArchiveError
     from harness.evidence.unpacking import unpack
     from harness.report.escaping import printable
-    from harness.report.verification_lines import line
+    from harness.report.verdict_text import bundle_line
 
     try:
         bundles = unpack(archive, into)
@@ -45,7 +45,7 @@ def command(archive: Path, into: Path) -> ExitStatus:
         raise click.ClickException(printable(f"nothing was unpacked: {where}: {error.strerror or error}")) from error
     for unpacked in bundles:
         before = "" if unpacked.is_new else "  already there, identical"
-        click.echo(printable(f"{line(unpacked.bundle)}{before}"))
+        click.echo(printable(f"{bundle_line(unpacked.bundle)}{before}"))
     new = sum(unpacked.is_new for unpacked in bundles)
     there = f", {len(bundles) - new} already there and identical" if new < len(bundles) else ""
     sound = "all" if len(bundles) > 1 else "it is"

@@ -94,18 +94,18 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
 
 
 def _show(one: Verification) -> None:
-    from harness.report.verification_lines import line
+    from harness.report.verdict_text import bundle_line
 
-    click.echo(_plain(line(one)))
+    click.echo(_plain(bundle_line(one)))
     for finding in (*one.findings, *one.remarks):
         click.echo(f"  {_plain(str(finding))}")
 
 
 def _counted(verifications: Sequence[Verification]) -> str:
-    from harness.report.verification_lines import denominator
+    from harness.report.verdict_text import bundle_totals
 
     total = len(verifications)
-    return f"{total} bundle{'' if total == 1 else 's'}: {denominator(verifications)}"
+    return f"{total} bundle{'' if total == 1 else 's'}: {bundle_totals(verifications)}"
 
 
 def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> None:

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.judging.record import Record
-from harness.report import number_text
 from harness.report.escaping import printable
 from harness.report.run_texts import (
     CLAUSE_HEAD,
@@ -29,6 +28,7 @@ from harness.report.run_texts import (
     plan_line,
     shown_clauses,
     step_text,
+    totals_text,
     traceback_lines,
     trial_text,
     unjudged_text,
@@ -111,7 +111,7 @@ class Live:
             case RunFinished():
                 self._stop()
                 verdicts = [str(record.verdict) for record in event.records]
-                self._console.print(number_text.denominator(event.declared + self._passed_over, verdicts))
+                self._console.print(totals_text(event.declared + self._passed_over, verdicts))
                 if event.interrupted:
                     self._console.print(Text(interrupted_text(event), style="yellow"))
             case _:

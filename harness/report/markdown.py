@@ -18,9 +18,7 @@ from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, number_text, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable
-from harness.report.verdict_text import Caveat, caveats, narrowed
-from harness.report.verdict_text import Code as Mono
-from harness.report.verification_lines import denominator, signed
+from harness.report.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 
@@ -95,7 +93,7 @@ def _heading(bundles: Sequence[BundleResult]) -> str:
 def _denominator(bundles: Sequence[BundleResult]) -> str:
     claims = len({bundle.name for bundle in bundles})
     of = f"{len(bundles)} bundle{_s(len(bundles))} of {claims} claim{_s(claims)}"
-    return f"{of}: {denominator([bundle.verification for bundle in bundles])}."
+    return f"{of}: {bundle_totals([bundle.verification for bundle in bundles])}."
 
 
 def _s(count: int) -> str:

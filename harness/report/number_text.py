@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.base.strictjson import JsonObject
 
-__all__ = ["binary", "denominator", "duration", "value"]
+__all__ = ["binary", "duration", "value"]
 
 
 def value(measured: Any, unit: str = "") -> str:
@@ -82,9 +82,3 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-def denominator(declared: int, verdicts: list[str]) -> str:
-    """The line that ends every summary: how many were declared, and what became of each."""
-    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
-    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}"

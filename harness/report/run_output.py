@@ -11,9 +11,16 @@ from typing import IO
 
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
-from harness.report import number_text
 from harness.report.escaping import printable
-from harness.report.run_texts import claim_lines, interrupted_text, plan_line, step_text, traceback_lines, trial_text
+from harness.report.run_texts import (
+    claim_lines,
+    interrupted_text,
+    plan_line,
+    step_text,
+    totals_text,
+    traceback_lines,
+    trial_text,
+)
 from harness.run.events import (
     SUBJECT,
     ClaimFinished,
@@ -78,7 +85,7 @@ class PlainLines:
                     self.write(line)
             case RunFinished():
                 verdicts = [str(record.verdict) for record in event.records]
-                self.write(number_text.denominator(event.declared + self._passed_over, verdicts))
+                self.write(totals_text(event.declared + self._passed_over, verdicts))
                 if event.interrupted:
                     self.write(interrupted_text(event))
             case _:

@@ -30,6 +30,7 @@ __all__ = [
     "plan_line",
     "shown_clauses",
     "step_text",
+    "totals_text",
     "traceback_lines",
     "trial_text",
     "unjudged_text",
@@ -207,3 +208,9 @@ def bundle_text(event: ClaimFinished) -> str:
 def _shortest(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def totals_text(declared: int, verdicts: list[str]) -> str:
+    """The line that ends every summary: how many were declared, and what became of each."""
+    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
+    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}"

@@ -1,20 +1,35 @@
-"""What a reader must know before taking a verdict for more than it is; every report for people says it."""
+"""What a verdict is worth, in words: what narrows it, who signed the bundle, and what verifying it found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from harness.base.vocabulary import Fate, Verdict
-from harness.evidence import findings
-from harness.evidence.findings import Finding
+from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
 from harness.report import reason_text
 
-__all__ = ["Caveat", "Code", "caveats", "changed", "narrowed"]
+if TYPE_CHECKING:
+    from harness.evidence.verification import Against
+
+__all__ = [
+    "Caveat",
+    "Mono",
+    "asked",
+    "bundle_line",
+    "bundle_totals",
+    "caveats",
+    "changed",
+    "narrowed",
+    "signature",
+    "signed",
+    "statement",
+]
 
 
-class Code(str):
+class Mono(str):
     """A text that stands in a monospaced face: a name, a digest, a parameter with its value."""
 
     __slots__ = ()
@@ -26,30 +41,32 @@ class Caveat:
 
     head: str
     text: tuple[str, ...]
-    """Parts to be written one after the other; each is plain, or `Code`."""
-    code: findings.Code | None = None
+    """Parts to be written one after the other; each is plain, or `Mono`."""
+    code: Code | None = None
     """Of the remark that says so; None where no remark does."""
 
 
 _HEADS = {
-    findings.Code.MUTANTS_SKIPPED: "Unproven",
-    findings.Code.OVERRIDDEN: "Overridden",
-    findings.Code.OTHER_SUBJECT: "Another subject",
-    findings.Code.STALE_CONTRACT: "Stale contract",
-    findings.Code.STALE_FALSIFIER: "Stale falsifier",
-    findings.Code.STALE_SUBJECT: "Stale subject",
-    findings.Code.REDUCED_PROFILE: "Reduced profile",
-    findings.Code.WRONG_TARGET: "Not the claim's hardware",
-    findings.Code.DIRTY_TREE: "Uncommitted changes",
-    findings.Code.COMMIT_NOT_IN_HISTORY: "Not in this history",
-    findings.Code.CLOCK_AHEAD: "From the future",
-    findings.Code.OTHER_HARNESS: "Another harness",
-    findings.Code.UNKNOWN_KEY: "Signed by an unknown key",
-    findings.Code.UNSIGNED: "Unsigned",
+    Code.MUTANTS_SKIPPED: "Unproven",
+    Code.OVERRIDDEN: "Overridden",
+    Code.OTHER_SUBJECT: "Another subject",
+    Code.STALE_CONTRACT: "Stale contract",
+    Code.STALE_FALSIFIER: "Stale falsifier",
+    Code.STALE_SUBJECT: "Stale subject",
+    Code.REDUCED_PROFILE: "Reduced profile",
+    Code.WRONG_TARGET: "Not the claim's hardware",
+    Code.DIRTY_TREE: "Uncommitted changes",
+    Code.COMMIT_NOT_IN_HISTORY: "Not in this history",
+    Code.CLOCK_AHEAD: "From the future",
+    Code.OTHER_HARNESS: "Another harness",
+    Code.UNKNOWN_KEY: "Signed by an unknown key",
+    Code.UNSIGNED: "Unsigned",
 }
 """What each remark is called, the weightiest first."""
-_STALE = frozenset({findings.Code.STALE_CONTRACT, findings.Code.STALE_FALSIFIER, findings.Code.STALE_SUBJECT})
+_STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 _MOST_CHANGED = 4
+_KEY_LETTERS = 12
+"""Of a key's id, where it is only to be recognized."""
 
 
 def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
@@ -70,7 +87,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
         for mutant in idle:
             reasons.setdefault(reason_text.of(mutant.reason), []).append(mutant)
         names = _listed(
-            (*_listed((Code(mutant.id),) for mutant in alike), f" ({reason})") for reason, alike in reasons.items()
+            (*_listed((Mono(mutant.id),) for mutant in alike), f" ({reason})") for reason, alike in reasons.items()
         )
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", (": ", *names))
     order = list(_HEADS)
@@ -86,14 +103,14 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
     """
     codes = {remark.code for remark in remarks}
     of_another = {
-        "another subject": findings.Code.OTHER_SUBJECT in codes,
+        "another subject": Code.OTHER_SUBJECT in codes,
         f"parameters overridden: {changed(record)}": bool(record.overrides),
     }
     less = {
         "unproven": not record.proven,
         f"{record.profile} profile": record.profile != "full",
         "stale": not codes.isdisjoint(_STALE),
-        "not the claim's hardware": findings.Code.WRONG_TARGET in codes,
+        "not the claim's hardware": Code.WRONG_TARGET in codes,
     }
     said = {**of_another, **less} if record.verdict is Verdict.PASS else of_another
     return [text for text, applies in said.items() if applies]
@@ -113,3 +130,149 @@ def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:
         if index:
             yield ", "
         yield from parts
+
+
+def statement(record: Record, verification: Verification, remarked: Collection[Code | None]) -> str:
+    """The verdict as a sentence, of what was measured: that need not be what the contract speaks of."""
+    if verification.standing == UNSOUND:
+        found = len(verification.findings)
+        return (
+            f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
+            f"It says {record.verdict}; nothing that it says can be relied on."
+        )
+    if verification.standing == NOT_ACCEPTED:
+        why = "; ".join(one.message for one in verification.objections)
+        return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
+    about, said = _said(record)
+    of = _other_than_the_claim(record, remarked)
+    sentence = f"{of}: {said}" if of else f"{about}{said}"
+    left = (
+        f" {len(record.unjudged)} clause{'s' if len(record.unjudged) > 1 else ''} not judged: {record.left_out}."
+        if record.unjudged
+        else ""
+    )
+    return f"{sentence[0].upper()}{sentence[1:]}{left}"
+
+
+def _said(record: Record) -> tuple[str, str]:
+    """What a verdict says, after the words that say of what."""
+    total = len(record.clauses)
+    held = f"none of the {total} clauses that were judged was violated"
+    if not record.unjudged:
+        held = "no clause was violated, every clause was measured"
+    match record.verdict:
+        case Verdict.PASS if record.proven:
+            return "", f"{held}, and every mutant that ran was killed."
+        case Verdict.PASS:
+            return "", f"{held}, but nothing shows that one could have been violated."
+        case Verdict.FAIL:
+            failed = sum(clause.outcome is Outcome.FAIL for clause in record.clauses)
+            return "the claim is ", f"refuted: {failed} of {total} clauses violated."
+        case Verdict.VOID:
+            return "", "the subject passed, but a mutant lived, so the PASS means nothing."
+        case Verdict.NOT_MEASURED:
+            return "the claim was ", "neither borne out nor refuted: something kept it from being measured."
+
+
+def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> str:
+    """Subject and parameters, where they are not the contract's; empty where they are."""
+    parts = []
+    if Code.OTHER_SUBJECT in remarked:
+        parts.append(f"of the subject {record.judged}")
+    if record.overrides:
+        parts.append(f"with {changed(record)}")
+    return f"{', '.join(parts)} (not the contract's)" if parts else ""
+
+
+def bundle_totals(verifications: Sequence[Verification]) -> str:
+    """How many bundles there are, and what they are."""
+    sound = [one for one in verifications if one.sound]
+    verdicts = ", ".join(f"{sum(one.verdict is verdict for one in sound)} {verdict}" for verdict in Verdict)
+    refused = sum(one.standing == NOT_ACCEPTED for one in sound)
+    return (
+        f"{len(sound)} sound, {len(verifications) - len(sound)} unsound; of the sound: {verdicts}"
+        f"{f'; {refused} of them not accepted' if refused else ''}"
+    )
+
+
+def bundle_line(one: Verification) -> str:
+    """A bundle with its verdict, all that makes it another than it looks, and its place, in a line."""
+    parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
+    if one.id is not None:
+        parts += [one.id, f"{one.profile} profile", str(one.device)]
+    if one.verdict is not None:
+        parts.append("proven" if one.proven else "UNPROVEN")
+    if one.signed_by:
+        parts.append("signed by " + ", ".join(key[:_KEY_LETTERS] for key in one.signed_by))
+    if one.overrides:
+        parts.append("overridden: " + ", ".join(f"{name}={value}" for name, value in one.overrides.items()))
+    if one.subject is not None:
+        parts.append(f"subject {one.subject}")
+    if one.reason:
+        parts.append(reason_text.of(one.reason))
+    return "  ".join([*parts, str(one.path)])
+
+
+def signed(one: Verification) -> str:
+    """Who signed a bundle, in a few words."""
+    codes = {finding.code for finding in (*one.findings, *one.remarks)}
+    if Code.FORGED in codes:
+        return "forged attestation"
+    if Code.UNSIGNED in codes:
+        return "unsigned"
+    if Code.UNKNOWN_KEY in codes:
+        return "signed by an unknown key"
+    if one.signed_by:
+        return f"signed by {', '.join(key[:_KEY_LETTERS] for key in one.signed_by)}"
+    return "signed by nobody as it is"
+
+
+def signature(one: Verification) -> Caveat:
+    """Who signed a bundle, and what that is worth, as a heading and what follows it."""
+    found = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
+    if Code.FORGED in found:
+        return Caveat("The attestation is forged", (_sentence(found[Code.FORGED].message),), Code.FORGED)
+    if Code.UNSIGNED in found:
+        return Caveat("Unsigned", (_sentence(found[Code.UNSIGNED].message),), Code.UNSIGNED)
+    if Code.UNKNOWN_KEY in found:
+        text = f"{_sentence(found[Code.UNKNOWN_KEY].message)}. No signature was checked that is not of a trusted key"
+        return Caveat("Signed by an unknown key", (text,), Code.UNKNOWN_KEY)
+    if one.signed_by:
+        keys = _monospaced(one.signed_by)
+        if len(one.signed_by) > 1:
+            return Caveat("Signed by trusted keys", ("Keys ", *keys, ": the signatures verify, over every file"))
+        return Caveat("Signed by a trusted key", ("Key ", *keys, ": the signature verifies, over every file"))
+    changed = dict.fromkeys(finding.file for finding in one.findings if finding.code is Code.TAMPERED if finding.file)
+    if changed:
+        covers = "A signature covers the files as the manifest lists them, and these are others: "
+        return Caveat("Signed by nobody as it is", (covers, *_monospaced(list(changed))))
+    first = "What is wrong with the bundle comes first, and no signature mends it"
+    return Caveat("Signed by nobody as it is", (first,))
+
+
+def asked(against: Against) -> Iterator[Sequence[str]]:
+    """What bundles were held against, as sentences up to and without the full stop."""
+    if against.state is None:
+        yield ("Whether the code has moved on was not asked, for that needs a project",)
+    else:
+        commit = against.state.commit
+        state = {True: ", with changes in the checkout", False: "", None: ""}[commit.dirty]
+        where = (" at commit ", Mono(commit.revision[:_KEY_LETTERS])) if commit.revision else (" without a commit",)
+        yield ("Whether the code has moved on was asked of the project", *where, state)
+    if against.trusted:
+        yield ("Trusted was ", *_monospaced(list(against.trusted)), ": what it did not sign is not accepted")
+    else:
+        yield ("No key was named as trusted (", Mono("--trusted-key"), "), so no signature was checked")
+
+
+def _monospaced(names: Sequence[str]) -> list[str]:
+    """Ids of keys, or files, with commas between them."""
+    parts: list[str] = []
+    for name in names:
+        parts += [", ", Mono(name)] if parts else [Mono(name)]
+    return parts
+
+
+def _sentence(message: str) -> str:
+    """What goes on after a code, as something that stands alone."""
+    return message[:1].upper() + message[1:]

@@ -15,8 +15,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.inspect import _KINDS
 from harness.inspect.checkpoint import Kind
+from harness.report.inspection_text import KINDS
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
 
@@ -74,7 +74,7 @@ def test_findings_change_the_exit_status_only_where_asked(tmp_path: Path, model:
 
 
 def test_the_kinds_of_the_option_are_those_of_the_toolkit() -> None:
-    assert tuple(kind.value for kind in Kind) == _KINDS
+    assert tuple(kind.value for kind in Kind) == KINDS
 
 
 def test_against_another_checkpoint(tmp_path: Path, model: Path) -> None:

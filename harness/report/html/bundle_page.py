@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from harness.base import strictjson
 from harness.base.device import hardware
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
+from harness.base.vocabulary import Fate, Outcome
+from harness.evidence.findings import Code, Verification
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
 from harness.report import number_text
@@ -22,8 +22,7 @@ from harness.report.html import charts, plot
 from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
-from harness.report.verdict_text import Caveat, caveats, changed
-from harness.report.verification_lines import signature, signed
+from harness.report.verdict_text import Caveat, caveats, signature, signed, statement
 
 __all__ = ["render", "unreadable"]
 
@@ -64,7 +63,7 @@ def render(
     Args:
         verification: what verifying the bundle said.
         home: a link to the index; None where there is none.
-        asked: what the bundle was held against (see `harness.report.verification_lines.asked`).
+        asked: what the bundle was held against (see `harness.report.verdict_text.asked`).
         notes: the text next to the claim's contract in the project that shows it; the bundle does not hold it.
     """
     record = contents.record
@@ -78,7 +77,7 @@ def render(
         record=record,
         sources=_sources(contents),
         standing=verification.standing,
-        statement=_statement(record, verification, {one.code for one in narrowing}),
+        statement=statement(record, verification, {one.code for one in narrowing}),
         verification=verification,
         wrong=verification.findings,
         asked=[marked(sentence) for sentence in asked],
@@ -121,58 +120,6 @@ def render(
 def unreadable(name: str, reason: str, verification: Verification, home: str) -> str:
     """The page of a folder that has no record to show."""
     return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
-
-
-def _statement(record: Record, verification: Verification, remarked: Collection[Code | None]) -> str:
-    """The verdict as a sentence, of what was measured: that need not be what the contract speaks of."""
-    if verification.standing == UNSOUND:
-        found = len(verification.findings)
-        return (
-            f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
-            f"It says {record.verdict}; nothing that it says can be relied on."
-        )
-    if verification.standing == NOT_ACCEPTED:
-        why = "; ".join(one.message for one in verification.objections)
-        return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
-    about, said = _said(record)
-    of = _other_than_the_claim(record, remarked)
-    sentence = f"{of}: {said}" if of else f"{about}{said}"
-    left = (
-        f" {len(record.unjudged)} clause{'s' if len(record.unjudged) > 1 else ''} not judged: {record.left_out}."
-        if record.unjudged
-        else ""
-    )
-    return f"{sentence[0].upper()}{sentence[1:]}{left}"
-
-
-def _said(record: Record) -> tuple[str, str]:
-    """What a verdict says, after the words that say of what."""
-    total = len(record.clauses)
-    held = f"none of the {total} clauses that were judged was violated"
-    if not record.unjudged:
-        held = "no clause was violated, every clause was measured"
-    match record.verdict:
-        case Verdict.PASS if record.proven:
-            return "", f"{held}, and every mutant that ran was killed."
-        case Verdict.PASS:
-            return "", f"{held}, but nothing shows that one could have been violated."
-        case Verdict.FAIL:
-            failed = sum(clause.outcome is Outcome.FAIL for clause in record.clauses)
-            return "the claim is ", f"refuted: {failed} of {total} clauses violated."
-        case Verdict.VOID:
-            return "", "the subject passed, but a mutant lived, so the PASS means nothing."
-        case Verdict.NOT_MEASURED:
-            return "the claim was ", "neither borne out nor refuted: something kept it from being measured."
-
-
-def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> str:
-    """Subject and parameters, where they are not the contract's; empty where they are."""
-    parts = []
-    if Code.OTHER_SUBJECT in remarked:
-        parts.append(f"of the subject {record.judged}")
-    if record.overrides:
-        parts.append(f"with {changed(record)}")
-    return f"{', '.join(parts)} (not the contract's)" if parts else ""
 
 
 def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:

@@ -18,7 +18,7 @@ from harness.evidence.survey import Staleness
 from harness.report import reason_text
 from harness.report.html.templating import marked, page
 from harness.report.status_table import set_aside
-from harness.report.verification_lines import signed
+from harness.report.verdict_text import signed
 
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
@@ -66,7 +66,7 @@ def render(entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[st
 
     Args:
         entries: the bundles in the order in which they are to be listed.
-        asked: what they were held against (see `harness.report.verification_lines.asked`).
+        asked: what they were held against (see `harness.report.verdict_text.asked`).
     """
     words = [*map(str, Verdict), NOT_ACCEPTED, UNSOUND]
     standings = [entry.verification.standing for entry in entries]

@@ -32,7 +32,7 @@ from harness.report.html import bundle_page, index_page
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR
-from harness.report.verification_lines import asked
+from harness.report.verdict_text import asked
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
 

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from harness.report import number_text, reason_text
 from harness.report.escaping import printable
-from harness.report.verdict_text import Code
+from harness.report.verdict_text import Mono
 
 __all__ = ["GENERATOR", "compiled", "marked", "page"]
 
@@ -35,7 +35,7 @@ def compiled(template: str) -> Template:
 def marked(parts: Sequence[str]) -> Markup:
     """Text in which names and digests stand in a monospaced face."""
     return Markup("").join(
-        Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Code) else escape(printable(part))
+        Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Mono) else escape(printable(part))
         for part in parts
     )
 

@@ -1,0 +1,203 @@
+"""What `harness inspect` prints: the tensors of a checkpoint, or the device code of a program."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from harness.report import number_text
+from harness.report.escaping import printable
+
+if TYPE_CHECKING:
+    from harness.inspect import device_code
+    from harness.inspect.checkpoint import Change, Comparison, Inspection, Tensor
+
+__all__ = ["KINDS", "checkpoint_page", "device_code_page"]
+
+# The values of harness.inspect.checkpoint.Kind, which cannot be imported without numpy. A test keeps them equal.
+KINDS = ("no-weights", "not-finite", "zero", "constant", "duplicate", "empty", "layout")
+_NAMES_SHOWN = 3
+
+
+def checkpoint_page(inspection: Inspection, comparison: Comparison | None, width: int | None) -> Iterator[str]:
+    dtypes = Counter(one.dtype for one in inspection.tensors.values())
+    yield f"{printable(str(inspection.path))}: {inspection.format}, {inspection.file_bytes:,} bytes"
+    count = f"{len(inspection.tensors):,} tensor{'' if len(inspection.tensors) == 1 else 's'}"
+    of_each = ", ".join(f"{number:,} {name}" for name, number in dtypes.items())
+    yield f"{count}, {inspection.elements:,} elements{': ' if of_each else ''}{of_each}"
+    # Findings come first, so that a missing weight is seen at once.
+    for line in _findings(inspection):
+        yield from _wrapped(line, width)
+    if inspection.metadata:
+        yield from ["", "metadata"]
+        longest = min(max(len(name) for name in inspection.metadata), 40)
+        for name, value in inspection.metadata.items():
+            yield f"  {printable(name):<{longest}}  {printable(number_text.value(value))}"
+    if inspection.tensors:
+        yield ""
+        yield from _table(list(inspection.tensors.values()), width)
+    if comparison is not None:
+        yield ""
+        for line in _comparison(comparison):
+            yield from _wrapped(line, width)
+
+
+def _wrapped(line: str, width: int | None) -> list[str]:
+    """Wrap a line for a terminal. Names are never broken, so that they can be copied."""
+    if width is None:
+        return [line]
+    return textwrap.wrap(line, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False)
+
+
+def _findings(inspection: Inspection) -> Iterator[str]:
+    """Yield the findings, the gravest kind first. Equal findings of several tensors share one line."""
+    for kind in KINDS:
+        alike: dict[str, list[str]] = defaultdict(list)
+        for finding in inspection.findings:
+            if finding.kind != kind:
+                continue
+            if len(finding.tensors) == 1:
+                alike[finding.text].append(finding.tensors[0])
+            else:
+                yield f"  {kind}: {printable(finding.text)}{_named(finding.tensors)}"
+        for text, names in alike.items():
+            yield f"  {kind}: {printable(text)}{_named(names)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are if not all are shown."""
+    if not names:
+        return ""
+    shown = ", ".join(printable(name) for name in names[:_NAMES_SHOWN])
+    return f": {shown}" + (f", … ({len(names)})" if len(names) > _NAMES_SHOWN else "")
+
+
+def _table(tensors: Sequence[Tensor], width: int | None) -> Iterator[str]:
+    """Yield a table of the tensors, with as many columns as fit the terminal."""
+    rows = [("tensor", "shape", "dtype", "min", "max", "sha256", "size"), *map(_row, tensors)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    shown = len(widths)
+    while width is not None and shown > 5 and sum(widths[:shown]) + 2 * (shown - 1) > width:
+        shown -= 1
+    values = sum(widths[1:shown]) + 2 * (shown - 1)
+    first = widths[0] if width is None else max(min(widths[0], width - values), len("tensor"))
+    for row in rows:
+        cells = [f"{cell:>{widths[at]}}" for at, cell in enumerate(row[1:shown], start=1)]
+        name = row[0]
+        if len(name) > first:
+            # A name that is too long for its column gets a line of its own, so that it can be copied.
+            yield name
+            name = ""
+        yield "  ".join([f"{name:<{first}}", *cells])
+
+
+def _row(tensor: Tensor) -> tuple[str, ...]:
+    seen = tensor.statistics
+    if seen is None:
+        low = high = "?"
+    elif seen.nan or seen.infinite:
+        low = high = "NaN" if seen.nan else "inf"
+    else:
+        low, high = _short(seen.minimum), _short(seen.maximum)
+    shape = "x".join(map(str, tensor.shape)) or "scalar"
+    return (printable(tensor.name), shape, tensor.dtype, low, high, tensor.digest[:8], number_text.binary(tensor.size))
+
+
+def _short(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3g}"
+
+
+def _comparison(comparison: Comparison) -> Iterator[str]:
+    counts = {
+        "equal": len(comparison.equal),
+        "changed": len(comparison.changed),
+        "missing": len(comparison.missing),
+        "extra": len(comparison.extra),
+    }
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    yield f"against {printable(str(comparison.other.path))}: {said}"
+    for name in comparison.missing:
+        yield f"  missing  {printable(name)}"
+    for name in comparison.extra:
+        yield f"  extra  {printable(name)}"
+    for change in comparison.changed:
+        yield f"  changed  {printable(change.name)}: {', '.join(_differences(change))}"
+
+
+def _differences(change: Change) -> Iterator[str]:
+    if change.dtypes[0] != change.dtypes[1]:
+        yield f"{change.dtypes[0]} against {change.dtypes[1]}"
+    if change.shapes[0] != change.shapes[1]:
+        yield f"{list(change.shapes[0])} against {list(change.shapes[1])}"
+    elif change.largest is None:
+        yield "bytes differ"
+    elif change.largest == 0 and not change.not_comparable:
+        yield "the same numbers"
+    else:
+        yield f"largest difference {number_text.value(change.largest)}"
+    if change.relative:
+        yield f"relative {number_text.value(change.relative)}"
+    if change.not_comparable:
+        yield f"{change.not_comparable:,} places not finite"
+
+
+def device_code_page(inspection: device_code.Inspection) -> Iterator[str]:
+    """The images, then every kernel with the targets that it runs on as it is, or after the driver compiled it."""
+    images = Counter(code.form.value for code in inspection.codes)
+    found = ", ".join(f"{number:,} of {form}" for form, number in images.items()) or "no code for NVIDIA GPUs"
+    if not images and inspection.notes:
+        found += " that could be read"
+    yield f"{printable(str(inspection.path))}: {inspection.file_bytes:,} bytes"
+    count = len(inspection.codes)
+    yield f"{count:,} image{'' if count == 1 else 's'}: {found}" if count else found
+    for note in inspection.notes:
+        yield f"  {printable(note)}"
+    for sign in inspection.at_run_time:
+        yield f"  it holds {printable(sign)}"
+    if not inspection.codes:
+        return
+    yield ""
+    rows = [("image", "target", "kernels", "at byte", "size", "in"), *map(_image_row, inspection.codes)]
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    for code in inspection.codes:
+        if code.reason:
+            yield f"  byte {code.offset}: {printable(code.reason)}"
+        if code.noted_sm not in (None, code.sm):
+            yield f"  byte {code.offset}: its header says sm_{code.sm}, its note sm_{code.noted_sm}"
+        if code.listed_sm not in (None, code.sm):
+            yield f"  byte {code.offset}: the fatbin image lists it for sm_{code.listed_sm}, and it is for sm_{code.sm}"
+    targets: dict[str, list[str]] = {}
+    for code in sorted(inspection.codes, key=_order):
+        for kernel in code.kernels:
+            targets.setdefault(kernel, []).append(_target(code))
+    if targets:
+        yield ""
+        longest = min(max(map(len, targets)), 60)
+        for kernel, runs in targets.items():
+            yield f"{printable(kernel):<{longest}}  {', '.join(dict.fromkeys(runs))}"
+
+
+def _image_row(code: device_code.DeviceCode) -> tuple[str, ...]:
+    kernels = "?" if code.reason else f"{len(code.kernels):,}"
+    return (
+        code.form.value,
+        code.target or f"sm_{code.sm}",
+        kernels,
+        str(code.offset),
+        number_text.binary(code.size),
+        code.container or "file",
+    )
+
+
+def _order(code: device_code.DeviceCode) -> tuple[bool, int, str]:
+    """Machine code before PTX, and each by its target, as one looks it up."""
+    return code.form.name == "PTX", code.sm or 0, code.target or ""
+
+
+def _target(code: device_code.DeviceCode) -> str:
+    name = code.target or f"sm_{code.sm}"
+    return f"PTX for {name}" if code.form.name == "PTX" else name
