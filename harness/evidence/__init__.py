@@ -1,4 +1,4 @@
-"""Evidence: bundles that hold the result of one run of one claim, sealed so that anybody can judge it again.
+"""Evidence: bundles that hold the result of one run of one claim, sealed so that anyone can judge it again.
 
     Sealer(root).seal(result)   writes a bundle                      (harness.evidence.seal)
     Bundle(path).record         reads one, part by part              (harness.evidence.bundle)

@@ -1,10 +1,10 @@
-"""What a falsifier left in its artifacts folder: copied into the bundle where it is small, else named by digest.
+"""The files that a falsifier leaves in its artifacts folder. A bundle copies small ones and names others by digest.
 
-Known shapes of secrets are masked in what is text, as in logs. What is no text cannot be masked: where such a shape
-stands in it, it is named by digest and not copied. A name is masked as well, and what bears it is then not copied.
+Text is masked: known shapes of secrets are replaced, as in logs. A file that is not text cannot be masked. If it
+contains such a shape, the bundle names it by digest only. The same holds for a file whose name contains one.
 
-The folder was open to the code under test. Links are not followed, pipes and devices not opened, and it is not walked
-without end.
+The code under test can write to the folder. Links are not followed, pipes and devices are not opened, and the depth
+and the number of entries are limited.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ __all__ = ["LARGEST", "LARGEST_TOGETHER", "Artifact", "collect", "counterexample
 LARGEST: Final = 256 << 10
 """Bytes of an artifact that is copied."""
 LARGEST_TOGETHER: Final = 1 << 20
+"""Bytes of all artifacts that are copied."""
 MOST: Final = 1000
-"""More than this are counted and not listed."""
+"""Artifacts that INDEX.json lists; further ones are only counted."""
 _DEEPEST = 8
 _CHUNK = 1 << 20
 
@@ -49,7 +50,7 @@ class Artifact:
 
 
 def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None, bytes]]:
-    """Every artifact in the order of names, with its content where it is to be copied; None for each beyond MOST."""
+    """Yield every artifact in the order of names, and its content if it is to be copied; None for each beyond MOST."""
     room, count, copied = LARGEST_TOGETHER, 0, 0
     for name, path, obstacle in _walk(folder, "", 0):
         count += 1
@@ -67,18 +68,18 @@ def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None,
 
 
 def counterexample(folder: Path, redactor: Redactor) -> Counterexample | None:
-    """The counterexample that a search left; None if there is none."""
+    """Return the counterexample that a search left; None if there is none."""
     artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST, redactor, "")
     return Counterexample.from_json(strictjson.loads(content)) if artifact.copied else None
 
 
 def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
-    """The form that artifacts/INDEX.json holds."""
+    """Return the content of artifacts/INDEX.json."""
     return {"artifacts": [asdict(entry) for entry in entries], "omitted": omitted}
 
 
 def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, str]]:
-    """Name, path, and why it cannot be opened (empty where it can), of everything that is not a folder."""
+    """Yield everything that is not a folder: its name, its path, and why it cannot be opened (empty if it can)."""
     try:
         entries = sorted(islice(os.scandir(folder), 10 * MOST), key=lambda entry: entry.name)
     except OSError as error:
@@ -101,12 +102,12 @@ def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, st
 def _artifact(
     name: str, path: Path, obstacle: str, room: int, redactor: Redactor, unwelcome: str
 ) -> tuple[Artifact, bytes]:
-    """One artifact, and its content if it is copied.
+    """Return one artifact, and its content if it is copied.
 
     Args:
         obstacle: why it cannot be opened; empty if it can.
-        room: bytes that it may have.
-        unwelcome: why it is named by digest and not copied, whatever is in it.
+        room: the most bytes that it may have.
+        unwelcome: a reason not to copy it that does not depend on its content; empty if there is none.
     """
     if obstacle:
         return Artifact(redactor.mask(name), False, None, None, obstacle), b""
@@ -127,7 +128,7 @@ def _artifact(
     except OSError as error:
         return Artifact(name, False, None, None, f"cannot be read: {error.strerror}"), b""
     if size > room:
-        # What was left of both limits: which of them does not matter to whoever looks for the file.
+        # `room` is what two limits leave. The message does not say which limit, because the remedy is the same.
         obstacle = obstacle or f"larger than the {room} bytes that artifacts may still take"
     masked = content if obstacle else _masked(content, redactor)
     if masked is None:
@@ -143,7 +144,7 @@ def _artifact(
 
 
 def _masked(content: bytes, redactor: Redactor) -> bytes | None:
-    """Text with its secrets masked; what is no UTF-8 text as it is, or None where a secret stands in it."""
+    """Return text with its secrets masked. Content that is not UTF-8 stays as it is; None if it contains a secret."""
     if b"\0" not in content:
         with suppress(UnicodeDecodeError):
             return redactor.mask(content.decode("utf-8")).encode("utf-8")

@@ -1,4 +1,4 @@
-"""attestation.intoto.jsonl: a signature over what a bundle says, in a form that others' tools read.
+"""attestation.intoto.jsonl: a signature over what a bundle says, in a form that other tools read.
 
     content = attest(record, contract_subject, manifest, signer)           # the file's bytes
     finding = check(content, record, contract_subject, manifest, trusted)  # what is wrong with it, and who signed it
@@ -6,36 +6,36 @@
 The file has one line: a DSSE envelope (https://github.com/secure-systems-lab/dsse) over the bundle's in-toto statement.
 The manifest does not list this file, because the statement names the manifest's digest.
 
-Verifying takes nothing from the attestation. It makes the statement again from the bundle, and every field of the
-signed one must be the same: an unknown field, a longer list or a better result is FORGED. What is outside the signed
-bytes, such as the name of a key, is not trusted.
+Verifying takes nothing from the attestation. It makes the statement again from the bundle and compares every field
+with the signed one. An unknown field, a longer list or a better result is FORGED. Data outside the signed bytes, such
+as the name of a key, is not trusted.
 
 The in-toto Statement
 ---------------------
-It follows from the record alone, so an attestation cannot say more than its bundle. The form is that of in-toto
+The statement follows from the record alone, so an attestation cannot say more than its bundle. The form is in-toto
 Statement v1 with the predicate test-result v0.1
 (https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md).
 
 Subject
-    The manifest by its sha256, and so every file of the bundle; and the commit that was tested, unless the checkout had
-    changes or may have had, for then it was not that commit that was tested.
+    The sha256 of the manifest, which covers every file of the bundle. Also the commit that was tested, but only if the
+    checkout certainly had no changes: with changes, the tested code is not that commit.
 Configuration
-    The contract, every source file that the trials imported (those of the falsifier, the subject and the mutants are
-    named so in their annotations), and the harness, each by its sha256.
+    The sha256 of the contract, of every source file that the trials imported, and of the harness. Annotations name the
+    source files of the falsifier, the subject and the mutants.
 Tests
-    `<claim>` is the claim itself, `<claim>/<clause>` one of its clauses, `<claim>/mutants/<id>` the killing of a
-    mutant. A clause stands where its outcome puts it. A mutant that was killed has passed, one that survived or died of
-    something else has failed. What was not measured, or not run, stands nowhere.
+    `<claim>` is the claim itself, `<claim>/<clause>` is one of its clauses, and `<claim>/mutants/<id>` is the killing
+    of a mutant. A clause is in the list of its outcome. A killed mutant has passed. A mutant that survived, or died of
+    something else, has failed. A clause that was not measured, or a mutant that did not run, is in no list.
 Result
     PASSED    the verdict is PASS, it is proven, and nothing narrows it; the claim is in passedTests
-    WARNED    the verdict is PASS, and speaks for less than the claim says; the claim is in warnedTests, and beside it
-              `<claim>/remarks/<CODE>` for each reason (see `harness.evidence.findings`)
-    FAILED    every other verdict. FAIL: the claim is in failedTests. VOID and NOT_MEASURED: it is in none of them. The
-              predicate knows nothing between; it lets FAILED stand for tests that could not be run too, and no policy
-              should read "not measured" as good enough.
+    WARNED    the verdict is PASS, but a remark narrows it; the claim is in warnedTests, with one entry
+              `<claim>/remarks/<CODE>` for each remark (see `harness.evidence.findings`)
+    FAILED    every other verdict. FAIL: the claim is in failedTests. VOID and NOT_MEASURED: it is in no list. The
+              predicate has no result between WARNED and FAILED, and uses FAILED for tests that could not run. No policy
+              should accept "not measured".
 
-The statement of a sealed record must never change: a change of this file that makes another statement of an old record
-invalidates its signatures. tests/recorded has a statement that a test compares.
+The statement of a sealed record must never change. If a change of this file changes the statement of an old record, the
+signatures of that record become invalid. A test compares with the statement in tests/recorded.
 """
 
 from __future__ import annotations
@@ -80,33 +80,33 @@ _MOST_DIFFERENCES = 5
 
 
 class AlreadySigned(ValueError):
-    """An attestation has a signature of this key."""
+    """The attestation already has a signature by this key."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of checking an attestation."""
+    """The result of checking an attestation."""
 
     findings: tuple[Finding, ...]
     signed_by: tuple[str, ...] = ()
-    """The trusted keys that signed what the bundle says, by id; none where anything in it is wrong."""
+    """Ids of the trusted keys that signed what the bundle says; empty if there is any finding."""
 
 
 def attest(
     record: Record, contract_subject: str, manifest: bytes, signer: CryptoSigner, earlier: bytes | None = None
 ) -> bytes:
-    """The content of a bundle's attestation.
+    """Return the content of a bundle's attestation.
 
     Args:
         contract_subject: the subject's entry point in the bundle's contract.
         manifest: the bytes of MANIFEST.sha256.
         signer: see `keys.load_private`.
-        earlier: the attestation that the bundle has already, found sound by `check`; its signatures are kept, and the
-            new one is over the very bytes that they are over.
+        earlier: the attestation that the bundle has already, found sound by `check`. Its signatures are kept, and the
+            new signature is over the same bytes.
 
     Raises:
-        AlreadySigned: by this key.
-        keys.KeyRefused: the record has something that in-toto has no form for.
+        AlreadySigned: `earlier` has a signature by this key.
+        keys.KeyRefused: in-toto has no form for something in the record.
     """
     if earlier is None:
         document = statement(record, contract_subject, sha256(manifest).hexdigest())
@@ -123,12 +123,12 @@ def attest(
 def check(
     content: bytes, record: Record, contract_subject: str, manifest: bytes, trusted: Mapping[str, SSlibKey]
 ) -> Checked:
-    """Hold an attestation against the bundle that it lies in.
+    """Compare an attestation with its bundle.
 
     Args:
-        content: of the file, from anybody.
-        record: of the bundle, with contract_subject and manifest as for `attest`.
-        trusted: public keys by id; where there are none, whose a signature is stays unknown.
+        content: the bytes of the file; not trusted.
+        record: the bundle's record. contract_subject and manifest are as for `attest`.
+        trusted: public keys by id. Without any, the signers stay unknown.
     """
     try:
         envelope = _parse(content)
@@ -157,7 +157,7 @@ class _Envelope:
     document: JsonObject
     payload: bytes
     names: tuple[str, ...]
-    """What each signature calls its key; empty where it does not."""
+    """The key id that each signature states; empty if it states none."""
     signatures: tuple[bytes, ...]
 
 
@@ -192,7 +192,7 @@ def _parse(content: bytes) -> _Envelope:
 
 
 def _decoded(text: str, where: str) -> bytes:
-    """Bytes from base64, of either alphabet, as DSSE wants; of several texts for the same bytes only one is taken."""
+    """Decode base64 of either alphabet, as DSSE requires. Each content has one valid text; other texts are refused."""
     standard = text.replace("-", "+").replace("_", "/")
     try:
         content = base64.b64decode(standard, validate=True)
@@ -240,7 +240,7 @@ def _line(envelope: JsonObject) -> bytes:
 
 
 def _check_form(document: JsonObject) -> None:
-    """What we sign must be a statement for everybody else too: in-toto's own definitions decide."""
+    """Refuse to sign a document that in-toto's own definitions do not accept, because other tools could not read it."""
     keys.require()
     from google.protobuf import json_format
     from in_toto_attestation.predicates.test_result.v0.test_result_pb2 import TestResult

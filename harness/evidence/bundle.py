@@ -1,10 +1,10 @@
-"""The one reader of bundles: each file parsed once, when it is asked for, within limits, and without trust in it.
+"""The one reader of bundles. It parses each file once, on first use, within limits, and trusts none of them.
 
     bundle = Bundle(Path("evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c"))
     print(bundle.record.verdict, len(bundle.mutants))
 
-A bundle may come from a stranger: links are not followed, pipes are not opened, and nothing is read beyond its limit.
-Reading proves nothing about the content; `harness.evidence.verification` does that.
+A bundle may come from a stranger. Links are not followed, pipes are not opened, and every read has a limit.
+Reading does not verify the content; `harness.evidence.verification` does.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class MutantTrial:
     id: str
     observation: Observation
     failed: tuple[str, ...]
-    """The clauses that it failed, those first that the contract names."""
+    """The clauses that it failed. Those that the contract names come first."""
     left_out: tuple[str, ...]
-    """Measurements that no clause reads on which it was killed: they are not in the observation."""
+    """Measurements that are not in the observation, because no clause that killed the mutant reads them."""
     series: JsonObject
-    """How many rows were recorded; peaks of the telemetry, and why readings are missing."""
+    """The number of rows recorded, the peaks of the telemetry, and why readings are missing."""
     counterexample: Counterexample | None
     """The case that killed it, from a search."""
 
@@ -102,7 +102,7 @@ class Bundle:
 
     @cached_property
     def listing(self) -> untrusted.Listing:
-        """What lies in the folder, links and pipes among it.
+        """Everything in the folder, including links and pipes.
 
         Raises:
             untrusted.TooLarge: more files, deeper folders or more bytes than any bundle has.
@@ -110,17 +110,17 @@ class Bundle:
         return untrusted.scan(self.path)
 
     def content(self, name: str) -> bytes:
-        """The bytes of one of its documents."""
+        """Return the bytes of one of its documents."""
         return self._read(name)[0]
 
     def digest(self, name: str) -> str:
-        """The sha256 of a file of any size; nothing but documents is kept in memory."""
+        """Return the sha256 of a file of any size. Only documents are kept in memory."""
         if name.startswith(f"{ARTIFACTS}/") and name != INDEX:
             return self._opened(name, lambda: untrusted.digest(self.path, name))
         return self._read(name)[1]
 
     def attempt(self, part: Callable[[Bundle], T], default: D) -> T | D:
-        """A part of the bundle; the default if its file cannot be read."""
+        """Return a part of the bundle; the default if its file cannot be read."""
         try:
             return part(self)
         except BundleError:
@@ -138,12 +138,12 @@ class Bundle:
 
     @cached_property
     def attestation(self) -> bytes | None:
-        """The signed envelope; None if nobody signed."""
+        """The signed envelope; None if the bundle is unsigned."""
         return self.content(ATTESTATION) if self._has(ATTESTATION) else None
 
     @cached_property
     def record(self) -> Record:
-        """The verdict, and what it follows from."""
+        """The claim, its verdict, and the outcomes that the verdict follows from."""
         document = self.document(RECORD)
         found = document.get("format") if isinstance(document, dict) else FORMAT
         if found != FORMAT:
@@ -201,7 +201,7 @@ class Bundle:
 
     @cached_property
     def logs(self) -> Mapping[tuple[str, str], Stream]:
-        """What trials wrote, by trial (`subject` or `mutant <id>`) and stream; silent streams are left out."""
+        """The output of the trials, by trial (`subject` or `mutant <id>`) and stream. Empty streams are left out."""
         try:
             return parse_log(self.content(LOGS))
         except TrialLogError as error:
@@ -234,7 +234,7 @@ class Bundle:
     # Reading
 
     def document(self, name: str) -> Any:
-        """A JSON file as it is, of no schema."""
+        """Return a JSON file as it is, not checked against a schema."""
         try:
             return strictjson.loads(self.content(name))
         except strictjson.JsonError as error:
@@ -263,7 +263,7 @@ class Bundle:
         except ContractError as error:
             raise BundleError(name, error.problems) from error
         except (RecordError, ObservationError, CounterexampleError) as error:
-            # The errors have no pointers, so the schema is asked once more.
+            # These errors have no pointers. The schema's problems have.
             found = schemas.problems(kind, document) or [schemas.Problem("", str(error))]
             raise BundleError(name, found) from error
 
@@ -281,7 +281,7 @@ class Bundle:
 
 
 def _mutant(line: bytes, number: int) -> tuple[MutantTrial | None, list[schemas.Problem]]:
-    """The trial on a line of mutants.jsonl, or what is wrong with it; pointers begin with the mutant's id."""
+    """Return the trial on a line of mutants.jsonl, or its problems. Their pointers begin with the mutant's id."""
     try:
         document = strictjson.loads(line)
     except strictjson.JsonError as error:
@@ -316,7 +316,7 @@ class _CsvError(ValueError):
 
 
 def _columns(content: bytes, leading: Sequence[str]) -> Series:
-    """A series whose first columns are these, with numbers in them; a falsifier names the others as it likes."""
+    """Parse a series. The first columns must be `leading` and hold numbers; a falsifier names the others freely."""
     lines = csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
     header = next(lines, [])
     if header[: len(leading)] != list(leading):

@@ -1,7 +1,7 @@
 """Every check of one bundle: its files, its formats, and its judgment made again.
 
-This runs in a process of its own (see `harness.evidence.verification`): reading neither waits nor follows links, but a
-hostile bundle can still ask for more memory or time than there is.
+The checks run in a process of their own (see `harness.evidence.verification`). Reading does not block and does not
+follow links, but a hostile bundle can still need more memory or time than the machine has.
 """
 
 from __future__ import annotations
@@ -63,34 +63,33 @@ T = TypeVar("T")
 
 
 def prepare() -> None:
-    """Load what the checks need, so that processes forked from this one find it loaded."""
-
+    """Load what the checks need, so that forked processes need not load it."""
     engine().compile("true")
     for name in schemas.NAMES:
         schemas.problems(name, {})
 
 
 def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Origin | None]:
-    """Everything that can be said of a bundle by itself, and where it says that it comes from.
+    """Check a bundle without its project. Return what is known of it, and the origin that its record states.
 
     Args:
-        path: resolved: no link on the way.
+        path: the bundle's folder, resolved: no part of it is a link.
         trusted: public keys by id.
     """
     checks = _Checks(path, trusted)
     try:
         checks.run()
-    except Exception as error:  # a bundle made to break us is unsound; what was found until then stays
+    except Exception as error:  # a bundle that breaks the checks is unsound; earlier findings stay
         checks.note(Code.INVALID, "", f"cannot be verified: {type(error).__name__}: {str(error)[:300]}")
     return checks.result(), checks.origin
 
 
 def _obstacle(path: Path) -> str:
-    """Why there is no bundle to look at here, by the folder's name and kind; empty where there may be one."""
+    """Return why this folder cannot be a bundle, by its name and kind; empty if it can."""
     if path.name.startswith(UNPACKING):
-        return "is being unpacked, or was when that was interrupted; the next `harness unpack` there removes it then"
+        return "is being unpacked, or unpacking was interrupted; the next `harness unpack` there removes what is left"
     if path.name.startswith(UNFINISHED):
-        return "was never finished: it is being written, or its writer died; the claim's next run removes it then"
+        return "was never finished: it is being written, or its writer died; the claim's next run removes what is left"
     return "" if path.is_dir() else "is no folder"
 
 
@@ -104,7 +103,7 @@ class _Checks:
         self._known = Verification(path, ())
         self._files: Mapping[str, int] = {}
         self._noted: set[str] = set()
-        """Files that are missing or cannot be read; nothing is noted of their content."""
+        """Files that are missing or cannot be read. Their content gets no findings."""
 
     def note(self, code: Code, file: str, message: str, where: str = "") -> None:
         self._found.append(Finding(code, file, message, where))
@@ -145,7 +144,7 @@ class _Checks:
     # Files
 
     def _digests(self) -> dict[str, str]:
-        """The sha256 of every file that can be read."""
+        """Return the sha256 of every file that can be read."""
         digests: dict[str, str] = {}
         for name in sorted(self._files):
             try:
@@ -175,7 +174,7 @@ class _Checks:
             self.note(Code.TAMPERED, name, "was added: an empty folder, and a bundle has none")
 
     def _check_places(self) -> None:
-        """Every file is one that a bundle has, and the bundle has all that every bundle has."""
+        """Check that every file belongs to a bundle, and that no required file is missing."""
         known = {*REQUIRED, *OPTIONAL, MANIFEST, ATTESTATION}
         for name in sorted(self._files):
             if name not in known and not name.startswith(f"{ARTIFACTS}/"):
@@ -205,7 +204,7 @@ class _Checks:
     # Documents
 
     def _part(self, file: str, read: Callable[[Bundle], T]) -> T | None:
-        """What the reader makes of a file; None, noted, if the file is not of its format."""
+        """Read a part of the bundle. If its file is not of its format, note that and return None."""
         if file in self._noted:
             return None
         try:
@@ -248,7 +247,7 @@ class _Checks:
             if one.counterexample is not None:
                 where = pointer(name, "counterexample")
                 self._check_counterexample(MUTANTS, where, one.counterexample, contract, one.observation)
-        # If a file is missing, or not of its format, that was noted already.
+        # A file that is missing, or not of its format, has a finding already.
         told = {finding.file for finding in self._found}
         self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
         self._known = replace(
@@ -262,7 +261,7 @@ class _Checks:
         )
 
     def _check_trials(self, record: Record, mutants: Mapping[str, MutantTrial] | None) -> None:
-        """The record counts the rows of the series, and knows every trial and the digests of its own logs."""
+        """Check the record's counts of rows, its list of mutants, and its digests of the logs."""
         for name, file, read in (
             ("metrics", METRICS, lambda bundle: bundle.metrics),
             ("telemetry", TELEMETRY, lambda bundle: bundle.telemetry),
@@ -289,12 +288,12 @@ class _Checks:
                 self._differs(pointer("logs", stream), f"the record has another size or sha256 than {LOGS}")
         known = {SUBJECT, *map(trial_of, mutants or ())}
         for trial in sorted({trial for trial, _ in logs} - known if mutants is not None else ()):
-            self.note(Code.REJUDGED_DIFFERENTLY, LOGS, f"has output of the {trial}, of which there is no trial")
+            self.note(Code.REJUDGED_DIFFERENTLY, LOGS, f"has output of the {trial}, but the bundle has no such trial")
 
     def _check_counterexample(
         self, file: str, where: str, case: Counterexample, contract: Contract, trial: Observation
     ) -> None:
-        """It violates the clauses that it says it does, by what was measured on it."""
+        """Check that the counterexample's measurements violate exactly the clauses that it names."""
         judged = judge_case(contract, case.measurements, trial.parameters, trial.device)
         failed = {one.id for one in judged if one.outcome is Outcome.FAIL}
         for clause in sorted(set(case.clauses) ^ failed):
@@ -305,7 +304,7 @@ class _Checks:
 
     def _check_attestation(self, record: Record, contract: Contract) -> None:
         if ATTESTATION not in self._files:
-            self.note(Code.UNSIGNED, "", f"there is no {ATTESTATION}: nobody vouches for what it says")
+            self.note(Code.UNSIGNED, "", f"there is no {ATTESTATION}: the bundle is not signed")
             return
         if {ATTESTATION, MANIFEST} & self._noted or MANIFEST not in self._files:
             return
@@ -315,7 +314,10 @@ class _Checks:
         self._known = replace(self._known, signed_by=checked.signed_by)
 
     def _check_folder(self, record: Record) -> None:
-        """A bundle filed under another claim's name would speak for it; one moved elsewhere speaks for itself."""
+        """Check the names of the folders: a bundle in another claim's folder would count as evidence of that claim.
+
+        A bundle elsewhere, outside a folder F-…, is read by its record alone.
+        """
         if not self._path.parent.name.startswith("F-"):
             return
         names = dict(zip(("run", "id", "issue"), reversed(self._path.parts), strict=False))
@@ -329,18 +331,18 @@ class _Checks:
 
 
 def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
-    """The machine has the record's device, and the record's time is one: a claim's status depends on both."""
+    """Check that the machine has the record's device and that `started` is a time: a claim's status uses both."""
     try:
         datetime.fromisoformat(record.started)
     except ValueError as error:
         yield Finding(Code.INVALID, RECORD, f"is no point in time: {error}", "/started")
     if not _has(environment["host"], record.device):
-        message = f"the record has {record.device.name[:80]}; {ENVIRONMENT} tells of no such device on the machine"
+        message = f"the record has {record.device.name[:80]}; {ENVIRONMENT} lists no such device"
         yield Finding(Code.REJUDGED_DIFFERENTLY, RECORD, message, "/device")
 
 
 def _has(host: JsonObject, device: Device) -> bool:
-    """Whether a machine has a device: one of its GPUs in every field that the record has, else its processor."""
+    """Whether a machine has a device: a GPU, or else the processor, that equals it in every field of the record."""
     told = {field: value for field, value in device.to_json().items() if field != "type"}
     there = host.get("gpus", []) if device.is_cuda else [{**host, "name": host["machine"]}]
     return any(all(field in one and one[field] == value for field, value in told.items()) for one in there)

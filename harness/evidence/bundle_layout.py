@@ -1,4 +1,4 @@
-"""What a bundle consists of: the names of its files, and the sizes beyond which it is none.
+"""The files of a bundle: their names, and the limits on their number and size.
 
 evidence/<issue>/<claim>/<run>/
   record.json            the claim, the verdict, every clause with value and bound, what killed each mutant
@@ -7,14 +7,14 @@ evidence/<issue>/<claim>/<run>/
   environment.json       host, software, variables
   metrics.csv            the subject's step series
   telemetry.csv          how the machine behaved meanwhile
-  mutants.jsonl          a line a mutant that ran: what its clauses read, and how the trial was watched
+  mutants.jsonl          one line for each mutant that ran: what its clauses read, and how the trial was watched
   trials.log             stdout and stderr of every trial, bounded, with the digest of the whole
   counterexample.json    only if a search found one
   artifacts/             only if the falsifier left any: INDEX.json and at most three small files
   MANIFEST.sha256
-  attestation.intoto.jsonl    only if somebody signed
+  attestation.intoto.jsonl    only if the bundle is signed
 
-While it is written, the folder is called .unfinished-<run>~… (see `harness.evidence.durable`).
+While the harness writes a bundle, its folder is called .unfinished-<run>~… (see `harness.evidence.durable`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 MANIFEST: Final = "MANIFEST.sha256"
 ATTESTATION: Final = "attestation.intoto.jsonl"
-"""The one file that the manifest does not list, for it is signed over the manifest."""
+"""The manifest does not list this file, because the signature is over the manifest."""
 RECORD: Final = "record.json"
 CONTRACT: Final = "contract.json"
 ENVIRONMENT: Final = "environment.json"
@@ -66,29 +66,29 @@ ARTIFACTS: Final = "artifacts"
 INDEX: Final = "artifacts/INDEX.json"
 
 REQUIRED: Final = (RECORD, CONTRACT, OBSERVATION, ENVIRONMENT, METRICS, TELEMETRY, MUTANTS, LOGS)
-"""What every bundle has, beside the manifest."""
+"""The files that every bundle has, besides the manifest."""
 OPTIONAL: Final = (COUNTEREXAMPLE, INDEX)
 MOST_FILES: Final = 15
 MOST_ARTIFACTS: Final = MOST_FILES - len(REQUIRED) - len(OPTIONAL) - len((MANIFEST, ATTESTATION))
 
 UNFINISHED: Final = ".unfinished-"
-"""How the name of a folder begins that is being written, or whose writer died."""
+"""Prefix of a folder that is being written, or whose writer died."""
 
 UNPACKING: Final = ".unpacking-"
-"""How the name of a folder begins into which an archive is being unpacked, or was when its reader died."""
+"""Prefix of a folder that an archive is being unpacked into, or whose unpacker died."""
 
 LARGEST_DOCUMENT: Final = 16 << 20
-"""Bytes of one JSON or CSV file. More is neither written nor read: parsing takes up to thirty times as much memory."""
+"""Bytes of one JSON or CSV file. Larger files are not written or read: parsing takes up to 30 times the memory."""
 LARGEST_BUNDLE: Final = 128 << 20
-"""Bytes of all files together; what reviewers are meant to read has less than half a megabyte."""
+"""Bytes of all files together. A bundle for reviewers typically has less than half a megabyte."""
 MOST_ENTRIES: Final = 256
-"""Files and folders that are looked at, so that each file too many is named. A bundle has at most MOST_FILES files."""
+"""Files and folders that are listed. This is more than MOST_FILES, so that a finding can name each extra file."""
 DEEPEST: Final = 12
-"""Folders below folders."""
+"""The most folders within each other."""
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 def is_folder_name(text: str) -> bool:
-    """Whether an id can be the name of one folder and cannot lead out of it."""
+    """Whether an id can be the name of one folder, and leads to no other folder."""
     return _FOLDER_NAME.fullmatch(text) is not None

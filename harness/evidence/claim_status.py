@@ -1,33 +1,35 @@
-"""The status of every claim on every class of device: what all its evidence comes to. Pure; nothing is read here.
+"""The status of every claim on every class of device, computed from all its evidence. Pure: this module reads no file.
 
     for claim in statuses(contracts, entries, stale):
         print(claim.id, claim.status, {str(device): str(cell.status) for device, cell in claim.cells.items()})
 
 Which bundle decides
 --------------------
-A bundle *speaks for* a claim where it ran the contract's own subject with the contract's own parameters. It *covers*
-the project as it is where it is not stale: contract, falsifier and subject are those that it ran, by digest.
+A bundle *speaks for* a claim if it ran the contract's own subject with the contract's own parameters. A bundle
+*covers* the project if it is not stale: contract, falsifier and subject have the digests that the bundle recorded.
 
-On one class of device, of the bundles that speak and cover, these count:
+Only bundles that speak for the claim and cover the project count. On one class of device:
 
-1. Of each profile the newest FAIL or proven PASS. A PASS is passed over where a newer run of its profile was VOID, for
-   the same falsifier then let a mutant live. NOT_MEASURED and unproven runs say nothing, for or against. Of runs that
-   started in the same second the worst counts as the newest. Of a run that says that it starts in the future nobody
-   knows when it was: as a PASS it counts as the oldest, as a FAIL or VOID as the newest.
-2. FALSIFIED where the full profile's is a FAIL; or where the reduced profile's is one, unless a proven PASS in the full
-   profile is newer. So no FAIL is hidden by an older PASS, nor by a PASS of less.
-3. DISCHARGED where the full profile's is a PASS and the device is hardware that the claim speaks of.
-4. PARTIAL where there is a PASS otherwise: of the full profile on other hardware, or of the reduced profile.
+1. In each profile, the newest FAIL or proven PASS counts.
+   - A PASS does not count if a newer run of its profile is VOID, because the same falsifier let a mutant live.
+   - NOT_MEASURED and unproven runs do not count.
+   - If several runs started in the same second, the worst counts as the newest.
+   - If a run states a start in the future, its real time is unknown. A PASS then counts as the oldest run, a FAIL or
+     VOID as the newest.
+2. The claim is FALSIFIED if the run of the full profile is a FAIL. It is also FALSIFIED if the run of the reduced
+   profile is a FAIL, unless a proven PASS of the full profile is newer. So neither an older PASS nor a PASS of the
+   reduced profile hides a FAIL.
+3. The claim is DISCHARGED if the run of the full profile is a PASS on hardware that the claim names.
+4. The claim is PARTIAL if there is another PASS: of the full profile on other hardware, or of the reduced profile.
+5. Otherwise the claim is STALE if a bundle that does not cover the project would have counted, and UNRUN if not. The
+   reason says why existing runs do not count.
 
-Where nothing counts so, the claim is STALE there if a bundle that no longer covers would have counted, else UNRUN; the
-reason then says what kept runs that do exist from counting.
+A FAIL of another subject, or with other parameters, does not refute the claim. It is set aside: it changes no status,
+and every report of the status names it.
 
-A FAIL of another subject or with other parameters refutes another sentence than the claim, and is set aside: it changes
-no status, and every report of the status names it.
-
-A claim as a whole is FALSIFIED where it is on any device. Else it has the status of its strongest evidence, stale or
-not: full profile on the claim's hardware, full profile elsewhere, reduced profile; where that is equally strong on
-several devices, what covers the project counts before what is stale.
+The claim as a whole is FALSIFIED if it is FALSIFIED on any device. Otherwise it has the status of its strongest
+evidence, stale or not. From strongest to weakest: full profile on the claim's hardware, full profile on other hardware,
+reduced profile. Among equally strong evidence, evidence that covers the project comes before stale evidence.
 """
 
 from __future__ import annotations
@@ -50,33 +52,33 @@ from harness.evidence.staleness import is_ahead
 __all__ = ["Cell", "ClaimStatus", "Stale", "Status", "Strength", "speaks_for", "statuses"]
 
 Stale = Callable[[Entry], Sequence[str]]
-"""Why a bundle no longer covers the project as it is; empty where it does."""
+"""Returns why a bundle no longer covers the project; empty if it does."""
 
 
 class Status(StrEnum):
-    """What the evidence of a claim comes to."""
+    """The result of all evidence of a claim."""
 
     DISCHARGED = "DISCHARGED"
-    """It holds: a proven PASS of the full profile, on hardware that the claim speaks of, with the code as it is."""
+    """A proven PASS of the full profile, on hardware that the claim names, with the present code."""
     PARTIAL = "PARTIAL"
-    """A proven PASS with the code as it is, but on other hardware or in the reduced profile."""
+    """A proven PASS with the present code, but on other hardware or in the reduced profile."""
     FALSIFIED = "FALSIFIED"
-    """A FAIL with the code as it is."""
+    """A FAIL with the present code."""
     STALE = "STALE"
-    """There was evidence, but contract, falsifier or subject changed since."""
+    """There is evidence, but contract, falsifier or subject has changed since."""
     UNRUN = "UNRUN"
-    """No run says anything about the claim."""
+    """No run counts for or against the claim."""
 
 
 class Strength(IntEnum):
-    """How much a run says about a claim, whatever it says."""
+    """How much a run says about a claim, independent of its verdict."""
 
     NONE = 0
     REDUCED = 1
     FULL = 2
     """The full profile on other hardware."""
     TARGET = 3
-    """The full profile on hardware that the claim speaks of."""
+    """The full profile on hardware that the claim names."""
 
 
 @final
@@ -89,24 +91,24 @@ class Cell:
     """Why, in words, without the `cause`."""
     strength: Strength
     decided_by: Entry | None
-    """The bundle that the status follows from; None where there is none."""
+    """The bundle that the status follows from; None if there is none."""
     newest: Entry | None
-    """The claim's newest bundle on this class of device, whatever it says."""
+    """The claim's newest bundle on this class of device, of any verdict."""
     bundles: int
-    """How many there are."""
+    """The number of the claim's bundles on this class of device."""
     set_aside: tuple[Entry, ...] = ()
-    """The FAILs that do not speak for the claim: of another subject, or with other parameters. The newest first."""
+    """The FAILs that do not speak for the claim: of another subject, or with other parameters. Newest first."""
     cause: Reason | None = None
     """The reason that the run itself records, if the status follows from it."""
 
     @property
     def told(self) -> str:
-        """Reason and cause in a row, for messages about other things; `harness.report` writes the sentences."""
+        """Reason and cause in one line, for messages about other things; `harness.report` writes the sentences."""
         return ": ".join(filter(None, (self.reason, str(self.cause or ""))))
 
     @property
     def bundle(self) -> Path | None:
-        """The folder to look into: of the bundle that decides, else of the newest."""
+        """The folder of the bundle that decides, else of the newest bundle."""
         entry = self.decided_by or self.newest
         return None if entry is None else entry.path
 
@@ -114,14 +116,14 @@ class Cell:
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimStatus:
-    """A claim on every class of device that there is evidence from, of whatever claim."""
+    """A claim on every class of device. The classes are those of all evidence, including that of other claims."""
 
     id: str
     issue: str
     spec: str
     title: str
     target: str
-    """The hardware that the claim speaks of, in words; empty where it names none."""
+    """The hardware that the claim names, in words; empty if it names none."""
     status: Status
     cells: Mapping[DeviceClass, Cell]
     newest: Entry | None
@@ -129,20 +131,20 @@ class ClaimStatus:
 
     @property
     def deciding(self) -> Cell | None:
-        """The cell that the claim has its status from; None where there is no evidence at all."""
+        """The cell that gives the claim its status; None if there is no evidence at all."""
         return _strongest(self.cells.values())
 
 
 def statuses(
     contracts: Iterable[Contract], entries: Iterable[Entry], stale: Stale, now: datetime
 ) -> tuple[ClaimStatus, ...]:
-    """The status of every claim, in the order of the contracts.
+    """Return the status of every claim, in the order of the contracts.
 
     Args:
-        contracts: the project's.
-        entries: all evidence; that of claims without a contract only adds its classes of device.
-        stale: asked only of bundles that speak for their claim.
-        now: what runs may not have started after.
+        contracts: the project's contracts.
+        entries: all evidence. Evidence of a claim without a contract only adds its class of device.
+        stale: called only for bundles that speak for their claim.
+        now: the present time. A run that states a later start has a wrong clock.
     """
     everything = list(entries)
     devices = sorted({entry.device_class for entry in everything})
@@ -174,8 +176,8 @@ def statuses(
 def speaks_for(contract: Contract, entry: Entry) -> bool:
     """Whether a bundle ran the contract's own subject with the contract's own parameters.
 
-    Where the contract was changed since, its subject then is not known, and the command tells whether another was asked
-    for.
+    If the contract has changed since, its subject at that time is unknown. Then the command line shows whether the user
+    named another subject.
     """
     if entry.overrides:
         return False
@@ -218,7 +220,8 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
         return cell(Status.UNRUN, "; ".join(filter(None, ("VOID", _ahead(void, now)))), None, void.reason)
     outdated = [entry for entry in speaking if _says_something(entry) and stale(entry)]
     if outdated:
-        strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))  # the newest of the strongest
+        # `outdated` is sorted newest first, and max returns the first of equals: the newest of the strongest.
+        strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))
         return cell(Status.STALE, "; ".join(stale(strongest)), strongest)
     first = (speaking or entries)[0]
     other = _of_another(contract, first)
@@ -228,7 +231,7 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
 
 
 def _counting(entries: Sequence[Entry]) -> Entry | None:
-    """Of the bundles of one profile, newest first, the one that counts (rule 1 above)."""
+    """Return the bundle that counts (rule 1 above). `entries` are of one profile, newest first."""
     void = False
     for entry in entries:
         if entry.verdict is Verdict.FAIL:
@@ -244,14 +247,14 @@ def _says_something(entry: Entry) -> bool:
 
 
 def _ahead(entry: Entry, now: datetime) -> str:
-    """Of a run that counts as the newest for its clock, that no later run can help; empty for others."""
+    """Return a note on a run that counts as the newest because of its clock; empty for other runs."""
     if not is_ahead(entry.when, now):
         return ""
     return f"no later run counts before {entry.started[:10]}, when it says it was started"
 
 
 def _of_another(contract: Contract, entry: Entry) -> str:
-    """What keeps a bundle from speaking for the claim; empty if it does."""
+    """Return why a bundle does not speak for the claim; empty if it does."""
     if entry.overrides:
         return f"only run with other parameters: {', '.join(entry.overrides)}"
     if not speaks_for(contract, entry):
@@ -266,7 +269,7 @@ def _strength(contract: Contract, device: DeviceClass, entry: Entry) -> Strength
 
 
 def _strongest(cells: Iterable[Cell]) -> Cell | None:
-    """The cell that a claim as a whole has its status from."""
+    """Return the cell that gives the claim as a whole its status."""
 
     def weight(cell: Cell) -> tuple[bool, Strength, bool, bool]:
         covers = cell.status not in (Status.STALE, Status.UNRUN)
@@ -291,7 +294,7 @@ def _is_newer(one: Entry, other: Entry, now: datetime) -> bool:
 
 
 def _counts_from(entry: Entry, now: datetime) -> datetime:
-    """When it started; if that is yet to come, the time at which it hides no FAIL and no VOID."""
+    """Return the start of a run. For a start in the future, return a time at which the run hides no FAIL or VOID."""
     if not is_ahead(entry.when, now):
         return entry.when
     return _LAST if entry.verdict in (Verdict.FAIL, Verdict.VOID) else _FIRST

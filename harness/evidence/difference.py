@@ -1,4 +1,4 @@
-"""What changed between two bundles of one claim. Bundles are read as those of strangers are; nothing is verified.
+"""What changed between two bundles of one claim. The bundles are read with limits; they are not verified.
 
 difference = compare(Path("evidence/…/a"), Path("evidence/…/b"), noise={})
 for change in difference.environment:
@@ -29,9 +29,9 @@ __all__ = ["Change", "Difference", "DifferenceError", "Moved", "SeriesChange", "
 
 T = TypeVar("T")
 _ABOUT = ("verdict", "reason", "proven", "profile", "device", "overrides", "seed", "resolved", "harness", "commit")
-"""What is said of the runs as a whole."""
+"""Fields of the record about the run as a whole."""
 _ALWAYS_OTHERWISE = ("/host/disk_free_bytes", "/device/uuid")
-"""What two runs of the same on the same kind of machine do not share."""
+"""Places that differ between any two runs, also on machines of the same kind."""
 
 
 class DifferenceError(ValueError):
@@ -41,7 +41,7 @@ class DifferenceError(ValueError):
 @final
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that is not the same; None stands for what is not there."""
+    """One place that differs; None means that it has no value."""
 
     where: str
     before: Any
@@ -51,7 +51,7 @@ class Change:
 @final
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A measurement of both runs, and whether the later one left the noise of the runs before it."""
+    """A measurement of both runs, and whether the later value is outside the noise of the earlier runs."""
 
     name: str
     unit: str
@@ -59,23 +59,23 @@ class Moved:
     after: float | None
     noise: Noise
     shift: Shift | None
-    """Of the later value; None where there is none."""
+    """The shift of the later value; None if there is no later value."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A column of both step series that is not the same."""
+    """A column that differs between the step series."""
 
     name: str
     steps: int
-    """How many steps both have a value of."""
+    """The number of steps for which both have a value."""
     first: int | None
     """The first step at which they differ."""
     largest: float | None
-    """The largest distance at one step."""
+    """The largest difference at one step."""
     at: int | None
-    """The step where that is."""
+    """The step of the largest difference."""
     last_before: float | None
     last_after: float | None
 
@@ -94,13 +94,13 @@ class Difference:
     parameters: tuple[Change, ...]
     sources: tuple[Change, ...]
     clauses: tuple[Change, ...]
-    """Those whose outcome changed, or that only one has: outcome, value and bound of each."""
+    """Clauses whose outcome changed, or that only one bundle has. Each has an outcome, a value and a bound."""
     mutants: tuple[Change, ...]
-    """Those whose fate changed, or that failed on other clauses."""
+    """Mutants whose fate changed, or that failed on other clauses."""
     measurements: tuple[Moved, ...]
-    """Those that differ."""
+    """Measurements that differ."""
     same: int
-    """How many measurements are equal to the last digit."""
+    """The number of measurements that are exactly equal."""
     series: tuple[SeriesChange, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -114,10 +114,10 @@ def compare(before: Path, after: Path, noise: Mapping[str, Noise]) -> Difference
     """Compare two bundles.
 
     Args:
-        noise: of each measurement what runs like the later one measured before it.
+        noise: for each measurement, the noise of the earlier runs in the later bundle's series.
 
     Raises:
-        DifferenceError: one of them cannot be read, or they are of different claims.
+        DifferenceError: one bundle cannot be read, or the bundles are of different claims.
     """
     first, second = Bundle(before), Bundle(after)
     one, other = (_read(bundle, lambda bundle: bundle.record) for bundle in (first, second))
@@ -166,7 +166,7 @@ def _json(bundle: Bundle, name: str) -> Any:
 
 
 def _changes(before: Any, after: Any, where: str = "") -> Iterator[Change]:
-    """What is not the same in two JSON values, by place. Items of lists that have an id are compared by that."""
+    """Yield the places at which two JSON values differ. List items that have an id are matched by id."""
     before, after = _by_id(before), _by_id(after)
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys([*before, *after]):
@@ -183,7 +183,7 @@ def _by_id(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are written the same: NaN is NaN, 1 is not true, and a list is a tuple."""
+    """Whether two values have the same JSON: NaN equals NaN, 1 differs from true, and a list equals a tuple."""
     return strictjson.dumps(strictjson.tag_nonfinite(one)) == strictjson.dumps(strictjson.tag_nonfinite(other))
 
 
@@ -234,7 +234,7 @@ def _series(before: Bundle, after: Bundle) -> Iterator[SeriesChange]:
     both = one.add_suffix("\0before").join(other.add_suffix("\0after"), how="inner")
     for name in dict.fromkeys([*one.columns, *other.columns]):
         if name == "seconds":
-            continue  # when a step ended; how long steps take is for falsifiers to measure
+            continue  # the time at which a step ended: it differs between any two runs
         ends = [_last(table, name) for table in (one, other)]
         if name not in one.columns or name not in other.columns:
             yield SeriesChange(name, 0, None, None, None, *ends)
@@ -252,7 +252,7 @@ def _series(before: Bundle, after: Bundle) -> Iterator[SeriesChange]:
 
 
 def _metrics(bundle: Bundle) -> pd.DataFrame:
-    """The step series, by step; only columns of numbers."""
+    """Return the step series, indexed by step. Columns without numbers are left out."""
     import pandas as pd
 
     columns = _read(bundle, lambda bundle: bundle.metrics).columns

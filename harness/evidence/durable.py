@@ -1,10 +1,10 @@
-"""Writing that survives a crash: synced files, and folders that are renamed into place once they are whole.
+"""Writing that survives a crash: files are synced, and a folder is renamed into place once it is complete.
 
-While a bundle is written, its folder has another name:
+While a bundle is being written, its folder has another name:
 
     .unfinished-<run>~<process>-<its start>-<where>     becomes <run> by one rename
 
-The folder's name has its writer, so a folder whose writer died is recognized at any moment.
+The name contains the writing process, so the harness can always tell whether the writer is still alive.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = [
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that must not exist yet, making the folders above it. It is on the disk only after `sync_tree`."""
+    """Write a new file and make its parent folders. The file is on the disk only after `sync_tree`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
         file.write(content)
 
 
 def sync_tree(folder: Path) -> None:
-    """Bring every file and folder below, and the folder itself, to the disk.
+    """Sync a folder, and every file and folder below it, to the disk.
 
-    All files are written before the first is synced: one journal commit then serves most of them. An error of writing
-    back that the kernel met before this is reported here, once for each file, which is why none is left out.
+    Call this after all files are written: one journal commit then serves most of them. Every file is synced, because
+    the kernel reports an earlier write-back error once per file, at its fsync.
     """
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
@@ -52,7 +52,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's own entries to the disk: which names it has."""
+    """Sync the list of a folder's entries to the disk."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -65,16 +65,16 @@ def _sync(path: Path, flags: int) -> None:
 
 
 UNKNOWN_SECONDS = 3600.0
-"""How old a folder must be to count as left behind where its writer cannot be asked about: sealing takes seconds."""
+"""Age from which a folder counts as abandoned if its writer is on another machine. Sealing takes seconds."""
 _NAME = re.compile(re.escape(UNFINISHED) + r".+~(?P<pid>[0-9]{1,10})-(?P<started>[0-9]{1,20})-(?P<where>[0-9a-f]{8})")
 
 
 @contextmanager
 def unfinished(place: Path) -> Iterator[Path]:
-    """A folder to write a bundle into; on leaving the block it is at `place`, whole, or gone.
+    """Make a folder to write a bundle into. After the block it is at `place`; after an error it is removed.
 
     Raises:
-        OSError: it cannot be written, or `place` exists already.
+        OSError: the folder cannot be written, or `place` exists already.
     """
     if os.path.lexists(place):
         raise FileExistsError(errno.EEXIST, "exists already", str(place))
@@ -83,7 +83,7 @@ def unfinished(place: Path) -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
-        folder.rename(place)  # refused where there is a folder by now that holds anything
+        folder.rename(place)  # fails if `place` has become a folder with content
         sync_folder(place.parent)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -91,7 +91,7 @@ def unfinished(place: Path) -> Iterator[Path]:
 
 
 def remove_stale(claim: Path) -> None:
-    """Remove what dead writers left in a claim's folder; whatever cannot be removed stays, and is no bundle either."""
+    """Remove folders that dead writers left in a claim's folder. What cannot be removed stays, but is not a bundle."""
     with suppress(OSError), os.scandir(claim) as entries:
         for entry in list(entries):
             if entry.name.startswith(UNFINISHED) and entry.is_dir(follow_symlinks=False) and _is_stale(entry):
@@ -106,7 +106,7 @@ def _is_stale(entry: os.DirEntry[str]) -> bool:
 
 
 def _where() -> str:
-    """Where a process id has its meaning, in eight digits: the machine, its boot, and the PID namespace."""
+    """Return eight hex digits for the machine, its boot and the PID namespace: process ids are unique within these."""
     parts = [platform.node()]
     with suppress(OSError):
         parts += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]

@@ -1,14 +1,14 @@
-"""The index over evidence: what every record.json says, kept in a cache that mends itself.
+"""The index over evidence: the content of every record.json, kept in a cache that repairs itself.
 
     contents = read(project.evidence)
     for entry in contents.entries:
         print(entry.verdict, entry.id, entry.device_class, entry.path)
 
-Of each bundle only record.json is looked at, and whether it is the one that the manifest seals; `harness verify` does
-the rest. A bundle is read again where one of the two is another file than it was (inode, size, times); one that
-vanished is forgotten. The cache
-is a SQLite file that several commands may use at once. Where it is damaged it is made anew, and where it cannot be
-written, the answer is the same and takes longer.
+The index reads record.json of each bundle and checks its digest against the manifest; `harness verify` checks the rest.
+It reads a bundle again if one of the two files changed (inode, size or times), and forgets a bundle that is gone.
+
+The cache is a SQLite file that several commands may use at once. A damaged cache is made anew. Without a writable
+cache the answer is the same, but takes longer.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _FIELDS = (
     "subject", "subject_parameters", "target", "device", "seed", "started", "seconds", "trial_seconds",
     "contract_digest", "harness", "commit", "command",
 )  # fmt: skip
-"""What an entry takes from the record as it is."""
+"""The fields of the record that an entry takes unchanged."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One bundle, as its record tells; the fields are the record's."""
+    """One bundle, according to its record. The fields are those of the record."""
 
     path: Path
     """The bundle's folder."""
@@ -79,7 +79,7 @@ class Entry:
     commit: RecordedCommit
     command: str
     killed: tuple[str, ...]
-    """The mutants that were."""
+    """Ids of the mutants that were killed."""
 
     @property
     def judged(self) -> str:
@@ -88,19 +88,19 @@ class Entry:
 
     @property
     def device_class(self) -> DeviceClass:
-        """The class of the device that it ran on."""
+        """The class of the device on which the claim ran."""
         return DeviceClass.of(self.device)
 
     @property
     def when(self) -> datetime:
-        """`started`, as a point in time."""
+        """The start, parsed."""
         return datetime.fromisoformat(self.started)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A folder that should be a bundle, and whose record cannot be read or believed."""
+    """A folder that should be a bundle, but whose record cannot be read or is not the sealed one."""
 
     path: Path
     reason: str
@@ -109,7 +109,7 @@ class Unreadable:
 @final
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What lies below a folder of evidence, in the order of the paths."""
+    """All bundles below a folder of evidence, in the order of the paths."""
 
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...]
@@ -118,7 +118,7 @@ class Contents:
 @final
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A number that clauses of a record looked at."""
+    """A number that a clause of a record reads."""
 
     value: float
     """NaN and infinities included."""
@@ -126,17 +126,17 @@ class Measurement:
 
 
 _VERSION = zlib.crc32(repr((6, Entry.__slots__)).encode()) >> 1
-"""Of what the cache holds. The number is raised where a field or a measurement comes to mean something else."""
+"""The version of the cache's content. Raise the number when a field or a measurement changes its meaning."""
 
 
 def read(evidence: Path, claim: str | None = None, cache: Path | None = None, watch: Watch | None = None) -> Contents:
-    """What the records below a folder say.
+    """Read all records below a folder.
 
     Args:
-        evidence: the project's evidence, or any folder with bundles below it; no link is followed.
-        claim: only bundles of this claim.
-        cache: the folder that keeps what was read before; where it is None, every record is read.
-        watch: is told how many bundles were read, of how many that have to be.
+        evidence: the project's evidence, or any folder with bundles below it. Links are not followed.
+        claim: if given, only bundles of this claim are returned.
+        cache: the folder of caches; None reads every record.
+        watch: called with the number of bundles read so far, and the number to read.
     """
     evidence = evidence.absolute()
 
@@ -157,10 +157,10 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
 
 
 def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[Path, dict[str, Measurement]]:
-    """Every number that the clauses of a claim's bundles looked at, by bundle and name.
+    """Return every number that the clauses of a claim's bundles read, by bundle and name.
 
-    A measurement is named as the contract names it (`final_loss`); of a list, of which a clause tells only the item
-    nearest to its bound, the clause's own name stands (`losses[].maximum`).
+    A measurement has its name in the contract (`final_loss`). For a list, a clause reports only the item nearest to its
+    bound, so the name is that of the clause (`losses[].maximum`).
     """
     evidence = evidence.absolute()
 
@@ -173,12 +173,12 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
 
 
 def measurements_of(record: Record) -> dict[str, Measurement]:
-    """The measurements of one record, named as `measurements` names them."""
+    """Return the measurements of one record, with the names of `measurements`."""
     return {name: Measurement(value, unit) for name, (value, unit) in _measured(record)}
 
 
 def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
-    """Every bundle below a folder by its relative path, with what its record.json is recognized by."""
+    """Yield the relative path of every bundle below a folder, with its fingerprint: "! …" names a problem."""
     pending: list[tuple[str, int]] = [(".", 0)]
     while pending:
         name, depth = pending.pop()
@@ -200,7 +200,7 @@ def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
             with os.scandir(folder) as scanned:
                 inside = list(scanned)
         except FileNotFoundError:
-            continue  # there is no evidence yet, or it is just being removed
+            continue  # there is no evidence yet, or the folder was just removed
         except OSError as error:
             yield os.fsencode(name), f"! {error.strerror}"
             continue
@@ -212,14 +212,14 @@ def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
 
 
 def _identity(path: str) -> str:
-    """What a file is recognized by."""
+    """Return the inode, size and times of a file: if it is the same, the content is taken as unchanged."""
     status = os.stat(path, follow_symlinks=False)
     kind = "" if stat.S_ISREG(status.st_mode) else " no regular file"
     return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}{kind}"
 
 
 def _row(folder: Path, fingerprint: str) -> Row:
-    """What the cache keeps of one bundle."""
+    """Read one bundle for the cache."""
     if fingerprint.startswith("!"):
         return Row(problem=fingerprint[2:])
     bundle = Bundle(folder)
@@ -231,7 +231,7 @@ def _row(folder: Path, fingerprint: str) -> Row:
     except ValueError as error:
         return Row(problem=f"{RECORD}: {error}")
     if digest != sealed:
-        return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; `harness verify` tells what else is")
+        return Row(problem=f"{RECORD}: is not the one that {MANIFEST} seals; run `harness verify` to see all findings")
     document = {name: getattr(record, name) for name in _FIELDS}
     document |= {"verdict": str(record.verdict), "device": record.device.to_json()}
     document["reason"] = record.reason and record.reason.to_json()
@@ -245,7 +245,7 @@ def _row(folder: Path, fingerprint: str) -> Row:
 
 
 def _text(document: JsonObject) -> str:
-    # ASCII: half a surrogate pair in a title is no UTF-8, which SQLite asks for.
+    # ASCII, because SQLite needs UTF-8, and half of a surrogate pair in a title has none.
     return json.dumps(strictjson.tag_nonfinite(document))
 
 

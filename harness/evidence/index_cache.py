@@ -1,4 +1,4 @@
-"""The cache of the index: a SQLite file for each folder of evidence, which may be deleted at any time."""
+"""The cache of the index: one SQLite file for each folder of evidence. You may delete it at any time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Cache", "Row", "Watch"]
 
 T = TypeVar("T")
 Watch = Callable[[int, int], None]
-"""Is told how many bundles have been read, of how many that have to be."""
+"""Called with the number of bundles read so far, and the number to read."""
 
 _BUSY_SECONDS = 10.0
 _AT_ONCE = 500
-"""Bundles a transaction: who is interrupted while thousands are read keeps most of them."""
+"""Bundles per transaction. An interrupted read of thousands of bundles keeps all but the last few hundred."""
 _UNUSABLE = frozenset(
     {
         sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL,
     }
 )  # fmt: skip
-"""A file that is locked for long, or on a full or read-only disk, is not damaged, and of no use now."""
+"""Errors after which the cache is not used but kept: it is locked for long, or the disk is full or read-only."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS sources (key TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS bundles (
@@ -41,9 +41,10 @@ CREATE INDEX IF NOT EXISTS bundles_claim ON bundles (claim);
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is kept of one bundle; everything but the problem is empty where there is one.
+    """What the cache keeps of one bundle. If there is a problem, the other fields are empty.
 
-    Texts are JSON, parsed by whoever needs them: over thousands of bundles that is what an answer costs.
+    `document` and `measurements` are JSON texts. The caller parses only what it needs, because parsing dominates the
+    time for thousands of bundles.
     """
 
     problem: str = ""
@@ -58,9 +59,9 @@ class Cache:
 
     def __init__(self, evidence: Path, folder: Path | None, version: int, make: Callable[[Path, str], Row]) -> None:
         """Args:
-        evidence: whose bundles they are, an absolute path.
-        folder: where caches are kept; None for none.
-        version: of what `make` says of a bundle; a cache of another version is made anew.
+        evidence: the folder of evidence, an absolute path.
+        folder: the folder of caches; None keeps no cache.
+        version: the version of what `make` returns. A cache of another version is made anew.
         make: reads one bundle, given its folder and its fingerprint.
         """
         self._evidence, self._version, self._make = evidence, version, make
@@ -74,13 +75,14 @@ class Cache:
         use: Callable[[bytes, Row], T],
         watch: Watch | None = None,
     ) -> list[T]:
-        """What `use` makes of the row of every bundle found, sorted by name; of one claim, where one is given.
+        """Apply `use` to the row of every bundle found, sorted by name.
 
         Args:
-            found: the fingerprint of every bundle by its name, the path below the evidence.
-            use: raises ValueError, KeyError or TypeError where a row is damaged.
-            watch: called for every bundle that has to be read. Whoever raises in it, or presses Ctrl-C, loses the last
-                few hundred at most; the rest is kept.
+            found: the fingerprint of every bundle, by its path below the evidence.
+            claim: if given, only rows of this claim and unreadable ones.
+            use: raises ValueError, KeyError or TypeError if a row is damaged.
+            watch: called for every bundle that has to be read. If it raises, or the user presses Ctrl-C, at most the
+                last few hundred bundles are lost from the cache.
         """
         if self._file is not None:
             for _ in range(2):
@@ -91,7 +93,7 @@ class Cache:
                 except (sqlite3.DatabaseError, OSError, ValueError, KeyError, TypeError) as error:
                     if isinstance(error, OSError) or _primary_code(error) in _UNUSABLE:
                         break
-                    with suppress(OSError):  # it is damaged; whoever has it open keeps the old file
+                    with suppress(OSError):  # it is damaged; processes that have it open keep the old file
                         self._file.unlink()
         return self._from(":memory:", found, claim, use, watch)
 
@@ -113,7 +115,7 @@ class Cache:
         gone = [name for name in known if name not in found]
         changed = [name for name, fingerprint in found.items() if known.get(name) != fingerprint]
         for start in range(0, len(changed), _AT_ONCE):
-            # Read first, then locked: others wait for the writing, not for the reading.
+            # Read the bundles before taking the lock, so that other commands wait only for the writing.
             made = []
             for done, name in enumerate(changed[start : start + _AT_ONCE], start + 1):
                 made.append((name, found[name], self._make(self._evidence / os.fsdecode(name), found[name])))
@@ -133,7 +135,7 @@ class Cache:
 
 
 def _primary_code(error: Exception) -> int | None:
-    """What kind of error SQLite reports; the bits above eight tell it in more detail."""
+    """Return SQLite's primary error code; the higher bits only add detail."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
@@ -144,7 +146,7 @@ def _prepare(connection: sqlite3.Connection, wanted: int) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != wanted:  # nobody else was faster
+    if version != wanted:  # no other process has done it since the first look
         for table in ("bundles", "sources"):
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         for statement in filter(str.strip, _TABLES.split(";")):

@@ -1,7 +1,8 @@
-"""Work on what strangers sent, in a process that may not outlive its time or its memory.
+"""Work on untrusted files, in a process with limited time and memory.
 
-A contract can make a reference expand without end and a rule run for years, inside libraries that no exception and no
-signal handler of Python's reaches. So such work is done in a fork of this process, which is killed when it must be.
+A hostile contract can expand a reference without end, or make a rule run for years, inside libraries that neither an
+exception nor a signal handler of Python can interrupt. So such work runs in a fork of this process, which can be
+killed.
 """
 
 from __future__ import annotations
@@ -21,32 +22,35 @@ from typing import NoReturn
 __all__ = ["Limits", "Stopped", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
-"""How long a process may take to end after its last word; the others are not listened to meanwhile."""
+"""How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
 _AHEAD = 8
-"""How many works may be begun before the first of them is done, for each that runs: their answers are kept."""
+"""How many works may be started before the first is done, per running process. Their answers stay in memory."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the work may use."""
+    """What one work may use."""
 
     seconds: float = 60.0
     memory_bytes: int = 1 << 30
-    """Beyond what this process has already."""
+    """In addition to what this process has already."""
     answer_bytes: int = 8 << 20
 
 
 class Stopped(Exception):
-    """The work took too long or too much, raised, or its process died; the text says which."""
+    """The work exceeded a limit or raised, or its process died; the text says which."""
 
 
 def isolated_all(works: Iterable[Callable[[], bytes]], limits: Limits, side_by_side: int) -> Iterator[bytes | Stopped]:
-    """What each work returns, in their order, or how it was stopped; so many at a time, each in a fork of its own.
+    """Run each work in a fork of its own. Yield, in order, what each returns or how it was stopped.
 
-    A fork costs a few milliseconds, and is why nothing that one work did can reach the next.
+    A fork costs a few milliseconds. In return, no work can affect the next one.
+
+    Args:
+        side_by_side: how many run at the same time.
     """
     waiting = iter(works)
-    begun: deque[_Child] = deque()  # in order; those at its right end may be done before those at its left
+    begun: deque[_Child] = deque()  # in order; a later one may be done before an earlier one
     try:
         more = True
         while more or begun:
@@ -57,7 +61,7 @@ def isolated_all(works: Iterable[Callable[[], bytes]], limits: Limits, side_by_s
                 else:
                     begun.append(_Child(work, limits))
             while begun and begun[0].outcome is not None:
-                yield begun.popleft().outcome  # type: ignore[misc]  # which is not None
+                yield begun.popleft().outcome  # type: ignore[misc]  # the outcome is not None here
             running = [child for child in begun if child.outcome is None]
             if running:
                 soonest = min(child.deadline for child in running) - time.monotonic()
@@ -91,11 +95,11 @@ class _Child:
         os.close(writing)
 
     def fileno(self) -> int:
-        """For select."""
+        """The descriptor for `select`."""
         return self._reading
 
     def look(self, ready: bool) -> None:
-        """Take what it said, where it said something; stop it where its time is up."""
+        """Read from the process if it is ready; else stop it if its time is up."""
         if not ready:
             if time.monotonic() >= self.deadline:
                 self.stop(f"did not end within {self._limits.seconds:g} s")
@@ -106,10 +110,10 @@ class _Child:
         if not chunk:
             self._end()
         elif self._size > self._limits.answer_bytes:
-            self.stop(f"had more than {self._limits.answer_bytes} bytes to say")
+            self.stop(f"answered with more than {self._limits.answer_bytes} bytes")
 
     def stop(self, reason: str = "was not waited for") -> None:
-        """End it now, if it still runs."""
+        """Kill the process if it still runs."""
         if self.outcome is None:
             self.outcome = Stopped(reason)
             os.close(self._reading)
@@ -119,14 +123,14 @@ class _Child:
     def _end(self) -> None:
         answer = b"".join(self._chunks)
         status = _ended(self._process, _GRACE_SECONDS)
-        if status is None:  # it closed its end of the pipe, and goes on
-            self.stop("did not end after its last word")
+        if status is None:  # it closed its end of the pipe, but still runs
+            self.stop("did not end after it answered")
             return
         os.close(self._reading)
         if os.WIFSIGNALED(status):
             self.outcome = Stopped(f"died of {signal.Signals(os.WTERMSIG(status)).name}")
         elif os.WEXITSTATUS(status) != 0:
-            self.outcome = Stopped(answer.decode("utf-8", errors="replace") or "its process ended without a word")
+            self.outcome = Stopped(answer.decode("utf-8", errors="replace") or "its process ended without an answer")
         else:
             self.outcome = answer
 
@@ -134,18 +138,18 @@ class _Child:
 def _work(work: Callable[[], bytes], writing: int, limits: Limits) -> NoReturn:
     code = 1
     try:
-        # The alarm's default action ends the process also where the parent can no longer do so.
+        # The alarm's default action ends this process even if the parent is gone.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, limits.seconds + 5)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit(resource.RLIMIT_AS, _virtual_memory() + limits.memory_bytes)
-        silence = os.open(os.devnull, os.O_RDWR)  # a library that panics prints; that is not for the user's terminal
+        silence = os.open(os.devnull, os.O_RDWR)  # keep a panicking library off the user's terminal
         for descriptor in (0, 1, 2):
             os.dup2(silence, descriptor)
-        faulthandler.disable()  # which may hold another descriptor of the terminal
+        faulthandler.disable()  # it may hold another descriptor of the terminal
         answer = work()
         code = 0
-    except BaseException as error:  # whatever it is, this process must not return into its parent's code
+    except BaseException as error:  # this process must never return into its parent's code
         answer = f"broke off with {type(error).__name__}: {error}"[:500].encode("utf-8", errors="replace")
     with contextlib.suppress(BaseException):
         view = memoryview(answer)
@@ -156,7 +160,7 @@ def _work(work: Callable[[], bytes], writing: int, limits: Limits) -> NoReturn:
 
 
 def _ended(process: int, seconds: float) -> int | None:
-    """The status of a process that is about to end; None where it does not in time."""
+    """Return the exit status of a process that is about to end; None if it does not end in time."""
     deadline = time.monotonic() + seconds
     while True:
         ended, status = os.waitpid(process, os.WNOHANG)
@@ -173,6 +177,6 @@ def _limit(kind: int, value: int) -> None:
 
 
 def _virtual_memory() -> int:
-    """Bytes of address space that this process has."""
+    """Return the bytes of address space of this process."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

@@ -67,9 +67,7 @@ def test_without_a_key_pages_say_who_claims_to_have_signed(
     assert f"Signed in the name of {signers[1].public_key.keyid}; say which key you trust with --trusted-key" in named
     assert "No signature was checked that is not of a trusted key." in named
     unsigned = (folder / "nobodys.html").read_text()
-    assert "Unsigned There is no attestation.intoto.jsonl: nobody vouches for what it says." in text(
-        folder / "nobodys.html"
-    )
+    assert "Unsigned There is no attestation.intoto.jsonl" in text(folder / "nobodys.html")
     assert "<title>PASS " in unsigned
     assert 'class="alarm"' not in unsigned
     assert '<a class="chip" href="#caveats">Unsigned' not in unsigned
