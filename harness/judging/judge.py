@@ -1,7 +1,7 @@
 """Judging: a pure, total and deterministic function of a contract and an observation.
 
-The falsifier never decides. Whoever holds the contract and the observation gets the same judgment, without the GPU,
-without torch, years later.
+The falsifier never decides. The same contract and observation always give the same judgment. Judging needs neither a
+GPU nor torch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ __all__ = ["Judgment", "judge", "requested"]
 
 @dataclass(frozen=True)
 class Judgment:
-    """Every clause with its outcome. A clause failed: FAIL; else one not measured: NOT_MEASURED; else PASS."""
+    """Every clause with its outcome.
+
+    The whole is FAIL if a clause failed, else NOT_MEASURED if one was not measured, else PASS.
+    """
 
     clauses: tuple[ClauseResult, ...]
     unjudged: tuple[str, ...] = ()
-    """The contract's clauses that have no outcome: the profile omits what they look at, and it was not measured."""
+    """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
 
     @property
     def outcome(self) -> Outcome:
@@ -43,7 +46,7 @@ class Judgment:
 
     @property
     def reason(self) -> Reason | None:
-        """Why the outcome is not PASS: the first clause that decided it. None for a PASS, and without clauses."""
+        """The reason of the first clause with the whole's outcome. None for a PASS, and if there are no clauses."""
         outcome = self.outcome
         if outcome is Outcome.PASS:
             return None
@@ -51,15 +54,15 @@ class Judgment:
         return next((Reason(ReasonCode.CLAUSE, clauses=(one.id,), cause=one.reason) for one in decisive), None)
 
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
-        """The clauses that came out so."""
+        """The clauses with this outcome."""
         return tuple(clause for clause in self.clauses if clause.outcome is outcome)
 
 
 def judge(contract: Contract, observation: Observation) -> Judgment:
-    """Hold an observation against every clause of its contract. Never raises on a well-typed `Observation`.
+    """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
 
-    Measurements may be replaced by later ones, so those of a trial that was interrupted are provisional: they refute
-    nothing, and what they violate is NOT_MEASURED.
+    A later measurement can replace an earlier one. So the measurements of an interrupted trial are provisional: a
+    clause that they violate is NOT_MEASURED.
     """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
@@ -97,16 +100,16 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
 
 
 def _explained(result: ClauseResult, why: str) -> ClauseResult:
-    """With the reason why the measurement that a clause looks at was not made, where that was told."""
+    """The result with the reason why its measurement was not made, if the observation gives one."""
     if not why or result.outcome is not Outcome.NOT_MEASURED or result.reason is None:
         return result
     return replace(result, reason=replace(result.reason, text=why))
 
 
 def requested(contract: Contract, profile: str, parameters: JsonObject, device_type: str) -> dict[str, Any]:
-    """What a trial was asked to run on and with: the device, and the dtype, backend and steps that its parameters name.
+    """What a trial was asked to run: the device type, and the dtype, backend and steps among its parameters.
 
-    A profile that requires CUDA asks for it. Else a parameter may name the device; by default it is that of the trial.
+    The device type is "cuda" if the profile requires CUDA, else the parameter `device`, else the trial's own.
     """
     asked = {"device": device_type} | {name: parameters[name] for name in ("device", *RESOLVED) if name in parameters}
     if profile in contract.profiles and contract.profiles[profile].requires.get("device") == "cuda":
@@ -144,7 +147,7 @@ def _completes(observation: Observation) -> ClauseResult:
 def _how_it_ended(ending: Ending) -> Reason | None:
     if ending.kind is EndingKind.COMPLETED:
         return None
-    # An interruption comes from outside, and "not measured" is nobody's fault: whose code it met says nothing.
+    # An interruption comes from outside, and "not measured" is no fault. So the code that ran then does not matter.
     place = "" if ending.kind in (EndingKind.INTERRUPTED, EndingKind.NOT_MEASURED) else str(ending.phase)
     return Reason(ReasonCode(str(ending.kind)), place, ending.reason)
 

@@ -1,4 +1,4 @@
-"""What one trial measured, and under which circumstances: the only thing besides the contract that a judgment sees."""
+"""What one trial measured, and how it ran. A judgment depends on this and on the contract alone."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class EndingKind(StrEnum):
 
     COMPLETED = "completed"
     NOT_MEASURED = "not measured"
-    """The falsifier said that the machine was in the way."""
+    """The falsifier reported that the machine prevented the measurement."""
     SUBJECT_FAULT = "subject fault"
     """The subject raised."""
     FALSIFIER_FAULT = "falsifier fault"
     """The falsifier raised, or could not be imported."""
     TIMED_OUT = "timed out"
     DIED = "died"
-    """The process exited or took a signal of its own making (os._exit, SIGSEGV, SIGABRT…)."""
+    """The process ended itself: os._exit, SIGSEGV, SIGABRT…"""
     KILLED = "killed"
-    """Somebody else ended the process: SIGKILL, as the kernel does when memory runs out."""
+    """Another process or the kernel ended it with SIGKILL. The kernel does so when memory runs out."""
     INTERRUPTED = "interrupted"
     LOST = "lost"
-    """The machinery around the trial failed."""
+    """The harness failed around the trial."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a trial ended, in whose code, and why."""
+    """How a trial ended, which code ran then, and why."""
 
     kind: EndingKind
     phase: Phase = Phase.FALSIFIER
@@ -50,7 +50,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Residency:
-    """Whether the process was on the GPU: by its own allocator (bytes at the peak), and by the driver."""
+    """Whether the process used the GPU, by its own allocator (peak bytes) and by the driver. None: not asked."""
 
     allocator_peak_bytes: int | None = None
     driver_seen: bool | None = None
@@ -59,12 +59,12 @@ class Residency:
 
 
 class ObservationError(ValueError):
-    """A file is not an observation; the message names the place."""
+    """A document is not an observation. The message names the place."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One trial's measurements. Floats that are not finite stay floats in memory and are tagged in a file."""
+    """One trial's measurements. A float that is not finite is a float in memory and tagged in a file."""
 
     subject: str
     profile: str
@@ -76,7 +76,7 @@ class Observation:
     ending: Ending = Ending(EndingKind.COMPLETED)
     seed: int = 0
     unseen: Mapping[str, str] = field(default_factory=dict)
-    """Of what the subject did not let the falsifier see: why, by measurement."""
+    """Why a measurement could not be taken, by its name. Only a subject that is observed from outside has such."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that observation.json holds."""
@@ -92,7 +92,7 @@ class Observation:
         """The inverse of `to_json`.
 
         Raises:
-            ObservationError: the document is not of the observation schema.
+            ObservationError: the document violates the observation schema.
         """
         found = schemas.problems("observation", document)
         if found:
@@ -106,7 +106,7 @@ class Observation:
 
     @classmethod
     def load(cls, path: Path) -> Observation:
-        """Read observation.json; ObservationError where it is not one."""
+        """Read observation.json. Raises ObservationError if it is not one."""
         try:
             return cls.from_json(strictjson.load(path))
         except strictjson.JsonError as error:

@@ -1,4 +1,4 @@
-"""The record of one run of one claim: what an index, a report and a reviewer read."""
+"""The record of one run of one claim, which indexes, reports and reviewers read."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FORMAT = 2
 
 
 class RecordError(ValueError):
-    """A file is not a record; the message names the place."""
+    """A document is not a record. The message names the place."""
 
 
 class RecordedCommit(TypedDict):
-    """The commit of the project's checkout. What git could not tell is None."""
+    """The commit of the project's checkout. A value that git could not give is None."""
 
     revision: str | None
     dirty: bool | None
@@ -33,7 +33,7 @@ class RecordedCommit(TypedDict):
 
 
 class LogIdentity(TypedDict):
-    """The whole of a stream that a trial wrote; the bundle keeps its head and tail."""
+    """The size and digest of a whole stream. The bundle keeps only its beginning and end."""
 
     size: int
     """Bytes."""
@@ -59,20 +59,20 @@ class MutantRecord:
     reason: Reason | None
     failed: tuple[str, ...]
     seconds: float | None
-    """Wall-clock time of its trial; None where it did not run."""
+    """Wall-clock time of its trial; None if it did not run."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that a record holds."""
         return {**vars(self), "reason": self.reason and self.reason.to_json()}
 
     def outcome(self) -> MutantOutcome:
-        """The part of it that judging decides."""
+        """The part that judging decides."""
         return MutantOutcome(self.id, self.fate, self.reason, self.failed)
 
 
 @dataclass(frozen=True)
 class Record:
-    """Everything that is known about a run without opening another file of its bundle."""
+    """Everything about a run except its measurements, series and logs."""
 
     id: str
     issue: str
@@ -81,15 +81,15 @@ class Record:
     claim: str
     """What is claimed, in the contract's words."""
     run: str
-    """Names the bundle's folder: when, on what, and six random digits."""
+    """The name of the bundle's folder: start time, device and six random digits."""
     verdict: Verdict
     reason: Reason | None
-    """Why; None for a proven PASS."""
+    """Why the verdict is what it is; None for a proven PASS."""
     proven: bool
     profile: str
     profile_reason: str
     overrides: JsonObject
-    """Parameters that the command line changed; the run then speaks of another claim than the contract's."""
+    """Parameters that the command line changed. With any, the run does not test the contract's claim."""
     mutants_skipped: bool
     falsifier: str
     subject: str
@@ -108,20 +108,19 @@ class Record:
     """Wall-clock time of the subject's trial."""
     contract_digest: str
     sources: Mapping[str, str]
-    """sha256 of every file of the project that the trials imported, or read beside what they imported, by path."""
+    """The sha256 of each project file that the trials imported or read beside an imported file, by path."""
     harness: Mapping[str, str]
-    """version, and the sha256 over the harness's own source files."""
+    """`version`, and the `sha256` over the harness's source files."""
     commit: RecordedCommit
     logs: Logs
     series: JsonObject
-    """How the trial was watched: of metrics and telemetry how many rows were recorded and kept, and why readings are
-    missing."""
+    """For metrics and telemetry: how many rows were recorded and kept, and why readings are missing."""
     command: str
-    """What to type to reproduce the run."""
+    """The command that reproduces the run."""
     subject_parameters: JsonObject = field(default_factory=dict)
-    """Parameters of the subject's trial alone, where it is somebody else's trainer: which one, and its own."""
+    """Parameters of the subject's trial alone. Only an external trainer has them: its file and its own parameters."""
     unjudged: tuple[str, ...] = ()
-    """The contract's clauses that have no outcome, because this profile omits what they look at."""
+    """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
 
     @property
     def judged(self) -> str:
@@ -130,7 +129,7 @@ class Record:
 
     @property
     def left_out(self) -> str:
-        """What a reader is told of `unjudged`: the names, and how many mere types there are."""
+        """`unjudged` for a reader: the clauses by id, and the number of those that only check a type."""
         telling = [clause for clause in self.unjudged if not clause.endswith((".type", ".closed"))]
         mere = len(self.unjudged) - len(telling)
         if not telling or not mere:
@@ -139,7 +138,7 @@ class Record:
 
     @property
     def on_target(self) -> bool:
-        """Whether it was measured on the hardware that the claim names; one that names none holds for any."""
+        """Whether the run used the hardware that the claim names. True if the claim names none."""
         return not self.target or DeviceClass.of(self.device).meets(self.target)
 
     def to_json(self) -> dict[str, Any]:
@@ -160,7 +159,7 @@ class Record:
         """The inverse of `to_json`.
 
         Raises:
-            RecordError: the document is not of the record schema.
+            RecordError: the document violates the record schema.
         """
         found = schemas.problems("record", document)
         if found:
@@ -175,7 +174,7 @@ class Record:
 
 
 def judged(subject: str, subject_parameters: JsonObject) -> str:
-    """What a run judged, as `--subject` takes it: an entry point, or how somebody else's trainer was looked at."""
+    """The subject as `--subject` takes it: an entry point, or `command:FILE` or `recorded:FILE`."""
     trainer = subject_parameters.get("trainer")
     return f"{subject.rpartition(':')[2].lower()}:{trainer}" if trainer else subject
 

@@ -22,7 +22,7 @@ class MutantOutcome:
     fate: Fate
     reason: Reason | None = None
     failed: tuple[str, ...] = ()
-    """The clauses that it failed, those first that the contract names."""
+    """The clauses that it failed on. Those that the contract names for it come first."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class ClaimVerdict:
     verdict: Verdict
     reason: Reason | None
     proven: bool
-    """Whether the falsifier has been shown able to fail: every mutant that could run was killed, and one could."""
+    """Whether the falsifier can fail: at least one mutant was killed, and every other was killed or could not run."""
 
 
 def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
-    """Killed only by failing on every clause that the contract names.
+    """The fate of a mutant. It is killed only if it fails on every clause that the contract names for it.
 
-    Where the trial was cut short, and not by the mutant, nobody knows what else it would have failed on.
+    If something other than the mutant cut the trial short, the missing clauses are unknown: the mutant is inconclusive.
     """
     failing = [clause.id for clause in judgment.with_outcome(Outcome.FAIL)]
     failed = tuple(sorted(failing, key=lambda clause: clause not in mutant.violates))
@@ -56,22 +56,22 @@ def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
 
 
 def not_run(mutant: Mutant, reason: Reason) -> MutantOutcome:
-    """A mutant that this machine cannot run, or that was skipped: never counted as killed."""
+    """The outcome of a mutant that cannot run here or was skipped. It never counts as killed."""
     return MutantOutcome(mutant.id, Fate.NOT_RUN, reason)
 
 
 def interrupted(mutant: Mutant) -> MutantOutcome:
-    """A mutant that waited for its turn when the run was interrupted."""
+    """The outcome of a mutant that had not started when the run was interrupted."""
     return MutantOutcome(mutant.id, Fate.INTERRUPTED, Reason(ReasonCode.INTERRUPTED))
 
 
 def claim_verdict(judgment: Judgment, mutants: Sequence[MutantOutcome], *, skipped: bool = False) -> ClaimVerdict:
-    """The verdict.
+    """The verdict on a claim.
 
     Args:
-        judgment: of the subject.
-        mutants: what became of each.
-        skipped: the user asked for no mutants; a PASS then stands, unproven.
+        judgment: The judgment of the subject.
+        mutants: The outcome of every mutant.
+        skipped: Whether the user asked for no mutants. A PASS then stands, unproven.
     """
     fates = {mutant.fate for mutant in mutants}
     proven = Fate.KILLED in fates and fates <= {Fate.KILLED, Fate.NOT_RUN}

@@ -1,4 +1,4 @@
-"""Lint: whether a contract that loads can also be refuted, and be satisfied."""
+"""Lint: whether a contract can be satisfied and can be refuted."""
 
 from harness.lint.linter import Finding, Severity, lint
 

@@ -1,10 +1,10 @@
-"""Lint: whether a contract that loads can also go both ways, and whether its thresholds say where they come from.
+"""Lint: whether a contract can both be satisfied and be refuted, and whether its thresholds have sources.
 
     for finding in lint(project.load(path)):
         print(finding.severity, finding.pointer, finding.message)
 
-The loader refuses what is malformed. Lint looks for what is well formed and still proves nothing: bounds that no value
-can reach, rules that raise or divide by zero, empty lists that pass, and contracts that nothing satisfies.
+The loader refuses malformed contracts. Lint finds well-formed contracts that prove nothing: bounds that no value can
+reach, rules that raise or divide by zero, empty lists that pass, and contracts that no observation satisfies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ARITHMETIC = frozenset("+-*/%")
 
 
 class Severity(StrEnum):
-    """An error refuses the contract; a warning is for its author to consider."""
+    """An error refuses the contract. A warning is for its author to consider."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -45,57 +45,57 @@ class Finding:
     """One thing that lint found."""
 
     rule: str
-    """What kind of thing: "clause-unviolable"."""
+    """What kind of finding, such as "clause-unviolable"."""
     severity: Severity
     pointer: str
     """Where in the contract: a JSON pointer."""
     message: str
     remedy: str
     example: JsonObject | None = None
-    """Measurements that show it."""
+    """Measurements that show the finding; None if there are none."""
 
 
 def lint(contract: Contract) -> list[Finding]:
-    """Everything that lint has to say about a loaded contract: errors first, in a fixed order."""
+    """All findings about a loaded contract: errors first, in a fixed order."""
     findings = [*_about_the_whole(contract), *_about_sources(contract), *_about_emptiness(contract)]
     findings += _about_division(contract)
     with without_traces():
         findings += _about_both_ways(contract)
     unique: dict[tuple[str, str], Finding] = {}
-    for finding in findings:  # what both profiles have in common is said once
+    for finding in findings:  # a finding of both profiles is listed once
         unique.setdefault((finding.rule, finding.pointer), finding)
     return sorted(unique.values(), key=lambda one: one.severity is Severity.WARNING)
 
 
 def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     if "full" not in contract.profiles:
-        yield _warning("full-profile-missing", "/profiles", "no profile is what the claim speaks of", "add 'full'")
+        yield _warning("full-profile-missing", "/profiles", "no profile does the claim's whole work", "add 'full'")
     if not contract.target:
         yield _warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", "add 'target'")
     if re.search(r"\b(any|cpu)\b", contract.target.get("device", ""), re.IGNORECASE):
-        message = f"no device is called {contract.target['device']!r}, so the claim is never DISCHARGED"
-        yield _error("target-unnamed", "/target/device", message, "for any CPU say 'type': 'cpu' instead")
+        message = f"no device has the name {contract.target['device']!r}, so the claim is never DISCHARGED"
+        yield _error("target-unnamed", "/target/device", message, "for any CPU, write 'type': 'cpu' instead")
     reduced = contract.profiles.get("reduced")
     needs_cuda = [mutant.requires.get("device") == "cuda" for mutant in contract.mutants]
     if reduced is not None and reduced.requires["device"] == "any" and all(needs_cuda):
-        message = "every mutant needs CUDA, so that nothing is proven where the reduced profile runs without it"
+        message = "every mutant needs CUDA, so the reduced profile proves nothing on a host without it"
         yield _warning("mutants-need-cuda", "/mutants", message, "add a mutant that runs anywhere")
     unjudged = frozenset(contract.unjudged("reduced"))
     if unjudged and not any(unjudged.isdisjoint(mutant.violates) for mutant in contract.mutants):
-        message = "every mutant violates what the reduced profile omits, so that nothing is proven there"
-        yield _error("mutants-omitted", "/profiles/reduced/omits", message, "add a mutant of what it does measure")
+        message = "every mutant violates a clause that the reduced profile omits, so it proves nothing"
+        yield _error("mutants-omitted", "/profiles/reduced/omits", message, "add a mutant that the profile judges")
 
 
 def _about_sources(contract: Contract) -> Iterator[Finding]:
     for clause in contract.clauses:
         trivial = (0, 1) if clause.keyword in _SIZES else (0,)
         if clause.keyword in _BOUNDS and any(number not in trivial for number in _numbers(clause.argument)):
-            message = f"nothing says where the bound of {clause.id} comes from"
+            message = f"the bound of {clause.id} has no source"
             yield from _about_source(clause.source, _place(contract, clause), message, "x-source")
     for index, rule in enumerate(contract.rules):
         named = [number for number in literals(rule.tree) if number not in (0, 1)]
         if named:
-            message = f"nothing says where {named[0]:g} comes from"
+            message = f"the number {named[0]:g} has no source"
             yield from _about_source(rule.source, pointer("rules", index, "rule"), message, "source")
 
 
@@ -111,16 +111,16 @@ def _about_emptiness(contract: Contract) -> Iterator[Finding]:
     for path, schema in _nodes(contract.observation):
         place = pointer_of(contract.document["observation"], "observation", path)
         if schema.get("type") == "array" and not schema.get("minItems") and schema.get("maxItems") != 0:
-            message = f"{_named(path)} may be an empty list, of which everything is true"
+            message = f"{_named(path)} can be an empty list, which proves nothing"
             remedy = (
-                "add 'minItems' (or 'maxItems': 0 where it must be empty); measure a number where it is the number "
-                "that matters; what the reduced profile does not measure stands in its 'omits'"
+                "add 'minItems', or 'maxItems': 0 if it must be empty; if the length matters, measure it as a number; "
+                "if the reduced profile does not measure it, add it to 'omits' there"
             )
             yield _error("array-may-be-empty", place, message, remedy)
         may_be_empty = not schema.get("minProperties") and schema.get("maxProperties") != 0
         closed = "properties" in schema or "additionalProperties" in schema
         if schema.get("type") == "object" and not closed and may_be_empty:
-            message = f"{_named(path)} may be an empty map, of which everything is true"
+            message = f"{_named(path)} can be an empty map, which proves nothing"
             yield _error("map-may-be-empty", place, message, "add 'additionalProperties' or 'minProperties'")
 
 
@@ -133,13 +133,13 @@ def _about_division(contract: Contract) -> Iterator[Finding]:
             yield _error(
                 "division-by-measurement-that-may-be-zero",
                 pointer("rules", index, "rule"),
-                f"{denominator} may be zero, and what follows from infinity or NaN means nothing",
-                "multiply instead (self.a < 1.05 * self.b), or give it 'exclusiveMinimum': 0",
+                f"{denominator} can be zero, and a comparison with infinity or NaN proves nothing",
+                "multiply instead (self.a < 1.05 * self.b), or add 'exclusiveMinimum': 0 to the measurement",
             )
 
 
 def _is_nonzero(contract: Contract, denominator: Node) -> bool:
-    """Whether the contract keeps a denominator from being 0: a number, a parameter, a measurement or a size of one."""
+    """Whether the contract excludes 0 for a denominator: a number, a parameter, a measurement or the size of one."""
     if denominator.kind is Kind.NUMBER:
         return literals(denominator) != [0.0]
     counted = denominator.kind is Kind.FUNCTION and denominator.text == "double"
@@ -168,7 +168,7 @@ def _is_nonzero(contract: Contract, denominator: Node) -> bool:
 
 
 def _path(node: Node) -> tuple[str, ...]:
-    """The variable and the names that are read of it, as ("self", "loss"); ("",) for anything else."""
+    """The variable and the names of a path, such as ("self", "loss"); ("",) for any other node."""
     steps: tuple[str, ...] = ()
     while node.kind is Kind.SELECT:
         node, steps = node.children[0], (node.text, *steps)
@@ -189,7 +189,7 @@ def _about_both_ways(contract: Contract) -> Iterator[Finding]:
             yield _error(
                 "contract-unsatisfiable",
                 _place_of(contract, unsatisfied[0].id),
-                f"no observation satisfies the contract ({profile.name}); the nearest of {search.judged} leaves "
+                f"no observation satisfies the contract ({profile.name}); the nearest of {search.judged} fails "
                 + "; ".join(f"{one.id}: {one.reason}" for one in unsatisfied[:4]),
                 "loosen one of these clauses, or add 'examples' that satisfy them all",
                 base,
@@ -202,7 +202,7 @@ def _about_both_ways(contract: Contract) -> Iterator[Finding]:
                 yield _error(
                     "clause-unviolable",
                     place,
-                    f"{clause.id} cannot fail ({profile.name}): nothing that was tried violates {clause.bound}",
+                    f"{clause.id} cannot fail ({profile.name}): no observation that lint tried violates {clause.bound}",
                     "tighten it, or remove it: a clause that cannot fail proves nothing",
                     base,
                 )
@@ -213,14 +213,14 @@ def _about_both_ways(contract: Contract) -> Iterator[Finding]:
                 yield _warning(
                     "clause-redundant",
                     place,
-                    f"{clause.id} was only seen to fail together with {together}",
-                    "remove it, or loosen the other, unless saying both helps the reader",
+                    f"{clause.id} fails only together with {together}, in all that lint tried",
+                    "remove it or loosen the other, unless both help the reader",
                     violation.example,
                 )
 
 
 def _different_profiles(contract: Contract) -> list[Profile]:
-    """The profiles, without those that no clause can tell from an earlier one."""
+    """The profiles that differ in what a clause reads; the first of those that do not."""
     read = sorted({path[0] for rule in contract.rules for path in rule.names["parameters"]})
     different: dict[str, Profile] = {}
     for profile in contract.profiles.values():
@@ -232,7 +232,7 @@ def _different_profiles(contract: Contract) -> list[Profile]:
 
 
 def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, Reason]]:
-    """The rules that raise, or give something else than true or false, although every schema clause holds."""
+    """The rules that raise or give neither true nor false although every schema clause holds."""
     reasons = {one.id: one.reason for one in search.unsatisfied(base)}
     if any(clause.id in reasons for clause in search.contract.clauses):
         return []
@@ -243,18 +243,18 @@ def _broken_rules(search: Search, base: JsonObject) -> list[tuple[Rule, Reason]]
 def _about_broken(contract: Contract, rule: Rule, reason: Reason, example: JsonObject) -> Finding:
     place = _place(contract, rule)
     if reason.code is ReasonCode.NOT_BOOLEAN:
-        message = f"the rule gave neither true nor false: {reason.text}"
-        return _error("rule-not-boolean", place, message, "compare: self.a < self.b", example)
+        message = f"the rule gives neither true nor false: {reason.text}"
+        return _error("rule-not-boolean", place, message, "write a comparison: self.a < self.b", example)
     message = f"the rule cannot be evaluated: {reason.text}"
     integer = _integer_in_arithmetic(rule.tree)
     if integer:
-        remedy = f"write {integer}.0: measurements are doubles, and CEL does not mix them with integers"
+        remedy = f"write {integer}.0: measurements are doubles, and CEL does not mix doubles with integers"
         return _error("integer-literal-in-rule", place, f"{integer} is an integer: {message}", remedy, example)
     return _error("rule-cannot-be-evaluated", place, message, "see https://cel.dev for the language", example)
 
 
 def _integer_in_arithmetic(tree: Node) -> str:
-    """The first integer that a rule calculates with; empty where there is none."""
+    """The first integer literal in a rule's arithmetic; empty if there is none."""
     for node in tree.walk():
         if node.kind is Kind.OPERATOR and node.text in _ARITHMETIC:
             for child in node.children:

@@ -1,8 +1,8 @@
-"""Hypothesis strategies for the dialect in which observations are described.
+"""Hypothesis strategies for values of an observation schema.
 
-Two kinds of values: such as a schema asks for, and such as violate one given clause of it. Both are drawn first from
-what is likely to matter (examples, bounds and their neighbours, literals of rules, parameters: the pool), because two
-measurements are equal, or a bound is met exactly, only where both draw from the same few values.
+There are two kinds of values: those that satisfy a schema, and those that violate one given clause of it. Both are
+drawn first from a pool: examples, bounds and their neighbours, literals of rules, and parameters. Two measurements are
+equal, or meet a bound exactly, only if both are drawn from the same few values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_CHECKS = frozenset({"properties", "items", "additionalProperties", "title",
 
 
 def pool_of(schema: JsonObject, others: Iterable[Any]) -> tuple[Any, ...]:
-    """The numbers and texts that may matter to a contract: `others`, and the bounds and examples of its schema."""
+    """The pool of a contract: `others`, the bounds and examples of its schema, and a few common numbers and texts."""
     found: list[Any] = []
     for value in (*others, *_arguments(schema)):
         if isinstance(value, str):
@@ -45,7 +45,7 @@ def pool_of(schema: JsonObject, others: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def values(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
-    """Values that a schema (references put in place) asks for; its examples first, where it has any that satisfy it."""
+    """Values that satisfy a schema without references. Its examples that satisfy it come first."""
     fits = _fits(schema)
     examples = [value for value in schema.get("examples", []) if fits(value)]
     made = _made(schema, pool, fits)
@@ -53,19 +53,19 @@ def values(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
 
 
 def fitting(schema: JsonObject, candidates: Iterable[Any]) -> list[Any]:
-    """Those of the candidates that satisfy the keywords of a schema; what is inside lists and maps is not looked at."""
+    """The candidates that satisfy the keywords of a schema. The insides of lists and maps are not checked."""
     return list(dict.fromkeys(filter(_fits(schema), candidates)))
 
 
 def violations(clause: SchemaClause, schema: JsonObject, value: Any, pool: tuple[Any, ...]) -> list[Any]:
-    """Values that violate a clause, made from one that does not: the mildest first. Empty where there is none."""
+    """Values that violate a clause, made from `value`, which satisfies it. The nearest come first. Can be empty."""
     candidates: list[Any] = []
     if clause.keyword != "type":
         candidates += _near_misses(clause.keyword, clause.argument, value)
         kinds = (int,) if schema.get("type") == "integer" else (int, float)
         candidates += [one for one in pool if isinstance(one, str if isinstance(value, str) else kinds)]
     candidates += _STRANGERS
-    # A bound that only values of another type violate bounds nothing: they violate `type` already.
+    # A value of another type violates `type` already, so it does not show that a bound can be violated.
     fits_type = check_of("type", schema["type"]) if clause.keyword != "type" and "type" in schema else _anything
     wrong = (one for one in candidates if is_finite(one) and fits_type(one) and not clause.check(one))
     unique: dict[Any, Any] = {}
@@ -75,7 +75,7 @@ def violations(clause: SchemaClause, schema: JsonObject, value: Any, pool: tuple
 
 
 def replaced(whole: Any, path: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
-    """A copy of a value in which the first value at a path is another; the value itself where there is none."""
+    """A copy of a value with the first value at a path changed; the value itself if there is none at the path."""
     if not path:
         return change(whole)
     step, rest = path[0], path[1:]
@@ -142,11 +142,11 @@ def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool
 
 
 def _matching(pattern: str) -> Strategy:
-    """Texts of a pattern, by Python's reading of it, which is RE2's for nearly all that both accept."""
+    """Texts that match a pattern as Python reads it. RE2 reads nearly every pattern in the same way."""
     try:
         strategy = st.from_regex(pattern, fullmatch=True)
         strategy.validate()
-    except Exception:  # whatever Python's parser thinks of RE2's syntax
+    except Exception:  # Python does not accept all of RE2's syntax
         return st.just("")
     return strategy
 
@@ -160,7 +160,7 @@ def _numbers(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bo
     most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
     if not good:
         return st.sampled_from([one for one in (least, most) if is_finite(one)] or [0])
-    # Between the bounds, in hundredths: a double drawn at random rarely says more, and takes longer.
+    # Between the bounds, in hundredths. Random doubles rarely find more, and take longer.
     low = least if math.isfinite(least) else min(most, 0) - 100
     high = most if math.isfinite(most) else max(least, 0) + 100
     if step or not math.isfinite(high - low):
@@ -170,7 +170,7 @@ def _numbers(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bo
 
 
 def _near_misses(keyword: str, argument: Any, value: Any) -> Iterator[Any]:
-    """Values like `value` that are likely to be on the other side of a bound."""
+    """Values like `value` that are likely to violate a keyword."""
     if _is_number(argument):
         if isinstance(value, str):
             text = value or "a"
@@ -233,5 +233,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _as_integer(value: Any) -> int | None:
-    """The integer that a number is equal to."""
+    """The integer that equals a number; None if there is none."""
     return int(value) if math.isfinite(value) and value == int(value) else None

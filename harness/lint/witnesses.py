@@ -1,8 +1,8 @@
-"""The search behind `harness lint`: observations that satisfy a contract, and such that violate one clause of it.
+"""The search behind `harness lint`: for observations that satisfy a contract, and that violate one clause of it.
 
-A contract that nothing satisfies, or a clause that nothing violates, cannot be refuted or cannot refute. Observations
-are drawn by hypothesis (see `harness.lint.strategies`) and judged by the judge itself. The search is deterministic and
-bounded; it may miss what exists only in a corner, and then an `examples` entry shows it the way.
+A contract that no observation satisfies is useless, and so is a clause that none violates. Hypothesis draws the
+observations (see `harness.lint.strategies`), and the judge judges them. The search is deterministic and bounded. It can
+miss rare observations; then an entry in `examples` helps it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _SETTINGS = hypothesis.settings(
 )
 
 _Source = Strategy | list[dict[str, Any]]
-"""Where observations come from: a strategy, or a list to go through."""
+"""A source of observations: a strategy or a list."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """What the search found of one clause."""
+    """What the search found about one clause."""
 
     example: JsonObject | None = None
-    """Measurements with which the clause fails; None where there are none."""
+    """Measurements with which the clause fails; None if none were found."""
     companions: frozenset[str] = frozenset()
-    """Clauses on other values that fail with it."""
+    """Clauses on other values that fail together with it."""
     reason: Reason | None = None
-    """Set if it failed only because it could not be evaluated."""
+    """Why the rule could not be evaluated; None if it could."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether the clause fails, for what it says, and nothing else does."""
+        """Whether the clause was violated, and it alone."""
         return self.example is not None and not self.companions and self.reason is None
 
 
@@ -62,9 +62,9 @@ class Search:
     contract: Contract
     profile: Profile
     without: frozenset[str] = frozenset()
-    """Rules that are left aside, because they are broken."""
+    """Ids of broken rules, which the search ignores."""
     judged: int = field(default=0, init=False)
-    """How many observations have been judged."""
+    """How many observations the search has judged."""
 
     def __post_init__(self) -> None:
         literals = [number for rule in self.contract.rules for number in rules.literals(rule.tree)]
@@ -79,13 +79,13 @@ class Search:
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
-        """The contract's own clauses that the profile judges, without those left aside."""
+        """The contract's own clauses that the profile judges, except the ignored ones."""
         left_aside = self.without.union(self.contract.unjudged(self.profile.name))
         clauses: tuple[Clause, ...] = (*self.contract.clauses, *self.contract.rules)
         return tuple(clause for clause in clauses if clause.id not in left_aside)
 
     def judge(self, measurements: JsonObject) -> Judgment:
-        """Judge measurements whose trial ran as requested and completed."""
+        """Judge measurements as if their trial ran as requested and completed."""
         self.judged += 1
         observation = Observation(
             subject=self.contract.subject,
@@ -99,15 +99,15 @@ class Search:
         return judge(self.contract, observation)
 
     def unsatisfied(self, measurements: JsonObject) -> tuple[ClauseResult, ...]:
-        """The clauses that keep an observation from being a PASS, without those left aside."""
+        """The clauses that are not PASS for these measurements, except the ignored ones."""
         results = self.judge(measurements).clauses
         return tuple(one for one in results if one.outcome is not Outcome.PASS and one.id not in self.without)
 
     def satisfying(self) -> dict[str, Any]:
-        """Measurements that satisfy the contract or, failing that, come as near to it as was found.
+        """Measurements that satisfy the contract or, if none were found, the nearest.
 
-        From the best so far, the measurements that an unsatisfied clause looks at are drawn anew, until that no longer
-        leaves fewer clauses unsatisfied.
+        The search starts from the best measurements so far and draws those anew that an unsatisfied clause reads. It
+        stops when this no longer satisfies more clauses.
         """
         best = self._first(self._whole(), lambda _: True, 1) or {}
         better = self._first(self._whole(), lambda one: not self.unsatisfied(one), 25)
@@ -127,13 +127,13 @@ class Search:
         return best
 
     def violating(self, clause: Clause, base: JsonObject) -> Violation:
-        """Measurements, reached from the satisfying `base`, with which this clause fails and no other that need not."""
+        """Measurements that violate this clause and, if possible, no other, found from the satisfying `base`."""
         best = Violation()
         for source, budget in self._attempts(clause, base):
             best = self._better(clause, best, source, budget)
             if best.is_clean:
                 return best
-        while best.companions:  # change what they look at, until that no longer helps
+        while best.companions:  # redraw what they read, until that no longer helps
             names = sorted({name for other in best.companions for name in self._looked_at(other)})
             better = self._better(clause, best, self._redrawn(best.example or base, names), 150)
             if better is best:
@@ -142,7 +142,7 @@ class Search:
         return best
 
     def _better(self, clause: Clause, best: Violation, source: _Source, budget: int) -> Violation:
-        """The first violation among what is drawn that is clean; else the best of them and of `best`."""
+        """The first clean violation that is drawn; else the best violation, `best` included."""
         seen = [best]
 
         def is_clean(measurements: dict[str, Any]) -> bool:
@@ -153,7 +153,7 @@ class Search:
         return min(seen, key=lambda one: (one.example is None, one.reason is not None, len(one.companions)))
 
     def _attempts(self, clause: Clause, base: JsonObject) -> Iterator[tuple[_Source, int]]:
-        """Where to draw from, and how many observations to judge: few measurements changed at first, then more."""
+        """Sources, each with the number of observations to judge. Later sources change more measurements."""
         if isinstance(clause, SchemaClause):
             wrong = self._wrong_values(clause, base)
             if wrong:
@@ -162,7 +162,7 @@ class Search:
         looked_at = self._looked_at(clause.id)
         yield self._redrawn(base, sorted(looked_at), most=1), 60
         yield self._redrawn(base, sorted(looked_at)), 200
-        # With what the schema forbids: to tell a rule that never fails from one that never fails alone.
+        # Values that the schema forbids show whether a rule never fails, or only never fails alone.
         for inner in self.contract.clauses:
             if inner.path and inner.path[0] in looked_at and inner.keyword != "type":
                 wrong = self._wrong_values(inner, base)
@@ -170,13 +170,13 @@ class Search:
                     yield wrong, len(wrong)
 
     def _wrong_values(self, clause: SchemaClause, base: JsonObject) -> list[dict[str, Any]]:
-        """The base with the value of one clause replaced by each of the values that violate it."""
+        """Copies of the base, each with another value that violates the clause."""
         node: JsonObject = self.contract.observation
         for step in clause.path:
             inner = {"[]": "items", "{}": "additionalProperties"}.get(step)
             node = node[inner] if inner else node["properties"][step]
         present: list[Any] = []
-        replaced(base, clause.path, present.append)  # only to see the value that is there
+        replaced(base, clause.path, present.append)  # only reads the value at the path
         if not present:
             return []
         wrong = violations(clause, node, present[0], self._pool)
@@ -192,13 +192,13 @@ class Search:
         return Violation(measurements, frozenset(companions), own.reason if broken else None)
 
     def _goes_with(self, clause: Clause, other: str) -> bool:
-        """Whether a clause that fails together with `clause` looks at the same values, so that it may have to."""
+        """Whether another clause reads the same values as `clause`, so that both may have to fail together."""
         if isinstance(clause, Rule):
             return other in self._rules and self._looked_at(other) == self._looked_at(clause.id)
         return self._looked_at(clause.id) <= self._looked_at(other)
 
     def _looked_at(self, clause_id: str) -> frozenset[str]:
-        """The measurements that a clause looks at."""
+        """The names of the measurements that a clause reads."""
         if clause_id in self._rules:
             return frozenset(path[0] for path in self._rules[clause_id].names["self"])
         return self._heads.get(clause_id, frozenset())
@@ -207,7 +207,7 @@ class Search:
         return st.fixed_dictionaries(self._values)
 
     def _redrawn(self, base: JsonObject, names: list[str], most: int | None = None) -> Strategy:
-        """The base with some of these measurements drawn anew, also from the values of the others."""
+        """The base with some of these measurements drawn anew, also from the others' values."""
         if not names:
             return st.just(dict(base))
         present = [value for value in base.values() if isinstance(value, (int, float, str))]
@@ -234,7 +234,7 @@ class Search:
 
 @contextmanager
 def without_traces() -> Iterator[None]:
-    """Keep hypothesis from leaving a folder of its own in the current one."""
+    """Keep hypothesis from writing its own folder into the current one."""
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
         hypothesis.configuration.set_hypothesis_home_dir(folder)
         try:
@@ -248,7 +248,7 @@ def _always(value: Any) -> Callable[[Any], Any]:
 
 
 def _device(contract: Contract, profile: Profile) -> Device:
-    """A device such as the profile requires, the claim's target where that is one."""
+    """A device that meets the profile's requirements, with the target's values if there are any."""
     if profile.requires["device"] != "cuda":
         return Device("cpu", "x86_64", memory_bytes=64 << 30, memory_source="psutil")
     needed = profile.requires.get("compute_capability", "9.0")
@@ -264,7 +264,7 @@ def _device(contract: Contract, profile: Profile) -> Device:
 
 
 def _exemplified(observation: JsonObject) -> dict[str, JsonObject]:
-    """The schema of each measurement, with its values in the examples of whole observations among its own examples."""
+    """The schema of each measurement. Its examples include its values in the examples of whole observations."""
     wholes = observation.get("examples", [])
     described: dict[str, JsonObject] = {}
     for name, schema in observation["properties"].items():

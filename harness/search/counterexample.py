@@ -1,8 +1,8 @@
-"""Cases of a search: what was measured on one, which clauses it violates, and the counterexample that is kept.
+"""Judging one case of a search, and the counterexample that a search keeps.
 
-A falsifier that searches (see `Trial.search`) measures its subject on one case after another. Each of its measurements
-is a list in the observation, one item a case, and the contract bounds the items. So a case is judged by the very
-clauses that the whole observation is judged by, held against lists of one item.
+A falsifier that searches (see `Trial.search`) measures its subject on many cases. Each measurement is a list in the
+observation with one item for each case, and the contract bounds the items. One case is judged by the same clauses, on
+lists of one item.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ __all__ = [
 ]
 
 COUNTEREXAMPLE: Final = "counterexample.json"
-"""Its name among the artifacts of a trial."""
+"""The file's name among the artifacts of a trial."""
 _FORMAT = 1
 
 
 class CounterexampleError(ValueError):
-    """A document is no counterexample; the text says where and why."""
+    """A document is not a counterexample. The message says where and why."""
 
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A case that refutes a claim, with all that is needed to run exactly it again."""
+    """A case that refutes a claim, with all that is needed to run it again."""
 
     case: JsonObject
-    """What the falsifier's `check` is given: JSON."""
+    """The argument of the falsifier's `check`, as JSON."""
     clauses: tuple[str, ...]
-    """The clauses that it violated; `subject.completes` where the subject raised, crashed or hung on it."""
+    """The clauses that the case violates. `subject.completes` if the subject raised, crashed or hung."""
     measurements: JsonObject
-    """What was measured on it, by name."""
+    """What was measured on the case, by name."""
     error: str = ""
-    """What the subject raised."""
+    """What the subject raised. Empty if it raised nothing."""
     tried: int = 1
-    """How many cases the search had tried when it was found."""
+    """How many cases the search had tried when it found this one."""
     shrunk: bool = False
-    """Whether the search looked for a simpler one; the case is then the simplest that it found."""
+    """Whether the search looked for a simpler case. This is then the simplest that it found."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that counterexample.json holds."""
@@ -63,7 +63,7 @@ class Counterexample:
         """The inverse of `to_json`.
 
         Raises:
-            CounterexampleError: the document is not of the counterexample schema.
+            CounterexampleError: the document violates the counterexample schema.
         """
         found = schemas.problems("counterexample", document)
         if found:
@@ -73,7 +73,7 @@ class Counterexample:
 
 
 def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause, ...]:
-    """The clauses that one case can violate: those on the items of these lists, and rules that read nothing else."""
+    """The clauses that one case can violate: clauses on the items of these lists, and rules that read only these."""
     on_items = [clause for clause in contract.clauses if clause.path[0] in names and clause.path[1:2] == (ITEM,)]
     rules = [rule for rule in contract.rules if {path[0] for path in rule.names["self"]} <= names]
     return (*on_items, *rules)
@@ -82,7 +82,7 @@ def clauses_on_cases(contract: Contract, names: frozenset[str]) -> tuple[Clause,
 def judge_case(
     contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device
 ) -> tuple[ClauseResult, ...]:
-    """Hold what was measured on one case against the clauses that one case can violate. Pure, as the judge is."""
+    """Judge the measurements of one case by the clauses that one case can violate. A pure function."""
     lists = {name: [value] for name, value in measured.items()}
     finite = {name: is_finite(value) for name, value in lists.items()}
     judged = {clause.id for clause in clauses_on_cases(contract, frozenset(measured))}
@@ -93,7 +93,7 @@ def judge_case(
 
 
 def nearness(contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
-    """How near each clause with a threshold is to being violated by the case: above 1 it is (see `contract.ratio`)."""
+    """For each clause with a threshold, the case's ratio to it: above 1 is a violation (see `contract.ratio`)."""
     lists = {name: [value] for name, value in measured.items()}
     found = {
         clause.id: ratio(clause, lists, parameters, device)

@@ -1,9 +1,12 @@
-"""The search behind `Trial.search`: hypothesis draws cases, the contract says which refute, the simplest is kept.
+"""The search behind `Trial.search`: hypothesis draws cases, the contract judges them, the simplest refutation is kept.
 
-It goes in two passes. The first tries as many cases as were asked for, whatever comes of them, steered towards the
-thresholds; only a subject that raises ends it. The second, only where a case refuted the claim, draws the same cases
-again up to that one, and shrinks it. A case is run once: where it comes again, what came of it is looked up. So all of
-it is determined by the seed and the subject, and a subject that wavers cannot confuse it.
+The search makes two passes:
+
+1. It tries the requested number of cases, steered towards the thresholds. It ends early only if the subject raises.
+2. If a case refuted the claim, it draws the same cases again up to that one, and shrinks it.
+
+Each case runs once. If hypothesis draws it again, its stored result is used. So the seed and the subject determine the
+search, also if the subject is not deterministic.
 """
 
 from __future__ import annotations
@@ -36,28 +39,28 @@ from harness.search.counterexample import COUNTEREXAMPLE, Counterexample, judge_
 __all__ = ["CaseSearch", "Result"]
 
 _MOST_ROUNDS = 5
-"""How often a strategy is asked, which draws too few different cases at once."""
+"""How often cases are drawn from a strategy that gives too few different cases at once."""
 _FEWEST_SHRINKS = 50
 _LEAST = 1e-30
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one case."""
+    """The result of one case."""
 
     case: Case
     measured: JsonObject = field(default_factory=dict)
-    """By name; empty where the subject raised."""
+    """By name. Empty if the subject raised."""
     fault: SubjectFault | None = None
-    """What the subject raised."""
+    """What the subject raised. None if it raised nothing."""
     violated: frozenset[str] = frozenset()
     """The clauses that the case violates."""
     nearness: Mapping[str, float] = field(default_factory=dict)
-    """For each clause with a threshold, how near the case is to violating it."""
+    """For each clause with a threshold, the case's ratio to it; above 1 is a violation."""
 
 
 class _Stop(BaseException):
-    """Ends a pass, with an error where there is one; hypothesis takes no notice of what is no `Exception`."""
+    """Ends a pass, with an error if there is one. A `BaseException`, because hypothesis handles an `Exception`."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         super().__init__(error)
@@ -83,10 +86,10 @@ class CaseSearch:
         artifacts: Path,
     ) -> None:
         """Args:
-        claim: the `contract` as JSON, the `device` as in an observation, and the one `case` to be run, or None.
-        attempt: runs one case; what it raises ends the search.
-        artifacts: where the counterexample is left. A case that is running stands there as one, so that it is known
-            on which case the process died or hung.
+        claim: The `contract` as JSON, the `device` as in an observation, and the one `case` to run, or None.
+        attempt: Runs one case. An exception from it ends the search.
+        artifacts: The folder for the counterexample. It also holds each case while the case runs, so that a process
+            that dies or hangs leaves its case behind.
         """
         self._contract = parse(claim["contract"], Path("contract.json"), b"")
         self._device, self._only, self._setting = Device.from_json(claim["device"]), claim["case"], setting
@@ -96,18 +99,18 @@ class CaseSearch:
 
     @property
     def results(self) -> tuple[Result, ...]:
-        """Every case that was tried, in order."""
+        """The result of every case that was tried, in order."""
         return tuple(self._known.values())
 
     def explore(self, cases: SearchStrategy[Any], first: Iterable[Case], examples: int) -> Result | None:
         """Try the cases of `first`, then draw others until `examples` were tried or the subject raised.
 
-        Where only one case is to be run, it alone is tried.
+        If the claim names one `case`, only that case is tried.
 
-        Returns: of the cases that refute the claim the one that violates most clauses, of these the earliest.
+        Returns: the refuting case that violates most clauses, the earliest of several; None if no case refutes.
 
         Raises:
-            ValueError: the strategy does not draw so many different cases.
+            ValueError: the strategy draws too few different cases.
         """
 
         def each(case: Case) -> None:
@@ -127,9 +130,9 @@ class CaseSearch:
         return max(refuting, key=lambda result: len(result.violated), default=None)
 
     def shrink(self, cases: SearchStrategy[Any], found: Result, examples: int) -> Result:
-        """A simpler case that violates at least the same clauses; the given one where none is found.
+        """A simpler case that violates at least the same clauses; the given case if the search finds none.
 
-        At most `examples` further cases (and no fewer than fifty) are tried.
+        It tries at most `examples` further cases, or fifty if that is more.
         """
         if self._only is not None:
             return found
@@ -154,7 +157,7 @@ class CaseSearch:
     def _draw(
         self, number: int, cases: SearchStrategy[Any], each: Callable[[Case], None], examples: int, *phases: Phase
     ) -> None:
-        """Let hypothesis draw cases for `each`; the same number draws the same cases."""
+        """Let hypothesis draw cases for `each`. The same `number` gives the same cases."""
         settings = hypothesis.settings(
             max_examples=examples,
             phases=phases,
@@ -165,30 +168,30 @@ class CaseSearch:
             suppress_health_check=list(HealthCheck),
             verbosity=Verbosity.quiet,
         )
-        hypothesis.configuration.set_hypothesis_home_dir(self._setting.workspace)  # else it makes a folder in this one
+        hypothesis.configuration.set_hypothesis_home_dir(self._setting.workspace)  # else it uses the current one
         try:
             hypothesis.seed(_MOST_ROUNDS * self._setting.seed + number)(settings(hypothesis.given(cases)(each)))()
         finally:
             hypothesis.configuration.set_hypothesis_home_dir(None)
 
     def _steered(self, case: Case) -> Result:
-        """Try a case, and tell hypothesis how near to the thresholds it came."""
+        """Try a case, and pass its ratios to the thresholds to hypothesis as targets."""
         result = self._try(case)
         for clause, near in result.nearness.items():
             hypothesis.target(math.log(min(max(near, _LEAST), 1 / _LEAST)), label=clause)
         return result
 
     def _try(self, case: Case) -> Result:
-        """What came of a case, from memory if it was tried before."""
+        """The result of a case, from memory if it was tried before."""
         try:
             key = json.dumps(case, sort_keys=True, allow_nan=False)
-            case = strictjson.loads(key)  # as a replay will read it: no tuples, no order of keys
+            case = strictjson.loads(key)  # the form that a replay reads: no tuples, keys sorted
         except (TypeError, ValueError) as error:
             raise _Stop(TypeError(f"a case must be a map of finite JSON values: {error}")) from error
         if key in self._known:
             return self._known[key]
         if self._left <= 0:
-            return Result(case)  # by now the best so far has to do
+            return Result(case)  # no tries are left
         self._left -= 1
         self._keep(Counterexample(case, (COMPLETES,), {}, "the process ended on it, or it did not end"))
         try:

@@ -1,4 +1,4 @@
-"""Judging: total, deterministic, and nothing that is broken or missing passes."""
+"""Judging is total and deterministic, and no broken or missing value passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = st.sampled_from(sorted(healthy()))
 
 
 def outcome(measured: Any, **circumstances: Any) -> Outcome:
-    """How these measurements are judged."""
+    """The outcome of these measurements."""
     return judge(CONTRACT, observe(measured, **circumstances)).outcome
 
 
@@ -44,7 +44,7 @@ def _unread(name: str) -> Reason:
 
 
 def plain(judgment: Judgment) -> Any:
-    """A judgment as it would stand in a file."""
+    """A judgment as a file holds it."""
     rows = [
         [one.id, str(one.outcome), strictjson.tag_nonfinite(one.value), one.bound, one.unit, one.reason]
         for one in judgment.clauses
@@ -53,7 +53,7 @@ def plain(judgment: Judgment) -> Any:
 
 
 def test_healthy_measurements_pass() -> None:
-    """What the other tests break passes as it is, and every clause is listed."""
+    """The measurements that the other tests break pass unbroken, and every clause is listed."""
     judgment = judge(CONTRACT, observe(healthy()))
     assert judgment.outcome is Outcome.PASS
     builtin = ["subject.completes", "resolved.device", "resolved.steps"]
@@ -63,14 +63,14 @@ def test_healthy_measurements_pass() -> None:
 
 @given(NAMES, broken_numbers, st.sampled_from(["alone", "in a list", "in a map"]))
 def test_what_is_not_finite_never_passes(name: str, number: Any, place: str) -> None:
-    """NaN, an infinity and an integer beyond a double fail, wherever they stand."""
+    """NaN, an infinity and an integer too large for a double fail at any place."""
     value = {"alone": number, "in a list": [1.0, number, 3.0], "in a map": {"a": number}}[place]
     assert Outcome.FAIL is outcome(healthy(**{name: value}))
 
 
 @given(st.sets(NAMES, min_size=1))
 def test_what_is_missing_never_passes(names: set[str]) -> None:
-    """A missing measurement is not measured, or fails a rule together with what is there; it never passes."""
+    """A missing measurement is NOT_MEASURED, or fails a rule together with other measurements."""
     assert Outcome.NOT_MEASURED is outcome(healthy(**dict.fromkeys(names, ...)))
 
 
@@ -95,7 +95,7 @@ def test_what_is_of_the_wrong_type_never_passes(name: str, value: Any) -> None:
         ({"given": 3.0}, Outcome.PASS),
         ({"given": "3"}, Outcome.FAIL),
         ({"returned": 10**300}, Outcome.FAIL),
-        ({"smallest": 2**53 + 1, "largest": 2**53 + 2}, Outcome.FAIL),  # which doubles cannot tell apart
+        ({"smallest": 2**53 + 1, "largest": 2**53 + 2}, Outcome.FAIL),  # one double for both
         ({"undeclared": 1}, Outcome.NOT_MEASURED),
     ],
 )
@@ -130,7 +130,7 @@ _TIMES = st.lists(st.floats(0, 8), max_size=3)
 def test_no_empty_list_passes_unless_it_must_be_empty(
     times: list[float], bare: list[float], rows: list[list[float]]
 ) -> None:
-    """Whatever quantifies over a list, keyword or rule: of nothing everything is true, so it counts for nothing."""
+    """A keyword or rule over an empty list is vacuously true, so it is NOT_MEASURED."""
     judgment = judge(_LISTS, observe({"times": times, "bare": bare, "rows": rows, "wrong": []}))
     assert (judgment.outcome is Outcome.PASS) == all([times, bare, rows, *rows])
     assert {"times.maxItems", "soon"}.isdisjoint(
@@ -140,7 +140,7 @@ def test_no_empty_list_passes_unless_it_must_be_empty(
 
 @given(measurements, st.randoms(use_true_random=False))
 def test_the_order_of_keys_does_not_matter(measured: dict[str, Any], shuffle: random.Random) -> None:
-    """A judgment depends on what was measured, not on when."""
+    """A judgment does not depend on the order of the measurements."""
     names = list(measured)
     shuffle.shuffle(names)
     shuffled = {name: measured[name] for name in names}
@@ -149,7 +149,7 @@ def test_the_order_of_keys_does_not_matter(measured: dict[str, Any], shuffle: ra
 
 @given(measurements)
 def test_judging_again_from_a_file_gives_the_same(measured: dict[str, Any]) -> None:
-    """What a bundle keeps is judged as it was when it was measured."""
+    """An observation from a file is judged like the original."""
     observation = observe(measured)
     read = Observation.from_json(strictjson.loads(strictjson.dumps(observation.to_json())))
     assert plain(judge(CONTRACT, observation)) == plain(judge(CONTRACT, read))
@@ -157,13 +157,13 @@ def test_judging_again_from_a_file_gives_the_same(measured: dict[str, Any]) -> N
 
 @given(json_values | measurements, json_values, json_values)
 def test_judging_never_raises(measured: Any, parameter: Any, resolved: Any) -> None:
-    """Whatever was measured, asked for and resolved, there is a judgment."""
+    """Any measurements, parameters and resolved values have a judgment."""
     judgment = judge(CONTRACT, observe(measured, parameters={"steps": parameter}, resolved={"steps": resolved}))
     assert judgment.outcome in Outcome
 
 
 def test_judging_twice_gives_the_same() -> None:
-    """A judgment is a function of contract and observation alone."""
+    """A judgment depends on contract and observation alone."""
     broken = observe(healthy(values=[1.0, float("nan")], returned=2))
     assert plain(judge(CONTRACT, broken)) == plain(judge(CONTRACT, broken))
 
@@ -180,7 +180,7 @@ def test_judging_twice_gives_the_same() -> None:
     ],
 )
 def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Outcome, reason: Reason | None) -> None:
-    """A measurement of other steps, or of another device, than was asked for is no measurement of the claim."""
+    """A trial with other steps, or on another device, than requested does not measure the claim."""
     judgment = judge(CONTRACT, observe(healthy(), resolved=resolved))
     assert (expected, reason) == (judgment.outcome, judgment.reason)
 
@@ -202,18 +202,18 @@ def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Ou
     ],
 )
 def test_endings(ending: Ending, expected: Outcome) -> None:
-    """A defect of the subject fails; a defect of the machine leaves the claim not measured, whatever was measured."""
+    """A defect of the subject is FAIL. A defect of the machine is NOT_MEASURED, with any measurements."""
     assert expected is outcome(healthy(), ending=ending)
 
 
 def test_a_failure_outranks_what_was_not_measured() -> None:
-    """A claim that one clause refutes is refuted, also where the trial was cut short afterwards."""
+    """If one clause fails, the outcome is FAIL, also if the trial was killed afterwards."""
     assert Outcome.FAIL is outcome(healthy(returned=2, values=...), ending=Ending(EndingKind.KILLED))
 
 
 @given(measurements)
 def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
-    """Whatever was said until then may have been replaced later: no clause fails, and none passes that failed."""
+    """Its measurements are provisional: a clause that would fail is NOT_MEASURED, and the others keep their outcome."""
     whole = judge(CONTRACT, observe(measured, resolved={"steps": 2}))
     cut = judge(CONTRACT, observe(measured, resolved={"steps": 2}, ending=Ending(EndingKind.INTERRUPTED)))
     assert cut.outcome is Outcome.NOT_MEASURED
@@ -228,8 +228,8 @@ def test_an_interrupted_trial_refutes_nothing(measured: Any) -> None:
 
 
 @pytest.mark.parametrize("phase", list(Phase))
-def test_an_interruption_is_in_nobodys_code(phase: Phase) -> None:
-    """Whoever was at work when it came, the reason is that the run was interrupted."""
+def test_an_interruption_names_no_code(phase: Phase) -> None:
+    """The reason is the interruption, in every phase."""
     ending = Ending(EndingKind.INTERRUPTED, phase, "the run was interrupted")
     judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=ending))
     assert judgment.reason == _decided("subject.completes", Reason(ReasonCode.INTERRUPTED, text=ending.reason))
@@ -245,15 +245,15 @@ def test_an_interruption_is_in_nobodys_code(phase: Phase) -> None:
         (EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Reason(ReasonCode.SUBJECT_FAULT, "subject", "so it was")),
     ],
 )
-def test_only_a_fault_is_in_somebodys_code(kind: EndingKind, phase: Phase, reason: Reason) -> None:
-    """What the machine kept from being measured, or a subject from being seen, nobody did wrong."""
+def test_only_a_fault_names_the_code(kind: EndingKind, phase: Phase, reason: Reason) -> None:
+    """A measurement that the machine prevented is the fault of no code."""
     judgment = judge(CONTRACT, observe(healthy(), resolved={"steps": 2}, ending=Ending(kind, phase, "so it was")))
     assert judgment.clauses[0].reason == reason
 
 
 @pytest.fixture(scope="module")
 def on_cuda() -> Contract:
-    """The contract, its full profile made to need a GPU."""
+    """The contract with a full profile that requires a GPU."""
     content = document()
     content["target"] = {"type": "cuda"}
     content["profiles"]["full"]["requires"]["device"] = "cuda"
@@ -271,32 +271,32 @@ def on_cuda() -> Contract:
     ],
 )
 def test_residency(on_cuda: Contract, residency: Residency, expected: Outcome) -> None:
-    """A CUDA profile passes only where the allocator and the driver both saw the process on the GPU."""
+    """A CUDA profile passes only if the allocator and the driver both report the process on the GPU."""
     cuda = {"device": Device("cuda", "a GPU"), "resolved": {"device": "cuda", "steps": 3}}
     judgment = judge(on_cuda, observe(healthy(), profile="full", residency=residency, **cuda))
     assert expected is judgment.outcome
 
 
 def test_a_cuda_profile_does_not_pass_on_the_cpu(on_cuda: Contract) -> None:
-    """What ran on the CPU says nothing about CUDA, whatever the observation calls its device."""
+    """A trial that ran on the CPU fails `resolved.device`."""
     judgment = judge(on_cuda, observe(healthy(), profile="full"))
     expected = ["resolved.device"]
     assert expected == [one.id for one in judgment.with_outcome(Outcome.FAIL)]
 
 
 def test_an_observation_of_the_wrong_form_is_refused(tmp_path: Path) -> None:
-    """A file that is no observation is refused with its place."""
+    """A file that is not an observation is refused with the place of the fault."""
     from harness.judging.observation import ObservationError
 
     content = {**observe(healthy()).to_json(), "mesurements": {}}
     strictjson.dump(content, tmp_path / "observation.json")
-    with pytest.raises(ObservationError, match="/mesurements: unknown key 'mesurements'"):
+    with pytest.raises(ObservationError, match=r"^/mesurements: "):
         Observation.load(tmp_path / "observation.json")
 
 
 @given(NAMES, st.text(min_size=1))
-def test_what_was_not_shown_tells_why_and_changes_no_outcome(name: str, why: str) -> None:
-    """The reason is for the clauses of what is missing; what was measured all the same is judged as ever."""
+def test_a_reason_for_a_missing_measurement_changes_no_outcome(name: str, why: str) -> None:
+    """The reason goes to the clauses of the missing measurement. Measured values are judged as without it."""
     measured = healthy(**{name: ...})
     plainly = judge(CONTRACT, observe(measured)).clauses
     told = judge(CONTRACT, observe(measured, unseen={name: why})).clauses

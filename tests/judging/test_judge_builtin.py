@@ -1,4 +1,4 @@
-"""The built-in clauses to the letter, for `harness verify` compares them with a bundle's, and reasons in full."""
+"""The built-in clauses and the reasons, value by value: `harness verify` compares them with those of a bundle."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.contracts import contract_of, document, healthy, observe
 
 PASS, FAIL, NOT_MEASURED = Outcome.PASS, Outcome.FAIL, Outcome.NOT_MEASURED
 _RAN_ON = {"device": "cpu", "dtype": "bfloat16", "backend": "inductor", "steps": 3}
-"""What the contract below asks for, and what a healthy trial of it reads back."""
+"""What the contract below requests, and what a healthy trial reads back."""
 
 
 def asking(**requires: str) -> Contract:
-    """The contract of tests.contracts, its profiles naming a dtype and a backend; the full one requires this too."""
+    """The contract of tests.contracts with a dtype and a backend; its full profile has these requirements."""
     content = document(target={"type": "cuda"})
     for profile in content["profiles"].values():
         profile["parameters"] = {name: value for name, value in _RAN_ON.items() if name != "device"}
@@ -38,18 +38,18 @@ PARAMETERS = CONTRACT.profiles["reduced"].parameters
 
 
 def held(measured: dict[str, Any], **circumstances: Any) -> Judgment:
-    """These measurements, asked for and run as the contract says where it is not said otherwise."""
+    """The judgment of these measurements, by default with the parameters and resolved values of the contract."""
     return judge(CONTRACT, observe(measured, **{"parameters": PARAMETERS, "resolved": _RAN_ON, **circumstances}))
 
 
 def clause(judgment: Judgment, name: str) -> ClauseResult:
-    """The one clause of this name."""
+    """The only clause of this name."""
     (found,) = (one for one in judgment.clauses if one.id == name)
     return found
 
 
 def test_every_name_that_is_asked_for_is_compared() -> None:
-    """Device, dtype, backend and steps: each is a clause, and each says what it compared."""
+    """Device, dtype, backend and steps are each a clause with the two compared values."""
     bounds = {f"resolved.{name}": Bound("const", value) for name, value in _RAN_ON.items()}
     assert CONTRACT.builtin_clauses == (
         "subject.completes",
@@ -68,7 +68,7 @@ def test_every_name_that_is_asked_for_is_compared() -> None:
 
 @pytest.mark.parametrize("name", list(_RAN_ON))
 def test_a_difference_of_any_of_them_fails(name: str) -> None:
-    """Another dtype or backend is another claim, as another device is."""
+    """Another dtype, backend, device or number of steps than requested is FAIL; an unknown one is NOT_MEASURED."""
     other = held(healthy(), resolved={**_RAN_ON, name: "another"})
     reason = Reason(ReasonCode.ANOTHER_RAN, name, bound=Bound("const", _RAN_ON[name]), value="another")
     assert other.with_outcome(FAIL) == (
@@ -84,13 +84,13 @@ def test_a_difference_of_any_of_them_fails(name: str) -> None:
 
 @pytest.mark.parametrize(("wanted", "got"), [(1, True), (0, False), (True, 1)])
 def test_a_truth_value_is_no_number_of_steps(wanted: Any, got: Any) -> None:
-    """Python takes one for the other; what was asked for and what ran are of one type, or they differ."""
+    """True equals 1 in Python, but the requested and the resolved value must have one type."""
     judgment = held(healthy(), parameters={**PARAMETERS, "steps": wanted}, resolved={**_RAN_ON, "steps": got})
     assert [one.id for one in judgment.with_outcome(FAIL)] == ["resolved.steps"]
 
 
 def test_what_no_profile_names_is_no_clause() -> None:
-    """A contract whose parameters name steps alone is not held to a dtype."""
+    """A contract whose only parameter is `steps` has no clause on a dtype."""
     names = contract_of(document()).builtin_clauses
     assert names == (
         "subject.completes",
@@ -114,13 +114,13 @@ def test_what_no_profile_names_is_no_clause() -> None:
     ],
 )
 def test_which_device_is_asked_for(profile: str, named: str | None, device: str, expected: str) -> None:
-    """The one at hand; the one that a parameter names, as for a run that has ended; CUDA if the profile requires it."""
+    """CUDA if the profile requires it, else the parameter `device`, else the device of the trial."""
     given: dict[str, object] = {"steps": 3} if named is None else {"steps": 3, "device": named}
     assert requested(asking(device="cuda"), profile, given, device) == {"device": expected, "steps": 3}
 
 
 def test_a_profile_that_the_contract_lacks_is_judged_all_the_same() -> None:
-    """What cannot be looked up raises nothing."""
+    """A profile that the contract lacks raises nothing."""
     assert held(healthy(), profile="none such").outcome is PASS
 
 
@@ -146,7 +146,7 @@ def test_a_profile_that_the_contract_lacks_is_judged_all_the_same() -> None:
     ],
 )
 def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tuple[Any, ...]) -> None:
-    """Both witnesses are asked wherever CUDA is, and each says what it saw, or why it saw nothing."""
+    """With CUDA, the allocator and the driver each have a clause, with what they report or why they report nothing."""
     cuda = {"device": Device("cuda", "a GPU"), "resolved": {**_RAN_ON, "device": "cuda"}, "residency": residency}
     judgment = held(healthy(), **cuda)
     outcome, peak, unit, reason = allocator
@@ -159,13 +159,13 @@ def test_residency(residency: Residency, allocator: tuple[Any, ...], driver: tup
     )
 
 
-def test_on_the_cpu_nobody_asks_for_residency() -> None:
-    """There is no GPU on which the process could have been."""
+def test_on_the_cpu_there_is_no_residency() -> None:
+    """Without a GPU, no clause asks for one."""
     assert not [one for one in held(healthy()).clauses if one.id.startswith("residency.")]
 
 
 def test_undeclared_measurements_are_named_in_order() -> None:
-    """They leave the claim not measured, whichever was measured first."""
+    """They make the claim NOT_MEASURED, and are sorted."""
     found = clause(held({**healthy(), "zeal": 1, "ardour": 2}), "observation.closed")
     reason = Reason(ReasonCode.UNDECLARED, "ardour")
     assert found == ClauseResult(
@@ -174,12 +174,12 @@ def test_undeclared_measurements_are_named_in_order() -> None:
 
 
 def test_a_judgment_of_nothing_is_not_measured() -> None:
-    """No clause failed because none was judged; there is no reason to give either."""
+    """A judgment without clauses is NOT_MEASURED, without a reason."""
     assert (Judgment(()).outcome, Judgment(()).reason) == (NOT_MEASURED, None)
 
 
 def test_the_reason_is_of_the_clause_that_decided() -> None:
-    """Not of one before it that came out better."""
+    """An earlier clause with a better outcome is not the reason."""
     missing, broken = Reason(ReasonCode.MISSING, "b"), Reason(ReasonCode.VIOLATED, "c")
     rows = [("a", PASS, None), ("b", NOT_MEASURED, missing), ("c", FAIL, broken), ("d", FAIL, missing)]
     clauses = tuple(ClauseResult(name, outcome, reason=why) for name, outcome, why in rows)
@@ -189,8 +189,8 @@ def test_the_reason_is_of_the_clause_that_decided() -> None:
 
 
 @given(st.sampled_from(sorted(healthy())), st.text(min_size=1))
-def test_what_was_not_shown_is_told_where_it_is_looked_at(name: str, why: str) -> None:
-    """By every clause and rule that lacks it, by no other, and by nothing that has an outcome of its own."""
+def test_clauses_name_why_a_measurement_is_missing(name: str, why: str) -> None:
+    """Only the clauses and rules that lack the measurement name the reason, and only if they are NOT_MEASURED."""
     rule = {"id": "as-many", "rule": "self.returned == parameters.steps", "message": "items were lost"}
     contract = contract_of(document(rules=[*document()["rules"], rule]))
     looking = {one.id for one in contract.clauses if one.path[0] == name}
@@ -206,7 +206,7 @@ def test_what_was_not_shown_is_told_where_it_is_looked_at(name: str, why: str) -
 
 
 def test_what_failed_keeps_its_own_reason() -> None:
-    """A value that was shown and is wrong is no less wrong for what was said of its neighbour's absence."""
+    """A wrong value keeps its own reason, also if another value of the same name is missing."""
     observation = {
         "type": "object",
         "properties": {
@@ -240,15 +240,15 @@ def test_what_failed_keeps_its_own_reason() -> None:
         (Ending(EndingKind.DIED, Phase.SUBJECT, "signal 11"), Reason(ReasonCode.DIED, "subject", "signal 11")),
     ],
 )
-def test_how_a_trial_ended_is_told(ending: Ending, reason: Reason) -> None:
-    """The clause has the kind of ending as its value, and the rest as its reason."""
+def test_how_a_trial_ended(ending: Ending, reason: Reason) -> None:
+    """The clause's value is the kind of ending; its reason has the rest."""
     outcome = FAIL if ending.kind is EndingKind.DIED else NOT_MEASURED
     expected = ClauseResult("subject.completes", outcome, str(ending.kind), Bound("const", "completed"), "", reason)
     assert clause(held(healthy(), ending=ending), "subject.completes") == expected
 
 
-def test_what_an_interruption_made_provisional_says_so() -> None:
-    """A violation that may have been replaced later is told, and counts for nothing."""
+def test_a_provisional_violation() -> None:
+    """A violation in an interrupted trial is NOT_MEASURED, and its reason names the violation."""
     interrupted = Ending(EndingKind.INTERRUPTED)
     found = clause(held(healthy(returned=2), ending=interrupted), "nothing-lost")
     assert (found.outcome, found.reason) == (

@@ -1,4 +1,4 @@
-"""What a judgment sees besides the contract: nothing of it is lost in a file, and nothing else is taken for one."""
+"""Observations: a file keeps all of one, and other documents are refused."""
 
 from __future__ import annotations
 
@@ -47,18 +47,21 @@ _observations = st.builds(
 
 @given(_observations)
 def test_nothing_is_lost_in_a_file(observation: Observation) -> None:
-    """Whatever was measured and however the trial ended; numbers that are not finite included."""
+    """Any measurements and any ending survive a file, also numbers that are not finite."""
     document = strictjson.loads(strictjson.dumps(observation.to_json()))
     found = Observation.from_json(document)
     assert found.to_json() == document == observation.to_json()
-    whole = {"parameters": {}, "measurements": {}}  # of a number beyond a double a file keeps that it was beyond
+    whole = {
+        "parameters": {},
+        "measurements": {},
+    }  # a file does not keep the value of an integer too large for a double
     assert replace(found, **whole) == replace(observation, **whole)
     assert isinstance(found.ending.kind, EndingKind)
     assert isinstance(found.ending.phase, Phase)
 
 
 def test_the_form_of_a_file() -> None:
-    """What is not known of an ending, or not unseen, is left out; what is not known of the residency is said to be."""
+    """Unknown values are left out of `ending` and are null in `residency`; an empty `unseen` is left out."""
     expected: dict[str, Any] = {
         "subject": "toy:Sorter",
         "profile": "full",
@@ -75,14 +78,14 @@ def test_the_form_of_a_file() -> None:
 
 
 def test_a_document_that_is_read_stays_as_it_is() -> None:
-    """Whoever reads it may need it again."""
+    """`from_json` does not change its argument."""
     document = PLAIN.to_json()
     Observation.from_json(document)
     assert document == PLAIN.to_json()
 
 
 def test_what_is_no_observation_is_refused_with_the_places() -> None:
-    """The first five of them."""
+    """The message has the first five problems."""
     document = {**PLAIN.to_json(), "seed": -1, "profile": "half", "surprise": 1}
     with pytest.raises(ObservationError) as refused:
         Observation.from_json(document)
@@ -96,19 +99,19 @@ def test_what_is_no_observation_is_refused_with_the_places() -> None:
 
 @pytest.mark.parametrize("ending", [{"kind": "well"}, {"phase": "lunch"}])
 def test_an_ending_of_another_kind_is_refused(ending: dict[str, str]) -> None:
-    """Evidence of tomorrow is not taken for something of today."""
+    """An unknown kind or phase, as of a later version, is refused."""
     document = PLAIN.to_json()
     with pytest.raises(ObservationError, match=f"/ending/{next(iter(ending))}"):
         Observation.from_json({**document, "ending": {**document["ending"], **ending}})
 
 
 def test_loading(tmp_path: Path) -> None:
-    """A file that is no strict JSON is no observation; one that is not there is the operating system's to tell."""
+    """A file that is not strict JSON is refused; a missing file raises FileNotFoundError."""
     path = tmp_path / "observation.json"
     with pytest.raises(FileNotFoundError):
         Observation.load(path)
     strictjson.dump(PLAIN.to_json(), path)
     assert Observation.load(path) == PLAIN
     path.write_text('{"seed": NaN}')
-    with pytest.raises(ObservationError, match="/seed: NaN is not JSON"):
+    with pytest.raises(ObservationError, match=r"^/seed: "):
         Observation.load(path)

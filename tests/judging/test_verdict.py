@@ -26,7 +26,7 @@ def judged(**outcomes: Outcome) -> Judgment:
 
 @pytest.mark.parametrize(("outcome", "first", "second"), list(product(Outcome, Fate, Fate)))
 def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
-    """A PASS needs a kill, and nothing that lived or that nobody knows of."""
+    """A PASS needs one killed mutant and none that survived, was misattributed or is inconclusive."""
     decided = claim_verdict(judged(clause=outcome), [MutantOutcome("a", first), MutantOutcome("b", second)])
     fates = {first, second}
     if outcome is not Outcome.PASS:
@@ -44,7 +44,7 @@ def test_every_combination(outcome: Outcome, first: Fate, second: Fate) -> None:
 
 @pytest.mark.parametrize(("outcome", "first"), list(product(Outcome, Fate)))
 def test_a_mutant_kept_from_running_by_an_interruption(outcome: Outcome, first: Fate) -> None:
-    """It was not run, and unlike one that the machine cannot run it leaves the falsifier unproven, and a PASS none."""
+    """Unlike a mutant that the machine cannot run, it leaves the falsifier unproven and a PASS NOT_MEASURED."""
     waited = interrupted(Mutant("waited", "a:B", ("clause",), "", {}, {}))
     assert waited.fate is Fate.INTERRUPTED
     decided = claim_verdict(judged(clause=outcome), [MutantOutcome("a", first), waited])
@@ -55,20 +55,20 @@ def test_a_mutant_kept_from_running_by_an_interruption(outcome: Outcome, first: 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_without_mutants(outcome: Outcome) -> None:
-    """Skipped mutants leave a PASS unproven; a claim that has none never passes."""
+    """Skipped mutants leave a PASS unproven. A claim without mutants never passes."""
     skipped = claim_verdict(judged(clause=outcome), [MutantOutcome("a", Fate.NOT_RUN)], skipped=True)
     assert (skipped.verdict, skipped.proven) == (Verdict(outcome), False)
     assert claim_verdict(judged(clause=outcome), []).verdict is not Verdict.PASS
 
 
 def test_nothing_judged_is_not_a_pass() -> None:
-    """A judgment without clauses says nothing."""
+    """A judgment without clauses is NOT_MEASURED."""
     assert claim_verdict(Judgment(()), [MutantOutcome("a", Fate.KILLED)]).verdict is Verdict.NOT_MEASURED
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(Outcome, Outcome)))
 def test_a_mutant_is_killed_only_on_every_clause_named(first: Outcome, second: Outcome) -> None:
-    """One clause failed is not enough where the contract names two."""
+    """One failed clause is not enough if the contract names two."""
     mutant = Mutant("m", "a:B", ("first", "second"), "", {}, {})
     fate = fate_of(mutant, judged(other=Outcome.PASS, first=first, second=second)).fate
     outcomes = {first, second}
@@ -81,7 +81,7 @@ def test_a_mutant_is_killed_only_on_every_clause_named(first: Outcome, second: O
 
 
 def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
-    """It died, but the falsifier has not shown that it sees this defect."""
+    """It failed, but the falsifier has not shown that it detects this defect."""
     mutant = Mutant("m", "a:B", ("named",), "", {}, {})
     outcome = fate_of(mutant, judged(other=Outcome.FAIL, named=Outcome.PASS))
     assert (outcome.fate, outcome.failed) == (Fate.MISATTRIBUTED, ("other",))
@@ -91,7 +91,7 @@ def test_a_mutant_that_fails_on_another_clause_is_misattributed() -> None:
     "ending", [EndingKind.KILLED, EndingKind.LOST, EndingKind.NOT_MEASURED, EndingKind.INTERRUPTED]
 )
 def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) -> None:
-    """What it failed on is not all that it would have failed on; only its own death tells another reason."""
+    """It could have failed on more clauses later. Only if the mutant itself died is it misattributed."""
     mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
     short = {"measurements": healthy(returned=...), "resolved": {"device": "cpu", "steps": 2}}
     outcome = fate_of(mutant, judge(CONTRACT, observe(**short, ending=Ending(ending, reason="so it was"))))
@@ -103,7 +103,7 @@ def test_a_mutant_that_was_cut_short_is_not_misattributed(ending: EndingKind) ->
 
 
 def test_a_mutant_that_was_cut_short_after_all_that_was_asked_is_killed() -> None:
-    """Whatever came afterwards, it had failed on every clause that the contract names."""
+    """It had failed on every clause that the contract names before its trial ended."""
     mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
     ending = Ending(EndingKind.KILLED, reason="out of memory")
     outcome = fate_of(mutant, judge(CONTRACT, observe(healthy(returned=2), ending=ending)))
@@ -143,7 +143,7 @@ _FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
 def test_what_became_of_a_mutant_in_full(
     outcomes: dict[str, Outcome], expected: tuple[Fate, Reason | None, tuple[str]]
 ) -> None:
-    """Its fate, why, and what it failed on: those clauses first that the contract names."""
+    """Its fate, the reason, and the failed clauses, those first that the contract names."""
     mutant = Mutant("m", "a:B", ("b", "d"), "", {}, {})
     assert fate_of(mutant, judged(**outcomes)) == MutantOutcome("m", *expected)
 
@@ -186,11 +186,11 @@ def _because(mutant: str, fate: Fate) -> Reason:
 def test_the_verdict_of_a_subject_that_passed_in_full(
     fates: list[Fate], skipped: bool, expected: tuple[Verdict, Reason | None, bool]
 ) -> None:
-    """With the reason, and whether the falsifier is proven able to fail."""
+    """Verdict, reason, and whether the falsifier is proven."""
     outcomes = [MutantOutcome(name, fate, _REASONS[fate]) for name, fate in zip("abc", fates, strict=False)]
     assert claim_verdict(judged(clause=Outcome.PASS), outcomes, skipped=skipped) == ClaimVerdict(*expected)
 
 
 def test_every_ending_but_a_completed_one_has_its_reason() -> None:
-    """The judge takes one for the other by value."""
+    """The judge converts a kind of ending to a reason code by value."""
     assert {str(kind) for kind in EndingKind} - {"completed"} <= {str(code) for code in ReasonCode}

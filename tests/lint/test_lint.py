@@ -1,4 +1,4 @@
-"""Lint: contracts that load, and still could not be refuted or could not be satisfied, are found out."""
+"""Lint finds contracts that load but cannot be refuted or cannot be satisfied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBER = {"type": "number"}
 
 
 def contract_with(*rules: str, source: str = "a test", **properties: Any) -> dict[str, Any]:
-    """The valid contract with rules and properties added."""
+    """The valid contract with added rules and properties."""
     content = document()
     content["observation"]["properties"].update(properties)
     for index, rule in enumerate(rules):
@@ -31,7 +31,7 @@ def contract_with(*rules: str, source: str = "a test", **properties: Any) -> dic
 
 
 def findings(content: dict[str, Any]) -> list[Finding]:
-    """What lint says about a contract; every finding has a remedy."""
+    """The findings about a contract; each has a remedy."""
     found = lint(contract_of(content))
     assert all(finding.remedy for finding in found)
     return found
@@ -160,14 +160,14 @@ _ERRORS: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("content", "rule", "pointer"), _ERRORS)
 def test_errors(content: dict[str, Any], rule: str, pointer: str, snapshot: Any) -> None:
-    """What cannot go both ways, or proves less than it says, is an error at its place; a snapshot has its words."""
+    """A contract that cannot both pass and fail, or that proves nothing, is an error; a snapshot holds the message."""
     found = next(finding for finding in findings(content) if finding.rule == rule)
     assert (found.severity, found.pointer) == (Severity.ERROR, pointer)
     assert found.message == snapshot
 
 
 def test_an_unsatisfiable_contract_shows_the_nearest_observation() -> None:
-    """The example breaks only the clauses that the message names."""
+    """The example violates only the clause that the message names."""
     content = contract_with("self.smallest > self.largest")
     (found,) = findings(content)
     assert found.example is not None
@@ -177,7 +177,7 @@ def test_an_unsatisfiable_contract_shows_the_nearest_observation() -> None:
 
 
 def test_an_unviolable_clause_shows_what_was_searched() -> None:
-    """The example satisfies the contract, and shows from where the search set out."""
+    """The example satisfies the contract: the search started from it."""
     content = contract_with("self.smallest <= self.largest || self.smallest > self.largest")
     (found,) = findings(content)
     assert found.example is not None
@@ -207,7 +207,7 @@ def test_an_unviolable_clause_shows_what_was_searched() -> None:
     ],
 )
 def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
-    """What an author may have meant is a warning, and refuses nothing."""
+    """A contract that its author may have meant so has a warning."""
     found = findings(document(**changes))
     assert [(Severity.WARNING, rule, pointer)] == [(one.severity, one.rule, one.pointer) for one in found]
 
@@ -257,13 +257,13 @@ def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
     ],
 )
 def test_sound_contracts(content: dict[str, Any]) -> None:
-    """What can go both ways has no finding; an example shows the way where no search would find it."""
+    """A contract that can both pass and fail has no finding; an example helps if no search would find one."""
     expected: list[str] = []
     assert expected == [f"{finding.rule}: {finding.message}" for finding in findings(content)]
 
 
 def test_each_profile_is_searched() -> None:
-    """A clause that only the reduced profile cannot violate is found in it."""
+    """Lint finds a clause that cannot fail in the reduced profile alone."""
     content = contract_with("self.smallest <= self.largest || parameters.steps < 3.0")
     content["profiles"]["reduced"]["parameters"]["steps"] = 2
     (found,) = findings(content)
@@ -286,7 +286,7 @@ def test_lint_is_deterministic() -> None:
 
 
 def test_the_order_of_findings_is_errors_first() -> None:
-    """What refuses the contract comes first."""
+    """Errors come first."""
     content = contract_with(x={"type": "number", "minimum": 0.5})
     del content["target"]
     expected = [Severity.ERROR, Severity.WARNING]
@@ -294,7 +294,7 @@ def test_the_order_of_findings_is_errors_first() -> None:
 
 
 def test_lint_takes_under_two_seconds() -> None:
-    """A contract of usual size, 25 clauses and four rules, is linted while its author waits."""
+    """A contract of 25 clauses and four rules takes less than two seconds."""
     loss = {"type": "number", "minimum": 0}
     content = contract_with(
         "self.a < self.b",
@@ -310,7 +310,7 @@ def test_lint_takes_under_two_seconds() -> None:
 
 
 def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
-    """No folder of hypothesis's appears where lint is run."""
+    """Hypothesis writes no folder into the current one."""
     contract = tmp_path / "contract.json"
     contract.write_text(json.dumps(document()), encoding="utf-8")
     script = (
@@ -325,7 +325,7 @@ def test_lint_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_the_search_begins_with_an_example_of_the_observation() -> None:
-    """It may leave measurements out; without it, two numbers that belong together are not found."""
+    """The example can be partial. Without it, the search does not find two numbers that belong together."""
     content = contract_with(
         "self.a > 1.09 * self.b", "self.a < 1.0901 * self.b", a=_NUMBER, b={**_NUMBER, "minimum": 9}
     )

@@ -1,4 +1,4 @@
-"""Cases of a search: judged by the clauses on items, and kept as strict JSON."""
+"""Cases of a search are judged by the clauses on items and kept as strict JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CASE = {"left": 1, "right": [0.5, "x"]}
 
 @pytest.fixture
 def contract() -> Contract:
-    """A list with bounded items, another, a rule between them, and one that reads a count as well."""
+    """Two lists with bounded items, a rule between them, and a rule that also reads a count."""
     items = {"type": "array", "minItems": 20, "items": {"type": "number", "maximum": 2.0}}
     properties = {**document()["observation"]["properties"], "errors": items, "others": items}
     rules = [
@@ -40,14 +40,14 @@ def contract() -> Contract:
 
 
 def test_only_clauses_on_items_are_asked(contract: Contract) -> None:
-    """Neither the length of a list nor a rule about the whole search is one case's to violate."""
+    """One case cannot violate a bound on a list's length, nor a rule about the whole search."""
     ids = {clause.id for clause in clauses_on_cases(contract, frozenset({"errors", "others"}))}
     assert ids == {"errors[].type", "errors[].maximum", "others[].type", "others[].maximum", "ordered-lists"}
     assert "ordered-lists" not in {clause.id for clause in clauses_on_cases(contract, frozenset({"errors"}))}
 
 
 def test_clauses_inside_an_item_are_asked() -> None:
-    """What an item holds is of one case, at any depth."""
+    """Clauses at any depth of an item belong to one case."""
     parts = {"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 2.0, "x-source": "a test"}}
     item = {"type": "object", "properties": {"loss": {"type": "number"}, "parts": parts}}
     observation = {
@@ -70,7 +70,7 @@ def failed(contract: Contract, **measured: Any) -> set[str]:
 
 
 def test_a_case_is_judged_as_the_observation_will_be(contract: Contract) -> None:
-    """By the bounds of its items, the rules between them, and what is not finite fails."""
+    """A case fails by a bound on items, by a rule between lists, or by a number that is not finite."""
     assert failed(contract, errors=1.0, others=1.5) == set()
     assert failed(contract, errors=3.0, others=4.0) == {"errors[].maximum", "others[].maximum"}
     assert failed(contract, errors=1.0, others=0.5) == {"ordered-lists"}
@@ -91,7 +91,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["errors", "others"]), JSON), st.text(), st.booleans())
 def test_a_counterexample_survives_its_file(measured: dict[str, Any], error: str, shrunk: bool) -> None:
-    """What is read is what was written, numbers that are not finite included."""
+    """A file keeps all of it, also numbers that are not finite."""
     kept = Counterexample(CASE, ("errors[].maximum",), measured, error, 7, shrunk)
     text = strictjson.dumps(kept.to_json())
     assert repr(Counterexample.from_json(strictjson.loads(text))) == repr(kept)
@@ -99,7 +99,7 @@ def test_a_counterexample_survives_its_file(measured: dict[str, Any], error: str
 
 @pytest.mark.parametrize("key", ["case", "clauses", "format", "tried"])
 def test_what_is_no_counterexample_is_refused(key: str) -> None:
-    """A key that is missing, one that is unknown, one of another kind."""
+    """A missing key, a null and an unknown key are refused."""
     whole = Counterexample(CASE, ("errors[].maximum",), {}).to_json()
     for wrong in (
         {name: value for name, value in whole.items() if name != key},
@@ -110,15 +110,15 @@ def test_what_is_no_counterexample_is_refused(key: str) -> None:
             Counterexample.from_json(wrong)
 
 
-def test_a_counterexample_says_no_more_than_it_was_told() -> None:
-    """Found at once, by nobody's exception, and not shrunk; in a file of this name."""
+def test_the_defaults_of_a_counterexample() -> None:
+    """No error, found with the first case, not shrunk; the file has this name."""
     plain = Counterexample(CASE, ("errors[].maximum",), {})
     assert plain == Counterexample(CASE, ("errors[].maximum",), {}, error="", tried=1, shrunk=False)
     assert COUNTEREXAMPLE == "counterexample.json"
 
 
 def test_a_refusal_names_the_first_problems() -> None:
-    """Five of them are enough to go by."""
+    """The message has the first five problems."""
     with pytest.raises(CounterexampleError) as refused:
         Counterexample.from_json({f"unknown_{number}": 1 for number in range(9)})
     told = [problem.partition(":")[0] for problem in str(refused.value).split("; ")]
