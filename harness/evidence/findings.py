@@ -1,4 +1,4 @@
-"""What can be found in a bundle, and what is known of one after it was verified."""
+"""The findings of verification, and the result of verifying a bundle."""
 
 from __future__ import annotations
 
@@ -15,64 +15,64 @@ from harness.contract.reasons import Reason
 __all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Finding", "Severity", "Verification"]
 
 UNSOUND, NOT_ACCEPTED = "UNSOUND", "NOT_ACCEPTED"
-"""What stands where a bundle's verdict would, of which nobody may take the verdict."""
+"""Shown in place of the verdict of a bundle that is unsound or not accepted."""
 
 
 class Severity(StrEnum):
-    """What a finding does to a bundle."""
+    """The effect of a finding on a bundle."""
 
     UNSOUND = "unsound"
-    """It is no evidence: not as it was sealed, or not saying what its own measurements say."""
+    """The bundle is no evidence: it is not as it was sealed, or its record contradicts its measurements."""
     REMARK = "remark"
-    """It is evidence, for less or for other than a reader might take it for. Whether that will do is the reader's."""
+    """The bundle is evidence, but for less, or for something else, than a reader may expect. The reader decides."""
 
 
 class Code(StrEnum):
-    """What can be found."""
+    """The kind of a finding."""
 
     INCOMPLETE = "INCOMPLETE"
-    """Something that every bundle has is not there, or the bundle was never finished."""
+    """A required file is missing, or the bundle was never finished."""
     TAMPERED = "TAMPERED"
     """The files are not those that were sealed: one is missing, added or changed."""
     INVALID = "INVALID"
-    """A file is not of its format, or beyond the limits of one."""
+    """A file is not of its format, or exceeds a limit."""
     REJUDGED_DIFFERENTLY = "REJUDGED_DIFFERENTLY"
-    """The record says what contract and observations do not bear out."""
+    """The record differs from what contract and observations give when judged again."""
     FORGED = "FORGED"
-    """The attestation says what the bundle does not, or a signature in a trusted key's name is not that key's."""
+    """The attestation contradicts the bundle, or a signature names a trusted key that did not make it."""
 
     UNSIGNED = "UNSIGNED"
-    """There is no attestation: nobody vouches that this is what the machine measured."""
+    """There is no attestation: no signer states that the machine measured this."""
     UNKNOWN_KEY = "UNKNOWN_KEY"
-    """There is an attestation, and no signature of a key that was named as trusted."""
+    """There is an attestation, but no signature by a trusted key."""
     STALE_CONTRACT = "STALE_CONTRACT"
-    """The project's contract of this claim is another one now, or gone."""
+    """The project's contract of this claim has changed since, or is gone."""
     STALE_FALSIFIER = "STALE_FALSIFIER"
-    """A source file that only the falsifier or a mutant uses was changed since, or is gone."""
+    """A source file that only the falsifier or a mutant uses has changed since, or is gone."""
     STALE_SUBJECT = "STALE_SUBJECT"
-    """A source file that the subject uses was changed since, or is gone."""
+    """A source file that the subject uses has changed since, or is gone."""
     COMMIT_NOT_IN_HISTORY = "COMMIT_NOT_IN_HISTORY"
-    """The commit that was measured did not lead to the one that is checked out, or nobody can tell."""
+    """The measured commit is not in the history of the present checkout, or that is unknown."""
     DIRTY_TREE = "DIRTY_TREE"
-    """What was measured is not just the commit that the record names."""
+    """The checkout had changes, so the measured code is not exactly the commit in the record."""
     WRONG_TARGET = "WRONG_TARGET"
-    """It was not measured on the hardware that the claim names."""
+    """The run was not on the hardware that the claim names."""
     REDUCED_PROFILE = "REDUCED_PROFILE"
-    """It was not measured in the size that the claim speaks of."""
+    """The run was not in the full profile, which is the size that the claim is about."""
     MUTANTS_SKIPPED = "MUTANTS_SKIPPED"
-    """The user asked for no mutants: nothing shows that the falsifier could have failed."""
+    """The user skipped the mutants: nothing shows that the falsifier can fail."""
     OVERRIDDEN = "OVERRIDDEN"
-    """Parameters were changed on the command line: it speaks of another claim than the contract's."""
+    """The command line changed parameters: the run is not about the contract's claim."""
     OTHER_SUBJECT = "OTHER_SUBJECT"
-    """Another subject was measured than the contract names."""
+    """The measured subject is not the one that the contract names."""
     CLOCK_AHEAD = "CLOCK_AHEAD"
-    """It says that it started later than now: the clock that it was measured by was ahead, or this one is behind."""
+    """The record states a start later than now: its clock was ahead, or this machine's clock is behind."""
     OTHER_HARNESS = "OTHER_HARNESS"
-    """Another state of the harness's own sources measured it than the one that judges it now."""
+    """The harness that measured it had other sources than the one that judges it now."""
 
     @property
     def severity(self) -> Severity:
-        """What a finding of this kind does to a bundle."""
+        """The effect of a finding of this kind."""
         return Severity.UNSOUND if self in _UNSOUND else Severity.REMARK
 
 
@@ -85,10 +85,10 @@ class Finding:
 
     code: Code
     file: str
-    """Relative to the bundle; empty where it is the bundle as a whole."""
+    """The file's name relative to the bundle; empty for the bundle as a whole."""
     message: str
     pointer: str = ""
-    """Where in a JSON file."""
+    """JSON pointer into the file; empty for the whole file."""
 
     def __str__(self) -> str:
         where = f"{self.file}{self.pointer}"
@@ -97,19 +97,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """What is known of one bundle. What stands here was judged again, not read from the record's own verdict."""
+    """The result of verifying one bundle. Verdict, reason and fates are judged again, not read from the record."""
 
     path: Path
     findings: tuple[Finding, ...]
-    """What makes it unsound."""
+    """The findings that make it unsound."""
     remarks: tuple[Finding, ...] = ()
-    """What its readers should know."""
+    """The findings that leave it sound."""
     manifest: str | None = None
-    """The sha256 of the manifest that was verified: it stands for every file."""
+    """The sha256 of the verified manifest, which covers every file."""
     signed_by: tuple[str, ...] = ()
-    """The trusted keys that signed it, by id; none where it is unsound, for nobody signed it as it is."""
+    """Ids of the trusted keys that signed it. Empty if it is unsound: the signatures are then for other content."""
     verdict: Verdict | None = None
-    """As judged again; None where that was impossible."""
+    """The verdict, judged again; None if that was impossible."""
     reason: Reason | None = None
     proven: bool = False
     id: str | None = None
@@ -119,39 +119,39 @@ class Verification:
     device: str | None = None
     """Type and name of the device."""
     overrides: JsonObject | None = None
-    """Parameters that differ from the profile's."""
+    """Parameters that differ from those of the profile."""
     subject: str | None = None
-    """The subject's entry point, where it is not the contract's."""
+    """The subject's entry point, if it is not the contract's."""
     mutants: Mapping[str, str] | None = None
-    """What became of each mutant, as judged again."""
+    """The fate of each mutant, judged again."""
     refused: tuple[Code, ...] = ()
-    """The remarks among these that whoever asked does not accept."""
+    """The codes of its remarks that the caller does not accept."""
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong with the bundle; the verdict in it may be any."""
+        """Whether the bundle has no findings that make it unsound. Its verdict may be any."""
         return not self.findings
 
     @property
     def accepted(self) -> bool:
-        """Whether it is sound, and no remark on it is refused."""
+        """Whether it is sound and none of its remarks is refused."""
         return self.sound and not self.refused
 
     @property
     def standing(self) -> str:
-        """The verdict, where it may be taken; else UNSOUND or NOT_ACCEPTED."""
+        """The verdict if the bundle is accepted; else UNSOUND or NOT_ACCEPTED."""
         if not self.sound:
             return UNSOUND
         return NOT_ACCEPTED if self.refused else str(self.verdict)
 
     @property
     def objections(self) -> tuple[Finding, ...]:
-        """Why its verdict may not be taken: what makes it unsound, else the remarks that are refused."""
+        """Why the bundle is not accepted: the findings that make it unsound, else the refused remarks."""
         return self.findings or tuple(one for one in self.remarks if one.code in self.refused)
 
     @property
     def problem(self) -> str:
-        """The first objection, and how many more there are; empty where there is none."""
+        """The first objection, and the number of further ones; empty if there is none."""
         more = f", and {len(self.objections) - 1} more" if len(self.objections) > 1 else ""
         return f"{self.objections[0]}{more}" if self.objections else ""
 

@@ -1,12 +1,12 @@
-"""Signing keys: making one, reading one, and what a signature of one is.
+"""Signing keys: how to make, read and use them.
 
     harness keygen ci.key           writes ci.key (private, for you alone) and ci.key.pub
 
-Ed25519 (RFC 8032) is what we make; ECDSA over P-256 is read too, as that is what others' tools make. Files are PEM:
-PKCS #8 without a passphrase for a private key, SubjectPublicKeyInfo for a public one, as `openssl pkey` reads and
-writes them. A key is named by the sha256 that securesystemslib makes of its public half.
+The harness makes Ed25519 keys (RFC 8032). It also reads ECDSA keys over P-256, because other tools make them. Files
+are PEM, as `openssl pkey` reads and writes them: PKCS #8 without a passphrase for a private key, SubjectPublicKeyInfo
+for a public key. The id of a key is the sha256 that securesystemslib computes from its public half.
 
-The libraries are an extra, `pip install 'falsifier-harness[sign]'`; they are imported when a key is used.
+The libraries are an extra, `pip install 'falsifier-harness[sign]'`. They are imported on the first use of a key.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["KeyRefused", "exposure", "generate", "load_private", "load_public", "require", "signed", "signers"]
 
 _LARGEST = 1 << 16
-"""Bytes of a key's file; a pipe or a disk image named by mistake is not read to its end."""
+"""Bytes that are read of a key's file, so that a pipe or a disk image named by mistake is not read to its end."""
 
 
 class KeyRefused(ValueError):
-    """A key cannot be made, read or used; the text says why and what to do, and never what is in the file."""
+    """A key cannot be made, read or used. The text says why and what to do; it never quotes the file."""
 
 
 def generate(path: Path) -> tuple[SSlibKey, Path]:
-    """Make an Ed25519 key: the private half at `path`, for its owner alone, the public half beside it as .pub.
+    """Make an Ed25519 key: the private half at `path`, readable by its owner only; the public half beside it as .pub.
 
     Returns:
         The public half, and its file.
 
     Raises:
-        KeyRefused: one of the files exists already (nothing is ever overwritten), or cannot be written.
+        KeyRefused: a file exists already (no file is overwritten), or cannot be written.
     """
     require()
     from securesystemslib.signer import CryptoSigner
@@ -66,10 +66,10 @@ def generate(path: Path) -> tuple[SSlibKey, Path]:
 
 
 def load_private(path: Path) -> CryptoSigner:
-    """The key that signs.
+    """Read a private key.
 
     Raises:
-        KeyRefused: no such file, or no private key that can sign is in it.
+        KeyRefused: the file does not exist, or holds no private key that can sign.
     """
     require()
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -81,7 +81,7 @@ def load_private(path: Path) -> CryptoSigner:
         signer = CryptoSigner(load_pem_private_key(content, password=None))
     except TypeError as error:
         raise KeyRefused(f"{path} has a passphrase; take it off with `openssl pkey -in {path} -out FILE`") from error
-    except (ValueError, UnsupportedAlgorithm):  # their texts may quote what is in the file
+    except (ValueError, UnsupportedAlgorithm):  # their texts may quote the file
         hint = "it is the public key; name the private one" if b"PUBLIC KEY-----" in content else _FORM
         raise KeyRefused(f"{path} is no private key in PEM: {hint}") from None
     _check_kind(path, signer.public_key)
@@ -89,16 +89,16 @@ def load_private(path: Path) -> CryptoSigner:
 
 
 def exposure(path: Path) -> str:
-    """Who else can read a private key, with the remedy; empty where only its owner can."""
+    """Return a warning with its remedy if others can read a private key; empty if only its owner can."""
     mode = path.stat().st_mode & 0o777
     return f"{path} is a private key that others can read (mode {mode:o}); chmod 600 {path}" if mode & 0o077 else ""
 
 
 def load_public(path: Path) -> SSlibKey:
-    """A key that is trusted.
+    """Read a public key.
 
     Raises:
-        KeyRefused: no such file, or no public key is in it.
+        KeyRefused: the file does not exist, or holds no public key.
     """
     require()
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -117,7 +117,7 @@ def load_public(path: Path) -> SSlibKey:
 
 
 def _public_pem(key: SSlibKey) -> bytes:
-    """The public half as a PEM file has it."""
+    """Return the public half in PEM."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -126,7 +126,7 @@ def _public_pem(key: SSlibKey) -> bytes:
 
 
 def signed(payload: bytes, payload_type: str, signer: CryptoSigner) -> dict[str, Any]:
-    """A DSSE envelope over these bytes, with one signature."""
+    """Return a DSSE envelope over a payload, with one signature."""
     from securesystemslib.dsse import Envelope
 
     envelope = Envelope(payload, payload_type, {})
@@ -138,9 +138,9 @@ def signed(payload: bytes, payload_type: str, signer: CryptoSigner) -> dict[str,
 def signers(
     payload: bytes, payload_type: str, signatures: Iterable[bytes], trusted: Mapping[str, SSlibKey]
 ) -> list[frozenset[str]]:
-    """For each signature, the ids of the trusted keys that made it.
+    """Return, for each signature, the ids of the trusted keys that made it.
 
-    A signature's own word for its key is not asked: it is not signed, and others name keys otherwise than we do.
+    The key id that a signature states is not used: it is not signed, and other tools name keys in other ways.
     """
     if not trusted:
         return [frozenset() for _ in signatures]
@@ -155,7 +155,7 @@ def signers(
         for identifier, key in trusted.items():
             try:
                 key.verify_signature(Signature(identifier, signature.hex()), content)
-            except Error:  # its kinds of failure have no nearer ancestor in common
+            except Error:  # the nearest common base of the kinds of failure
                 continue
             made.add(identifier)
         found.append(frozenset(made))
@@ -166,7 +166,7 @@ _FORM = "make one with `harness keygen FILE`, or convert it with `openssl pkey`"
 
 
 def _read(path: Path) -> bytes:
-    if not path.name:  # of an empty text, as a variable without a value gives it, Path makes the folder we are in
+    if not path.name:  # Path("") is the present folder; an unset variable on a command line gives ""
         raise KeyRefused("no file is named")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -185,15 +185,15 @@ def _check_kind(path: Path, key: SSlibKey) -> None:
 
 
 def require() -> None:
-    """Make sure that what signing needs is installed.
+    """Check that the packages for signing are installed.
 
     Raises:
-        KeyRefused: it is not.
+        KeyRefused: one of them cannot be imported.
     """
     for name in ("cryptography", "securesystemslib", "in_toto_attestation"):
         try:
             import_module(name)
-        except ImportError as error:  # it is not there, or what it needs is not
+        except ImportError as error:  # the package, or one that it needs, is missing
             remedy = "pip install 'falsifier-harness[sign]'"
             raise KeyRefused(
                 f"signatures need the package {name}, which cannot be imported: {error}; {remedy}"

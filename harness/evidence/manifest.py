@@ -1,9 +1,11 @@
-"""MANIFEST.sha256: the digest of every file of a bundle but itself and the attestation, as `sha256sum -c` checks it.
+"""MANIFEST.sha256: the digest of every file of a bundle, in the format of `sha256sum -c`.
+
+The manifest lists neither itself nor the attestation.
 
     digests = {"record.json": "9f86d08…"}
     parse(render(digests)) == digests
 
-Reading tolerates nothing: one spelling of each manifest exists, so that two that differ describe different bundles.
+Reading is strict. Each set of files has exactly one manifest, so manifests that differ describe different bundles.
 """
 
 from __future__ import annotations
@@ -16,22 +18,22 @@ from harness.evidence.bundle_layout import ATTESTATION, MANIFEST
 __all__ = ["ManifestError", "check_name", "parse", "render"]
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
-# sha256sum escapes a backslash, a line feed and a carriage return; the rest of these would steer a terminal.
+# sha256sum escapes a backslash, a line feed and a carriage return. The other characters could control a terminal.
 _FORBIDDEN = re.compile(r"[\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class ManifestError(ValueError):
-    """A manifest cannot hold this name, or this text is no manifest; the message names the line."""
+    """A manifest cannot contain this name, or this text is not a manifest; the message names the line."""
 
 
 def render(digests: Mapping[str, str]) -> bytes:
-    """The manifest of these files: a line each, sorted by name.
+    """Return the manifest of these files: one line each, sorted by name.
 
     Args:
         digests: lower-case hex sha256 by relative POSIX name.
 
     Raises:
-        ManifestError: a name that leaves the folder, or that `sha256sum -c` would have to unescape.
+        ManifestError: a name leads out of the folder, or `sha256sum -c` would have to unescape it.
     """
     for name in digests:
         check_name(name)
@@ -39,10 +41,10 @@ def render(digests: Mapping[str, str]) -> bytes:
 
 
 def parse(content: bytes) -> dict[str, str]:
-    """The digests by name.
+    """Return the digests by name.
 
     Raises:
-        ManifestError: anything that `render` would not have written.
+        ManifestError: `render` would not have written this text.
     """
     try:
         text = content.decode("utf-8")
@@ -69,11 +71,11 @@ def parse(content: bytes) -> dict[str, str]:
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no manifest may hold.
+    """Refuse a name that no manifest may contain.
 
     Raises:
-        ManifestError: it is not relative, not spelt plainly, that of a file which no manifest lists, or has a
-            forbidden character.
+        ManifestError: the name is absolute, has an empty, "." or ".." part or a forbidden character, or is that of the
+            manifest or the attestation.
     """
     if _FORBIDDEN.search(name):
         raise ManifestError(f"{name!r} has a backslash, a control character, or is not UTF-8")

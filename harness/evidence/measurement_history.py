@@ -3,20 +3,19 @@
     table = measured(entries, index.measurements(evidence, claim))
     table[table["measurement"] == "final_loss"].plot("started", "value")
 
-Runs are compared where they are of one class of device, one profile, one subject and the same overridden parameters:
-these four make a *series*. Somebody else's trainer is one subject, and another one with other parameters of its own.
-What was measured before a run, in its series, is the noise that it is judged against; runs that were NOT_MEASURED are
-no part of that. Where nothing ran at all, there is no row.
+Runs with the same class of device, profile, subject and overridden parameters are a *series*. Only runs of one series
+are compared. An external trainer with other parameters of its own is another subject. The earlier values of the series
+are the noise for a run's value; NOT_MEASURED runs do not count. A run whose trial never started has no row.
 
-Whether a measurement moved is judged against earlier runs, not against a fixed percentage:
+Earlier runs, not a fixed percentage, decide whether a measurement moved:
 
     noise = Noise.of([1.81, 1.80, 1.83, 1.79, 1.82, 1.80])
     noise.shift(1.95)   # Shift.ABOVE
 
-The earlier values give a median and a scatter: 1.4826 times the median distance from it, which for normal noise
-estimates its standard deviation and tolerates a few outliers. A value within so many scatters of the median is noise.
-The number of scatters depends on the number of earlier values: one of a hundred healthy runs is called a shift. With
-fewer than five earlier values there is no answer. The direction of a shift says nothing about better or worse.
+The earlier values give a median and a scatter. The scatter is 1.4826 times the median distance from the median. For
+normal noise it estimates the standard deviation, and it tolerates a few outliers. A value within a number of scatters
+of the median is noise. That number depends on the number of earlier values, so that one of a hundred healthy runs
+counts as a shift. With fewer than five earlier values there is no answer. A shift may be better or worse.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ __all__ = [
 ]
 
 TRIAL_SECONDS = "trial_seconds"
-"""The wall-clock time of the subject's trial, which every run has beside what its contract asks for."""
+"""The wall-clock time of the subject's trial. Every run has it, in addition to the measurements of its contract."""
 
 _COLUMNS = (
     "started", "device", "profile", "series", "verdict", "proven", "commit", "run", "measurement", "value", "unit",
@@ -61,12 +60,12 @@ _COLUMNS = (
 
 
 def ran(entry: Entry) -> bool:
-    """Whether the subject's trial ran at all; the machine may have been in the way of it."""
+    """Whether the subject's trial started; a machine that lacks a requirement starts none."""
     return entry.trial_seconds > 0
 
 
 def series(entry: Entry) -> str:
-    """The name of a run's series, for people: what it ran on, in which profile, and what was otherwise than usual."""
+    """Return the name of a run's series, for people: device, profile, changed parameters and subject."""
     parts = [str(entry.device_class), f"{entry.profile} profile"]
     changed = {**_own(entry), **entry.overrides}
     parts += [f"{name}={json.dumps(strictjson.tag_nonfinite(value))}" for name, value in sorted(changed.items())]
@@ -74,20 +73,19 @@ def series(entry: Entry) -> str:
 
 
 def _own(entry: Entry) -> dict[str, Any]:
-    """The parameters of somebody else's trainer; not the directory, which is another one for each run that is over."""
+    """Return the parameters of an external trainer, without the directory, which differs for each finished run."""
     own = entry.subject_parameters.items()
     return {name: value for name, value in own if name not in ("trainer", "dir") and value != ""}
 
 
 def measured(entries: Iterable[Entry], values: Mapping[Path, Mapping[str, Measurement]]) -> pd.DataFrame:
-    """A row for every measurement of every run, oldest first.
+    """Return a table with a row for every measurement of every run, oldest first.
 
-    The columns: started (UTC), device, profile, series, verdict, proven, commit, run, measurement, value, unit; and of
-    the earlier values of the series: earlier (how many), median, scatter, and shift (see
-    `harness.evidence.measurement_history`).
+    Columns of the run: started (UTC), device, profile, series, verdict, proven, commit, run, measurement, value, unit.
+    Columns of the earlier values of its series: earlier (their number), median, scatter, and shift (see `Shift`).
 
     Args:
-        entries: of one claim.
+        entries: runs of one claim.
         values: the measurements of each bundle, by its folder.
     """
     import pandas as pd
@@ -127,14 +125,14 @@ def measured(entries: Iterable[Entry], values: Mapping[Path, Mapping[str, Measur
 
 
 def newest_of_series(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a table of `measured`, the newest row of every measurement of every series."""
+    """Return the newest row of every measurement of every series, from a table of `measured`."""
     return table.groupby(["series", "measurement"], sort=False).tail(1)
 
 
 def earlier_noise(
     of: Entry, entries: Sequence[Entry], values: Mapping[Path, Mapping[str, Measurement]]
 ) -> dict[str, Noise]:
-    """The noise of each measurement in the runs of a run's series that started before it."""
+    """Return the noise of each measurement, from the runs of the same series that started before `of`."""
     found: dict[str, list[float]] = {}
     comparable = series(of)
     for entry in entries:
@@ -150,24 +148,25 @@ def earlier_noise(
 _FACTORS = {
     5: 14.34, 6: 8.02, 7: 7.73, 8: 5.92, 9: 5.78, 10: 4.95, 12: 4.43, 15: 4.06, 20: 3.51, 30: 3.17, 50: 2.93, 100: 2.74,
 }  # fmt: skip
-"""The 0.99 quantile of a normal value's distance from the median of so many others, in their scatter; simulated 400,000
-times each, and 100,000 times from 30 on (tests/evidence/test_noise.py repeats it). It tends to 2.58."""
+"""By number n of earlier values: the 0.99 quantile of the distance of a normal value from the median of n others, in
+units of their scatter. Simulated 400,000 times for each n below 30, and 100,000 times from 30 on;
+tests/evidence/test_noise.py repeats it. The limit for large n is 2.58."""
 FEWEST = min(_FACTORS)
 _CONSISTENT = 1.4826
-"""1 / 0.6745, the 0.75 quantile of the normal distribution (Rousseeuw and Croux 1993)."""
+"""1 / 0.6745, where 0.6745 is the 0.75 quantile of the normal distribution (Rousseeuw and Croux 1993)."""
 _ROUNDING = 1e-12
-"""Relative; a value that differs by less was printed and read back, not measured anew."""
+"""Relative tolerance: a smaller difference comes from printing a value and reading it back."""
 
 
 class Shift(StrEnum):
-    """How a value lies against those before it."""
+    """Where a value lies relative to the earlier values."""
 
     WITHIN = "within"
     ABOVE = "above"
     BELOW = "below"
     NOT_FINITE = "not finite"
     UNKNOWN = "too few"
-    """There are too few earlier runs to tell."""
+    """There are too few earlier runs to decide."""
 
 
 @final
@@ -176,18 +175,19 @@ class Noise:
     """What earlier runs measured."""
 
     count: int
-    """How many finite values there are."""
+    """The number of finite values."""
     middle: float
-    """Their median; NaN where there is none."""
+    """Their median; NaN if there are no values."""
     scatter: float
     """In the measurement's unit."""
     low: float
-    """Below this a value is no noise; NaN where there are too few values to tell."""
+    """A value below this is a shift; NaN if there are too few values to decide."""
     high: float
+    """A value above this is a shift; NaN if there are too few values to decide."""
 
     @classmethod
     def of(cls, earlier: Iterable[float]) -> Noise:
-        """The noise of earlier values; those that are not finite are left out."""
+        """Return the noise of earlier values. Values that are not finite are left out."""
         values = [float(value) for value in earlier if math.isfinite(value)]
         if not values:
             return cls(0, math.nan, math.nan, math.nan, math.nan)
@@ -195,14 +195,15 @@ class Noise:
         scatter = _CONSISTENT * median(abs(value - middle) for value in values)
         if len(values) < FEWEST:
             return cls(len(values), middle, scatter, math.nan, math.nan)
-        # More than half of the values are equal: what little they scatter says nothing, so all that was seen is noise.
+        # If the scatter is 0, more than half of the values are equal, and the scatter says nothing about the others.
+        # Then the whole range of the values is noise.
         reach = _FACTORS[max(count for count in _FACTORS if count <= len(values))] * scatter
         low, high = (middle - reach, middle + reach) if scatter > 0 else (min(values), max(values))
         rounding = _ROUNDING * max(map(abs, values))
         return cls(len(values), middle, scatter, low - rounding, high + rounding)
 
     def shift(self, value: float) -> Shift:
-        """How a value lies against these."""
+        """Return where a value lies relative to the earlier values."""
         if not math.isfinite(value):
             return Shift.NOT_FINITE
         if math.isnan(self.low):

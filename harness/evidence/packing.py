@@ -1,13 +1,13 @@
-"""Packing: sound bundles into one zip file, which has the same bytes wherever and whenever it is made.
+"""Packing: put sound bundles into one zip file. The same bundles always give the same bytes.
 
     packed = pack([Path("evidence/PMAT-697")], Path("bundles.zip"))
     print(packed.sha256)
 
-An archive holds <issue>/<claim>/<run>/<file of the bundle> and nothing else. `harness.evidence.unpacking` checks names
-and sizes in the same way, so whatever was packed can be unpacked.
+An archive contains <issue>/<claim>/<run>/<file of the bundle> and nothing else. `harness.evidence.unpacking` checks
+names and sizes in the same way, so every packed archive can be unpacked.
 
-Names are sorted; times, modes and versions are fixed. Nothing is compressed, because deflate writes other bytes with
-another zlib. A service that stores the file may compress it; GitHub does so with the artifacts of a workflow.
+Names are sorted; times, modes and versions are fixed. Nothing is compressed, because different versions of zlib write
+different bytes. A service that stores the file may compress it; GitHub does so with the artifacts of a workflow.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ __all__ = [
 ]
 
 LARGEST_ARCHIVE: Final = 1 << 30
-"""Bytes of an archive, and of all that is in it."""
+"""Bytes of an archive, and of its content."""
 MOST_BUNDLES: Final = 1000
 MOST_ENTRIES: Final = 0xFFFE
-"""With more a zip file needs the extensions of zip64, which no archive of bundles has."""
+"""With more entries a zip file needs zip64, which an archive of bundles does not use."""
 LONGEST_NAME: Final = 1024
-"""UTF-8 bytes of a file's name with its folders."""
+"""UTF-8 bytes of a file's name, including its folders."""
 _LONGEST_PART: Final = 255
-"""UTF-8 bytes of the name of one file or folder: what ext4, XFS and tmpfs take."""
+"""UTF-8 bytes of the name of one file or folder: the limit of ext4, XFS and tmpfs."""
 _PLACE: Final = 3
 
 Place = tuple[str, str, str]
@@ -58,18 +58,18 @@ Place = tuple[str, str, str]
 
 
 class ArchiveError(ValueError):
-    """An archive of bundles cannot be written or read; the text says what stands in the way."""
+    """An archive of bundles cannot be written or read; the text says why."""
 
 
 def files_by_bundle(names: Iterable[str]) -> dict[Place, list[str]]:
-    """The files of each bundle, by names relative to it.
+    """Return the files of each bundle, by names relative to it.
 
     Args:
-        names: of the files in an archive, in any order.
+        names: the names of the files in an archive, in any order.
 
     Raises:
-        ArchiveError: a name leads elsewhere, two of them are one on some filesystem, or they are more than
-            bundles have.
+        ArchiveError: a name lies in no bundle, two names are the same file on some filesystem, or there are more
+            bundles or files than allowed.
     """
     bundles: dict[Place, list[str]] = {}
     files: dict[str, str] = {}
@@ -98,13 +98,13 @@ def files_by_bundle(names: Iterable[str]) -> dict[Place, list[str]]:
 
 
 def check_sizes(sizes: Iterable[tuple[str, int]]) -> None:
-    """Refuse more bytes than a bundle, and than an archive, has.
+    """Refuse bundles and archives that are too large.
 
     Args:
-        sizes: name in the archive, and bytes, of every file.
+        sizes: the name in the archive and the bytes of every file.
 
     Raises:
-        ArchiveError: they add up to more.
+        ArchiveError: a bundle, or all bundles together, have too many bytes.
     """
     bundles: dict[tuple[str, ...], int] = {}
     for name, size in sizes:
@@ -135,12 +135,12 @@ def _parts(name: str) -> list[str]:
 
 
 def _folded(name: str) -> str:
-    """What two names share that some filesystem takes for one: it may ignore case, and how letters are composed."""
+    """Return a form that is equal for names that some filesystem cannot tell apart, by case or by composed letters."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The first moment that a zip file can name."""
+"""The earliest time that a zip file can represent."""
 _UNIX = 3
 _CHUNK = 1 << 20
 
@@ -151,10 +151,10 @@ class NothingToPack(ArchiveError):
 
 @dataclass(frozen=True)
 class Packed:
-    """What went into an archive."""
+    """A written archive."""
 
     bundles: tuple[Verification, ...]
-    """In the order of their names in the archive."""
+    """The bundles, in the order of their names in the archive."""
     files: int
     size: int
     """Bytes of the archive."""
@@ -165,24 +165,24 @@ class Packed:
 class _File:
     bundle: Path
     name: str
-    """In the bundle."""
+    """The name in the bundle."""
     archived: str
-    """In the archive."""
+    """The name in the archive."""
     size: int
     sha256: str | None
-    """As the manifest has it; None for the manifest itself, and for what else lies outside of it."""
+    """The digest in the manifest; None for files that it does not list: the manifest itself and the attestation."""
 
 
 def pack(paths: Sequence[Path], target: Path) -> Packed:
-    """Write the bundles at or below these folders into a new zip file, which is there whole or not at all.
+    """Write the bundles at or below these folders into a new zip file. After an error there is no file.
 
-    Every bundle is verified first. In the archive it lies at <issue>/<claim>/<run>/, wherever it lay before.
+    Every bundle is verified first. In the archive it is at <issue>/<claim>/<run>/, independent of its present folder.
 
     Raises:
         NothingToPack: there is no bundle.
-        ArchiveError: a bundle is unsound or changes meanwhile, two are filed at the same place, or they are more than
-            an archive takes.
-        OSError: something cannot be read or written, or `target` exists already.
+        ArchiveError: a bundle is unsound or changes during packing, two bundles are of the same run, or there are too
+            many files or bytes for an archive.
+        OSError: a file cannot be read or written, or `target` exists already.
     """
     if os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, "exists already; remove it or name another file", str(target))
@@ -203,18 +203,18 @@ def pack(paths: Sequence[Path], target: Path) -> Packed:
             size = os.fstat(written.fileno()).st_size
         _publish(temporary, target)
     except OSError as error:
-        if error.filename == str(temporary):  # of which nobody knows but we
+        if error.filename == str(temporary):  # the user does not know the temporary file
             raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     finally:
-        if temporary.exists():  # on a read-only filesystem removing what is not there fails too, with this name
+        if temporary.exists():  # on a read-only filesystem, unlink fails even for a missing file
             temporary.unlink()
     sync_folder(target.parent)
     return Packed(tuple(bundles), len(files), size, digest)
 
 
 def _sound(paths: Sequence[Path]) -> list[Verification]:
-    """The bundles at or below these folders, each once, in the order of their places."""
+    """Return the bundles at or below these folders, each once, in the order of their places."""
     for path in paths:
         if not path.is_dir():
             raise ArchiveError(f"{path} {no_folder(path)}")
@@ -257,9 +257,9 @@ def _write(output: BinaryIO, files: Iterable[_File]) -> None:
 
 
 def _publish(temporary: Path, target: Path) -> None:
-    """Give a file its name, which nothing has."""
+    """Rename a file to a name that must not exist yet."""
     try:
-        os.link(temporary, target)  # unlike a rename it replaces nothing that came there meanwhile
+        os.link(temporary, target)  # unlike a rename, a link never replaces a file that has appeared since
     except FileExistsError:
         raise
     except OSError as error:  # FAT and some network filesystems have no hard links

@@ -1,7 +1,7 @@
-"""Judging a bundle again: what its contract and observations say, against what its record says.
+"""Judging a bundle again, from its contract and observations, and comparing the result with its record.
 
-Everything in a record that follows from the contract and the observations is derived once more and compared. Of a
-reason the codes are compared; the texts in it are words of others, and decide nothing.
+Everything in a record that follows from the contract and the observations is derived again and compared. Reasons are
+compared by their codes only; the texts in a reason decide nothing.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, 
 __all__ = ["Rejudgment", "rejudge"]
 
 _UNTESTABLE = frozenset({"gpus", "modules", "disk_gib", "vulkan"})
-"""Requirements of which a bundle does not say whether the machine met them."""
+"""Requirements that cannot be checked, because a bundle does not record whether the machine met them."""
 
 
 @dataclass(frozen=True)
 class Rejudgment:
-    """What a bundle says when it is judged now, and where its record says otherwise."""
+    """The result of judging a bundle again, and where its record differs."""
 
     claim: ClaimVerdict
     mutants: Mapping[str, Fate]
@@ -47,7 +47,7 @@ def rejudge(
     """Judge the subject and every mutant again, and derive the verdict.
 
     Args:
-        mutants: the observations that the bundle has, by the mutant's id.
+        mutants: the observations in the bundle, by the mutant's id.
     """
     findings = [*_identity(record, contract), *_trial(record, contract, observation)]
     judgment = judge(contract, observation)
@@ -72,14 +72,14 @@ def rejudge(
 
 
 def _identity(record: Record, contract: Contract) -> Iterator[Finding]:
-    """The record names the contract that lies beside it."""
+    """Compare the record's fields about the contract with the bundle's contract."""
     for name in ("id", "issue", "spec", "title", "claim", "falsifier", "target"):
         yield from _compare(pointer(name), getattr(record, name), getattr(contract, name), "the contract has")
     yield from _compare("/contract_digest", record.contract_digest, contract.digest, "the contract's sha256 is")
 
 
 def _trial(record: Record, contract: Contract, observation: Observation) -> Iterator[Finding]:
-    """The observation is of the trial that the record speaks of, and was run as the contract and the overrides say."""
+    """Compare the record with the observation, and the observation with the contract and the overrides."""
     for name in ("subject", "profile", "seed", "device", "resolved"):
         yield from _compare(pointer(name), getattr(record, name), getattr(observation, name), "the observation has")
     if record.profile not in contract.profiles:
@@ -150,7 +150,7 @@ def _mutant(
 
 
 def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Observation) -> Iterator[Finding]:
-    """A mutant ran like the subject: whatever else differed could be what killed it."""
+    """Check that a mutant ran like the subject. Any other difference could be what killed it."""
     profile = contract.profiles.get(record.profile)
     expected = {
         "subject": mutant.subject,
@@ -192,7 +192,7 @@ def _verdict(record: Record, now: ClaimVerdict) -> Iterator[Finding]:
 def _excuses(
     contract: Contract, observation: Observation, outcomes: list[MutantOutcome], unjudged: frozenset[str]
 ) -> Iterator[Finding]:
-    """A mutant that was not run is proof of nothing; where the device met all it requires, it was left out."""
+    """Find mutants that were not run although the device meets their requirements."""
     for position, (mutant, outcome) in enumerate(zip(contract.mutants, outcomes, strict=True)):
         seen = unjudged.isdisjoint(mutant.violates)
         if outcome.fate is Fate.NOT_RUN and seen and _could_run(mutant, observation.device):
@@ -229,7 +229,7 @@ def _differs(where: str, message: str) -> Finding:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same in a file: NaN is NaN, and a list is a tuple."""
+    """Whether two values have the same JSON: NaN equals NaN, and a list equals a tuple."""
     return _text(one) == _text(other)
 
 

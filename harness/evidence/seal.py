@@ -1,9 +1,9 @@
-"""Sealing: a `ClaimResult` becomes a folder that is either whole or not there.
+"""Sealing: write a `ClaimResult` as a folder. After an error there is no folder.
 
     sealer = Sealer(project.evidence)
     place = sealer.seal(result)     # evidence/PMAT-697/F-DISTILL-SMOKE-001/2026-11-20T201503Z-h200-3f2a9c
 
-The folder is written beside its place, brought to the disk file by file, and renamed once.
+The folder is written beside its place, synced to the disk file by file, and then renamed into place.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ __all__ = [
 ]
 
 Attest = Callable[[Record, str, bytes], bytes]
-"""The content of an attestation of a record, its contract's subject and a manifest (see `attestation.attest`)."""
+"""Returns an attestation, given a record, its contract's subject and a manifest (see `attestation.attest`)."""
 
 _SUBJECT_LOG, _MUTANT_LOG = 64 << 10, 4 << 10
-"""Bytes that are kept of a stream of the subject's trial, and of a mutant's."""
+"""Bytes that are kept of each stream of the subject's trial, and of each stream of a mutant's trial."""
 _REMEDIES = {
     errno.ENOSPC: "free some space there, or name another folder with --evidence",
     errno.EDQUOT: "your quota is used up; free some space there, or name another folder with --evidence",
@@ -67,7 +67,7 @@ _REMEDIES = {
 
 
 class SealError(OSError):
-    """A bundle was not written, and nothing was left that looks like one; the text names the place and the remedy."""
+    """A bundle was not written, and no part of it is left. The text names the place and the remedy."""
 
 
 @final
@@ -76,17 +76,17 @@ class Sealer:
 
     def __init__(self, root: Path, attest: Attest | None = None) -> None:
         """Args:
-        root: the evidence folder; made where it does not exist.
-        attest: signs what is sealed; None: bundles stay unsigned.
+        root: the evidence folder; made if it does not exist.
+        attest: signs each bundle; None leaves bundles unsigned.
         """
         self._root = root
         self._attest = attest
 
     def prepare(self) -> None:
-        """Make sure, before hours of work, that a bundle could be written.
+        """Check, before hours of work, that bundles can be written.
 
         Raises:
-            SealError: the folder cannot take files.
+            SealError: files cannot be written to the folder.
         """
         if self._root.exists() and not self._root.is_dir():
             raise SealError(f"{self._root} cannot take evidence: it is a file; name a folder with --evidence")
@@ -101,8 +101,7 @@ class Sealer:
         """Write the bundle of a result and return its folder.
 
         Raises:
-            SealError: the result cannot be written as files, or the folder cannot take them. Whatever was written is
-                removed as far as that is possible.
+            SealError: the result cannot be written. Files that were written are removed if possible.
         """
         record = result.record
         place = self._root / record.issue / record.id / record.run
@@ -119,16 +118,16 @@ class Sealer:
         except KeyboardInterrupt:
             if not place.is_dir():
                 raise
-            # It was sealed already, and nobody may say that there is no evidence.
+            # The bundle is sealed already, so the caller must learn its place.
         except OSError as error:
             raise _explained(place, "was not sealed", error) from error
         except Exception as error:
-            # The engine deals with one kind of failure only, also if the defect is ours.
+            # The engine handles one kind of failure only, even for a defect of the harness.
             raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
         return place
 
     def _write(self, folder: Path, result: ClaimResult) -> None:
-        # Digests of what is meant to be written: should the disk lose a byte, verifying tells.
+        # The digests are of the content in memory, so verifying finds a byte that the disk lost.
         digests: dict[str, str] = {}
         size = 0
         for name, content in _files(result):
@@ -143,7 +142,7 @@ class Sealer:
         sealed = manifest.render(digests)
         write_new(folder / MANIFEST, sealed)
         if self._attest is not None:
-            # The contract's own subject: a result's contract has the one that was measured.
+            # The subject in the contract file: `contract.subject` is the one that was measured.
             subject = result.contract.document["subject"]
             write_new(folder / ATTESTATION, self._attest(result.record, subject, sealed))
         sync_tree(folder)
@@ -192,18 +191,18 @@ def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
 
 
 class Environment(TypedDict):
-    """Where a claim ran."""
+    """The machine and the software on which a claim ran."""
 
     host: JsonObject
-    """What `harness.machine.host.probe` found."""
+    """The result of `harness.machine.host.probe`."""
     software: JsonObject
     variables: Mapping[str, str]
-    """Variables of the environment that decide how code runs; secrets are masked."""
+    """Environment variables that influence how code runs; secrets are masked."""
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim's record with what the record was made from."""
+    """A claim's record, and the data from which it was made."""
 
     record: Record
     contract: Contract
@@ -214,4 +213,4 @@ class ClaimResult:
 
 
 Seal = Callable[[ClaimResult], Path]
-"""Writes a bundle and returns its folder; OSError where it cannot."""
+"""Writes a bundle and returns its folder; raises OSError if it cannot."""

@@ -1,4 +1,4 @@
-"""Signing a bundle that is sealed already, without touching what is sealed.
+"""Signing a sealed bundle. The sealed files do not change.
 
 sign(bundle, load_private(Path("ci.key")))
 """
@@ -29,18 +29,18 @@ __all__ = ["sign"]
 
 
 def sign(bundle: Path, signer: CryptoSigner) -> None:
-    """Put an attestation into a bundle, or a signature into the one that it has; who signs beside us waits.
+    """Add an attestation to a bundle, or add a signature to its attestation. Other processes that sign it wait.
 
     Raises:
         KeyRefused: the bundle is unsound.
-        attestation.AlreadySigned: this key has signed it.
-        OSError: it cannot be read or written; it is as it was.
+        attestation.AlreadySigned: this key has signed the bundle already.
+        OSError: the bundle cannot be read or written. It is unchanged.
     """
     known = verify(bundle)
     if not known.sound:
         raise KeyRefused(f"it is unsound: {known.problem}")
     try:
-        # The bundle was verified in a process of its own: what is read here must be the very files.
+        # Another process verified the bundle. Make sure that these are still the same files.
         found = Bundle(bundle)
         sealed = found.content(MANIFEST)
         if sha256(sealed).hexdigest() != known.manifest:
@@ -62,7 +62,7 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
 
 @contextmanager
 def _alone(bundle: Path) -> Iterator[None]:
-    """Nobody else signs the bundle meanwhile: of two signatures added to one attestation, one would be lost."""
+    """Hold a lock on the bundle. If two processes added signatures at the same time, one would be lost."""
     descriptor = os.open(bundle, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -72,7 +72,7 @@ def _alone(bundle: Path) -> Iterator[None]:
 
 
 def _put(content: bytes, bundle: Path) -> None:
-    """Write it beside the bundle, whose files are those of the manifest at any moment, and move it into place whole."""
+    """Write the attestation beside the bundle, then rename it into place: the bundle never holds another file."""
     descriptor, name = tempfile.mkstemp(prefix=".attestation-", dir=bundle.parent)
     try:
         with open(descriptor, "wb") as file:
@@ -87,4 +87,4 @@ def _put(content: bytes, bundle: Path) -> None:
     sync_folder(bundle)
 
 
-_CHANGED = "it was changed while it was verified; look who does that, and sign it again"
+_CHANGED = "it changed while the harness verified it; find out what changes it, and sign it again"

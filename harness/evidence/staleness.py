@@ -1,28 +1,28 @@
-"""What a bundle covers: whether its record speaks of the project as it is now, and of all that the claim says.
+"""Coverage of a bundle: whether its record is about the present project, and about everything that the claim says.
 
     state = ProjectState(Project.find())
     for finding in (*coverage(record, contract_subject), *staleness(record, state)):
         print(finding)
 
-Staleness follows from digests and from git's history, not from dates or names: a file that was touched, or changed and
-changed back, makes nothing stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound evidence
-of what was measured then. A run that says that it starts in the future gets a remark too (`clock_ahead`).
+Staleness follows from digests and git's history, not from dates or names. A file that was touched, or changed and
+changed back, makes no bundle stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound
+evidence of what was measured then. A run that states a start in the future gets a remark too (`clock_ahead`).
 
-Which source files are whose
-----------------------------
-A record lists every source file of the project that its trials imported (`record.sources`), without saying for whom.
-That is read from the project's sources as they are now: the module of an entry point, and what it imports, are what the
-entry point uses.
+Which source files belong to what
+---------------------------------
+A record lists every source file of the project that its trials imported (`record.sources`), but not what used them.
+That follows from the project's present sources. An entry point uses its own module and everything that this imports.
 
-- What the record's subject uses is the subject's; a change is STALE_SUBJECT.
-  So is a file that Python imports from nowhere: it describes somebody else's trainer, or is a source of it.
-- What the falsifier uses is the falsifier's; a change is STALE_FALSIFIER. A file may be both, and then is both.
-- Every other file proves the falsifier, or nobody can say what it is for: one that only mutants use, or that is
-  imported by a name made up at run time. A change is STALE_FALSIFIER too, so no changed file ever goes unmentioned.
-- A record with a verdict on the subject must list files of both; one that leaves them out cannot show to be fresh.
+- A change in a file that the subject uses is STALE_SUBJECT. So is a change in a file that Python cannot import: such a
+  file describes an external trainer, or is a source of one.
+- A change in a file that the falsifier uses is STALE_FALSIFIER. A file that both use gives both findings.
+- A change in any other file is STALE_FALSIFIER too. Only mutants use it, or it is imported by a name computed at run
+  time. So every changed file gives a finding.
+- A record with a verdict on the subject must list at least one file of the subject and one of the falsifier. Otherwise
+  it is stale, because nothing shows that it is fresh.
 
-A subject that mutants inherit from is not thereby the falsifier's: whoever changes the subject alone sees STALE_SUBJECT
-alone.
+A subject does not belong to the falsifier because mutants inherit from it: if you change only the subject, the only
+finding is STALE_SUBJECT.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ __all__ = [
 ]
 
 STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
-"""The codes that make evidence stale: contract, falsifier or subject are not those that it speaks of."""
+"""The codes that make evidence stale: contract, falsifier or subject have changed since."""
 
 _IMPORTED = (".py", ".pyi", ".so")
 _CHUNK = 1 << 20
 
 
 class Recorded(Protocol):
-    """The part of a record that tells what a run ran; `Record` has it, and so has an entry of the index."""
+    """The fields of a record that identify what ran. `Record` has them, and so has an entry of the index."""
 
     @property
     def id(self) -> str: ...
@@ -86,7 +86,7 @@ class Recorded(Protocol):
 @final
 @dataclass(frozen=True)
 class Origin:
-    """What a record says of where it comes from: all of it that staleness needs."""
+    """Where a record comes from: the fields that staleness needs."""
 
     id: str
     subject: str
@@ -99,7 +99,7 @@ class Origin:
 
     @classmethod
     def of(cls, record: Record) -> Origin:
-        """Of a record."""
+        """Return the origin of a record."""
         return cls(
             id=record.id,
             subject=record.subject,
@@ -114,7 +114,7 @@ class Origin:
 
 @final
 class ProjectState:
-    """What a project is now, looked up once and only where it is asked for; make another to look again."""
+    """The present state of a project. Each part is looked up once, on first use; make a new object to look again."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -124,7 +124,7 @@ class ProjectState:
 
     @cached_property
     def ancestry(self) -> git.Ancestry:
-        """The commits that led to the one that is checked out."""
+        """The commits in the history of the present checkout."""
         return git.ancestry(self._project.root)
 
     @cached_property
@@ -139,21 +139,21 @@ class ProjectState:
         return provenance.harness_identity()["sha256"]
 
     def contract_digest(self, claim: str) -> str | None:
-        """The sha256 of the contract file of a claim; None where there is none, more than one, or it cannot be read."""
+        """Return the sha256 of a claim's contract file; None if it cannot be read, or there is not exactly one."""
         if claim not in self._contracts:
             files = self._contract_files.get(claim, [])
             self._contracts[claim] = _digest(files[0]) if len(files) == 1 else None
         return self._contracts[claim]
 
     def source_digest(self, name: str) -> str | None:
-        """The sha256 of a file below the project's root; None where there is none, or the name leads outside."""
+        """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
         if name not in self._sources:
             plain = not name.startswith("/") and ".." not in PurePosixPath(name).parts
             self._sources[name] = _digest(self._project.root / name) if plain else None
         return self._sources[name]
 
     def uses(self, entry_point: str) -> frozenset[str]:
-        """The files that an entry point uses, by name from the project's root."""
+        """Return the files that an entry point uses, by name relative to the project's root."""
         if entry_point not in self._uses:
             root = self._project.root
             files = imported_files(entry_point, self._project.search)
@@ -169,10 +169,10 @@ class ProjectState:
 
 
 def coverage(record: Record, contract_subject: str) -> tuple[Finding, ...]:
-    """What a record itself says it does not cover; pure.
+    """Return remarks on what a record, by its own fields, does not cover; pure.
 
     Args:
-        contract_subject: the subject's entry point in the bundle's contract; the record has the one that was measured.
+        contract_subject: the subject's entry point in the bundle's contract; the record names the measured one.
     """
     return tuple(_coverage(record, contract_subject))
 
@@ -202,12 +202,12 @@ def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
 
 
 def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ...]:
-    """Where a record no longer speaks of the project: of its contract, its sources, its history."""
+    """Return remarks on a record whose project has changed since: its contract, its sources or its history."""
     return (*changes(record, state), *_history(record, state))
 
 
 def changes(recorded: Recorded, state: ProjectState) -> tuple[Finding, ...]:
-    """What makes a record stale: findings with a code of STALE, and no others."""
+    """Return the findings that make a record stale. Their codes are those of STALE."""
     return tuple(_changes(recorded, state))
 
 
@@ -252,13 +252,13 @@ def _remark(code: Code, message: str, *steps: str) -> Finding:
 
 
 def _some(names: Sequence[Any]) -> str:
-    """The first names of a list, and how many more there are."""
+    """Return the first names of a list, and the number of further ones."""
     shown = ", ".join(str(name)[:120] for name in names[:3])
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
 
 
 def _digest(path: Path) -> str | None:
-    """The sha256 of a regular file; None where it is none, cannot be read, or is too large to be a source file."""
+    """Return the sha256 of a file; None if it is not regular, cannot be read, or is too large for a source file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):  # ValueError: a name that no file can have
@@ -280,16 +280,16 @@ def _digest(path: Path) -> str | None:
 
 
 _SLACK = timedelta(hours=1)
-"""By how much two clocks may differ before anybody is told: machines without network time are minutes apart."""
+"""The difference between two clocks that gives no remark. Clocks without network time differ by minutes."""
 
 
 def is_ahead(started: datetime, now: datetime) -> bool:
-    """Whether a time is later than `now` by more than clocks differ."""
+    """Whether a time is later than `now` by more than clocks usually differ."""
     return started > now + _SLACK
 
 
 def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
-    """The remark on a record from the future; a `started` that is no point in time is somebody else's to tell."""
+    """Yield a remark if a record states a start in the future. An invalid `started` is a finding of the checks."""
     try:
         started = datetime.fromisoformat(record.started)
     except ValueError:

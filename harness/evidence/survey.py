@@ -1,4 +1,4 @@
-"""A survey of a project: the status of its claims by its evidence, and the gaps that no status shows.
+"""A survey of a project: the status of its claims, and gaps in its evidence that no status shows.
 
 survey = Survey.of(Project.find())
 for claim in survey.claims:
@@ -31,27 +31,26 @@ __all__ = [
 
 @final
 class Staleness:
-    """Why bundles no longer cover a project as it is now; each set of circumstances is looked into once."""
+    """Why bundles no longer cover a project. Entries that ran the same code are looked up once."""
 
     def __init__(self, project: Project) -> None:
         self._state = ProjectState(project)
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def __call__(self, entry: Entry) -> tuple[str, ...]:
-        """The reasons; empty where the bundle covers the project."""
+        """Return the reasons; empty if the bundle covers the project."""
         sources = tuple(sorted(entry.sources.items()))
         key = (entry.id, entry.verdict, entry.contract_digest, entry.falsifier, entry.subject, sources)
         if key not in self._known:
-            self._known[key] = tuple(
-                dict.fromkeys(finding.message for finding in changes(entry, self._state))  # one file may be of both
-            )
+            # Without duplicates: the subject and the falsifier may use the same file.
+            self._known[key] = tuple(dict.fromkeys(finding.message for finding in changes(entry, self._state)))
         return self._known[key]
 
 
 @final
 @dataclass(frozen=True)
 class Survey:
-    """What is known of a project's claims."""
+    """The claims of a project, their evidence and their status."""
 
     contracts: tuple[Contract, ...]
     refused: tuple[ContractError, ...]
@@ -67,8 +66,8 @@ class Survey:
         """Look at a project.
 
         Args:
-            evidence: where the bundles are, if not in the project's own evidence folder.
-            device: leaves only evidence from classes of device whose name contains this.
+            evidence: the folder of bundles, if it is not the project's own.
+            device: use only evidence from classes of device whose name contains this text.
             watch: see `harness.evidence.index.read`.
         """
         contracts, refused = project.load_all()
@@ -84,18 +83,18 @@ class Survey:
 @final
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Where coverage ends; everything sorted by id."""
+    """Gaps in the coverage of a project; every part is sorted by id."""
 
     unclaimed: Mapping[str, Sequence[str]]
-    """Ids that sources or documents name and no contract has, with the places."""
+    """Ids that sources or documents mention but no contract has, with the places."""
     refused: Mapping[str, Sequence[str]]
-    """Contracts that cannot be run at all, for want of a falsifier or of mutants or for another reason, with why."""
+    """Contracts that cannot be loaded, for example without a falsifier or without mutants, with the reasons."""
     never_full: tuple[str, ...]
-    """Claims whose falsifier was never run in the full profile, with any subject and parameters, to a verdict."""
+    """Claims without a verdict from a run in the full profile, of any subject and with any parameters."""
     never_killed: Mapping[str, Sequence[str]]
-    """Of each claim that was run the mutants that no run killed: nothing shows yet that the falsifier sees them."""
+    """For each claim that was run, the mutants that no run killed."""
     orphaned: Mapping[str, int]
-    """Claims that have evidence and no contract any more, with how many bundles."""
+    """Claims that have evidence but no contract, with the number of bundles."""
 
 
 def gaps(
@@ -107,9 +106,9 @@ def gaps(
     """Find the gaps.
 
     Args:
-        refused: of each contract that cannot be loaded why; its file is named by the claim's id.
+        refused: why contracts cannot be loaded. The name of each file is the claim's id.
         entries: all evidence.
-        mentions: every id that the project's files name, with the places.
+        mentions: every id that the project's files mention, with the places.
     """
     loaded = {contract.id: contract for contract in contracts}
     unusable = {error.path.stem: [str(problem) for problem in error.problems] for error in refused}

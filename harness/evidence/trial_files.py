@@ -1,17 +1,17 @@
-"""What a bundle keeps of its trials: the subject's whole series, and of each mutant what its clauses read.
+"""The files of a bundle's trials: the subject's whole series, and what the clauses of each mutant read.
 
-The subject's observation is kept to the last sample, because its clauses were judged on it. Of a killed mutant the
-measurements remain that its violated clauses read; judged again, it dies of the same clauses.
+The subject's observation is complete, because its clauses are judged on it. A killed mutant keeps only the measurements
+that its violated clauses read. Judged again, it is killed by the same clauses.
 
-trials.log has what every trial wrote to stdout and stderr, bounded, with the digest of the whole:
+trials.log has the output of every trial to stdout and stderr, shortened, with the digest of the whole output:
 
     ==> subject stdout: 70512 bytes, sha256 9f86d0…; 65607 follow
     …
     ==> mutant forgets-one stderr: 120 bytes, sha256 60303a…; 120 follow
     …
 
-A heading says how many bytes belong to it, so a trial that prints such a line cannot pass for another one.
-A stream to which nothing was written has no heading.
+A heading states the number of bytes that follow, so a trial cannot fake the output of another one by printing a
+heading. An empty stream has no heading.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ __all__ = [
 ]
 
 MOST_SAMPLES: Final = 4096
-"""Rows of telemetry that are kept: seventeen minutes of four samples a second. Steps have the limit of `Steps`."""
+"""Rows of telemetry that are kept: 17 minutes at four samples per second. `Steps` limits the rows of steps."""
 
 
 def series_of(result: TrialResult) -> dict[str, Any]:
-    """How the subject's trial was watched: rows recorded and kept, peaks, and why readings are missing."""
+    """Return the record's summary of the subject's series: rows, peaks, and why readings are missing."""
     kept, stride = thinned(result.telemetry.rows, MOST_SAMPLES)
     watched = _watched(result)
     return {
@@ -64,7 +64,7 @@ def series_of(result: TrialResult) -> dict[str, Any]:
 
 
 def subject_files(result: TrialResult) -> Iterator[tuple[str, bytes]]:
-    """The observation and the series of the subject's trial, by file name."""
+    """Yield the files of the subject's trial: its observation and its series, with their names."""
     columns = ["step", "seconds"]
     columns += [
         name for name in dict.fromkeys(key for step in result.steps.rows for key in step) if name not in columns
@@ -76,11 +76,11 @@ def subject_files(result: TrialResult) -> Iterator[tuple[str, bytes]]:
 
 
 def mutant_line(contract: Contract, mutant: Mutant, result: TrialResult, case: Counterexample | None) -> bytes:
-    """The line of mutants.jsonl of one trial.
+    """Return the line of mutants.jsonl for one trial.
 
     Args:
-        contract: the one that the trial is judged by.
-        case: the counterexample of a search.
+        contract: the contract that judges the trial.
+        case: the counterexample that a search found; None if there is none.
     """
     outcome = fate_of(mutant, judge(contract, result.observation))
     observation = _needed(contract, mutant, result.observation, outcome)
@@ -97,7 +97,7 @@ def mutant_line(contract: Contract, mutant: Mutant, result: TrialResult, case: C
 
 
 def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcome: MutantOutcome) -> Observation:
-    """A killed mutant's observation with the measurements that its violated clauses read; any other as it is."""
+    """Return a killed mutant's observation with only what its violated clauses read; any other observation as it is."""
     if outcome.fate is not Fate.KILLED:
         return observation
     reads = {clause.id: {clause.path[0]} for clause in contract.clauses if clause.path}
@@ -108,7 +108,7 @@ def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcom
         measurements={name: value for name, value in observation.measurements.items() if name in names},
         unseen={name: why for name, why in observation.unseen.items() if name in names},
     )
-    # A clause that reads in a way not foreseen here would come out otherwise; then everything is kept.
+    # If a clause reads more than this code knows, the outcome changes. Then everything is kept.
     return needed if fate_of(mutant, judge(contract, needed)) == outcome else observation
 
 
@@ -126,7 +126,7 @@ def _watched(result: TrialResult) -> dict[str, Any]:
 
 
 def thinned(rows: Sequence[Any], limit: int) -> tuple[list[Any], int]:
-    """At most `limit` (2 or more) of the rows, evenly spaced, the first and the last among them; and the stride."""
+    """Return at most `limit` (2 or more) rows, evenly spaced and including the first and the last; and the stride."""
     if len(rows) <= limit:
         return list(rows), 1
     stride = math.ceil((len(rows) - 1) / (limit - 1))
@@ -137,9 +137,9 @@ def thinned(rows: Sequence[Any], limit: int) -> tuple[list[Any], int]:
 
 
 def json_bytes(document: Any) -> bytes:
-    """A JSON document as a file: strict, indented, UTF-8.
+    """Return a JSON document as a file: strict, indented, UTF-8.
 
-    Half of a surrogate pair, as in file names that are not UTF-8, has no UTF-8 either; it becomes JSON's own escape.
+    Half of a surrogate pair, as in file names that are not UTF-8, cannot be encoded; it becomes a JSON escape.
     """
     return _utf8(strictjson.dumps(strictjson.tag_nonfinite(document), indent=1) + "\n")
 
@@ -153,7 +153,7 @@ def _csv(columns: Sequence[str], rows: Any) -> bytes:
 
 
 def _cell(value: Any) -> str:
-    """A cell as pandas and spreadsheets read it: empty where there is nothing, NaN and Infinity by name."""
+    """Return a cell as pandas and spreadsheets read it: empty for None; NaN and Infinity by name."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -176,7 +176,7 @@ _HEADING = re.compile(
 
 
 class TrialLogError(ValueError):
-    """A file is not a log of trials; the text says at which byte."""
+    """A file is not a log of trials; the text names the byte."""
 
 
 @dataclass(frozen=True)
@@ -184,23 +184,23 @@ class Stream:
     """One stream of one trial."""
 
     text: str
-    """Head and tail, with a line between them that says what is left out."""
+    """The output. If it was shortened: head and tail, with a line between them that says so."""
     size: int
     """Bytes that the trial wrote."""
     sha256: str
-    """Of every byte that the trial wrote."""
+    """The digest of every byte that the trial wrote."""
 
 
 def trial_of(mutant: str) -> str:
-    """The name of a mutant's trial in the log."""
+    """Return the name of a mutant's trial in the log."""
     return f"mutant {mutant}"
 
 
 def sections(trial: str, result: TrialResult, limit: int) -> Iterator[bytes]:
-    """The sections of one trial.
+    """Yield the sections of one trial.
 
     Args:
-        trial: SUBJECT, or `trial_of` a mutant.
+        trial: SUBJECT, or the result of `trial_of`.
         limit: bytes of each stream that are kept.
     """
     for stream, log in (("stdout", result.stdout), ("stderr", result.stderr)):
@@ -211,10 +211,10 @@ def sections(trial: str, result: TrialResult, limit: int) -> Iterator[bytes]:
 
 
 def parse_log(content: bytes) -> Mapping[tuple[str, str], Stream]:
-    """The streams by trial and name.
+    """Return the streams, by trial and name of the stream.
 
     Raises:
-        TrialLogError: anything that `sections` would not have written.
+        TrialLogError: `sections` would not have written this.
     """
     streams: dict[tuple[str, str], Stream] = {}
     position = 0
@@ -235,7 +235,7 @@ def parse_log(content: bytes) -> Mapping[tuple[str, str], Stream]:
 
 
 def _shortened(content: bytes, limit: int) -> bytes:
-    """A log cut to its head and, three times as long, its tail, with a line between them that says so."""
+    """Shorten a log to its head and its tail, which is three times as long, with a line between them that says so."""
     if len(content) <= limit:
         return content
     head = content[: limit // 4].decode("utf-8", errors="ignore").encode("utf-8")

@@ -1,4 +1,4 @@
-"""Unpacking an archive of bundles that a stranger made: either all of it is sound and arrives, or nothing does.
+"""Unpacking an archive of bundles. The archive is not trusted: unless all of it is sound, nothing is unpacked.
 
     for one in unpack(Path("bundles.zip"), Path("evidence")):
         print(one.bundle.verdict, one.bundle.path, one.is_new)
@@ -6,7 +6,8 @@
 1. Names, kinds and sizes are checked before anything is written, in a process with bounded memory and time.
 2. The files are extracted into a hidden folder beside their places.
 3. The bundles there are verified, so it does not matter how another program would read an ambiguous zip file.
-4. Each bundle is renamed to its place. Only the same bundle may be there already; it is left as it is.
+4. Each bundle is renamed to its place. If the same bundle is there already, it stays as it is; any other file or folder
+   there is an error.
 """
 
 from __future__ import annotations
@@ -61,18 +62,18 @@ class Unpacked:
 
     bundle: Verification
     is_new: bool
-    """False where it lay there already, byte for byte."""
+    """False if the same bundle, byte for byte, was there already."""
 
 
 def unpack(source: Path, into: Path) -> list[Unpacked]:
-    """Unpack the bundles of a zip file to <into>/<issue>/<claim>/<run>, and say what is known of each.
+    """Unpack the bundles of a zip file to <into>/<issue>/<claim>/<run>, and return them with their verification.
 
-    `into` and the folders below it are made where they do not exist.
+    `into` and the folders below it are made if they do not exist.
 
     Raises:
-        ArchiveError: the file is no archive of sound bundles. Nothing was written.
-        OSError: something cannot be read or written, or something else lies at a bundle's place. Nothing is left of
-            what was written.
+        ArchiveError: the file is not an archive of sound bundles. Nothing was written.
+        OSError: a file cannot be read or written, or there is another file or folder at a bundle's place. Files that
+            were written are removed.
     """
     _check(source)
     with _opened(source) as archive:
@@ -97,7 +98,7 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
 
 
 def _check(source: Path) -> None:
-    """Read the directory of the archive where it can do no harm: zipfile loads all of it, however large it is."""
+    """Read the archive's directory in a process with limited memory, because zipfile loads a directory of any size."""
     (told,) = isolated_all([partial(_refusal, source)], Limits(), 1)
     if isinstance(told, Stopped):
         raise ArchiveError(f"its directory could not be read: {told}")
@@ -106,7 +107,7 @@ def _check(source: Path) -> None:
 
 
 def _refusal(source: Path) -> bytes:
-    """Why the archive is not extracted; empty if it may be."""
+    """Return why the archive must not be extracted; empty if it may be."""
     try:
         with _opened(source) as archive:
             _bundles(archive)
@@ -129,7 +130,7 @@ def _opened(source: Path) -> Iterator[ZipFile]:
 
 
 def _bundles(archive: ZipFile) -> dict[Place, dict[str, ZipInfo]]:
-    """The files of every bundle by their names in it; the bundles in the order of their places."""
+    """Return the files of every bundle by their names in it. The bundles are in the order of their places."""
     members = archive.infolist()
     if len(members) > MOST_ENTRIES:
         raise ArchiveError(f"has {len(members)} entries; an archive of bundles has at most {MOST_ENTRIES}")
@@ -165,11 +166,11 @@ def _check_kind(member: ZipInfo) -> None:
 def _check_ratio(archive: ZipFile, size: int) -> None:
     packed = os.stat(str(archive.filename)).st_size
     if size > _FLAT and size > _STEEPEST * packed:
-        raise ArchiveError(f"would become {size} bytes from {packed}: bundles do not, bombs do")
+        raise ArchiveError(f"has {packed} bytes and would become {size}; the files of bundles do not compress so well")
 
 
 def _content(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
-    """The content of a member, piece by piece; never more than the directory declares."""
+    """Yield the content of a member in pieces; never more than the directory declares."""
     try:
         with archive.open(member) as packed:
             while chunk := packed.read(_CHUNK):
@@ -181,7 +182,7 @@ def _content(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
 
 
 def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) -> str:
-    """The first difference between a bundle of the archive and what lies at its place; empty if there is none."""
+    """Return the first difference between a bundle of the archive and the folder at its place; empty if none."""
     if folder.is_symlink() or not folder.is_dir():
         return "it is no folder"
     try:
@@ -220,7 +221,7 @@ def _verified(folder: Path, places: Sequence[Place]) -> Iterator[Verification]:
 
 
 def _move(hidden: Path, into: Path, places: Sequence[Place]) -> None:
-    """Rename every bundle to its place; after a failure none of them is there."""
+    """Rename every bundle to its place. After an error, none of them is there."""
     with ExitStack() as moves:
         for place in places:
             target = into.joinpath(*place)
@@ -231,7 +232,7 @@ def _move(hidden: Path, into: Path, places: Sequence[Place]) -> None:
 
 @contextmanager
 def _moved(source: Path, target: Path) -> Iterator[None]:
-    """Rename a folder, refused where one is that holds anything; after a failure within the block it is gone."""
+    """Rename a folder to a place that has no folder with content. After an error in the block, remove it."""
     source.rename(target)
     try:
         yield
@@ -242,30 +243,30 @@ def _moved(source: Path, target: Path) -> Iterator[None]:
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it; after a failure within the block, what was made is gone."""
+    """Make a folder and its parents. After an error in the block, remove those that were made."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
         for one in missing:
-            with suppress(OSError):  # another process may use it by now
+            with suppress(OSError):  # another process may have put files there
                 one.rmdir()
         raise
 
 
 @contextmanager
 def _hidden_folder(beside: Path) -> Iterator[Path]:
-    """A new folder in another, gone after the block; what earlier readers left when they died is removed too.
+    """Make a folder in another, and remove it after the block. Also remove folders of unpackers that died.
 
-    Its reader holds a lock on it, which ends with the process, however that ends.
+    The unpacker holds a lock on its folder. The lock ends with the process, also when the process is killed.
     """
     with ExitStack() as held:
-        with _lock(beside, fcntl.LOCK_EX):  # so that nobody takes the new folder for an abandoned one
+        with _lock(beside, fcntl.LOCK_EX):  # another unpacker must not remove the folder before it is locked
             _remove_abandoned(beside)
             try:
                 folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
-            except OSError as error:  # which names a folder that nobody knows but we
+            except OSError as error:  # it names the hidden folder, which the user does not know
                 raise OSError(error.errno, error.strerror, str(beside)) from error
             held.callback(shutil.rmtree, folder, ignore_errors=True)
             held.enter_context(_lock(folder, fcntl.LOCK_EX))
@@ -280,10 +281,10 @@ def _remove_abandoned(beside: Path) -> None:
 
 @contextmanager
 def _lock(folder: Path, kind: int) -> Iterator[None]:
-    """A lock on a folder, or none where the filesystem has none (Lustre and NFS may not).
+    """Lock a folder for the block. Without LOCK_NB, continue unlocked on filesystems without locks (Lustre, NFS).
 
     Raises:
-        OSError: `kind` says not to wait, and somebody has the lock or nobody can tell.
+        OSError: `kind` has LOCK_NB, and another process has the lock or the filesystem has no locks.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

@@ -1,4 +1,4 @@
-"""Reading a folder that strangers filled: nothing is followed, waited for, or read without a limit."""
+"""Reading a folder that is not trusted: no link is followed, no pipe can block, and every read has a limit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _CHUNK = 1 << 20
 
 
 class TooLarge(ValueError):
-    """A folder or a file is beyond the limits of a bundle; the text says which."""
+    """A folder or a file exceeds a limit of bundles; the text says which."""
 
 
 @dataclass
 class Listing:
-    """What lies below a folder."""
+    """The content of a folder."""
 
     files: dict[str, int] = field(default_factory=dict)
-    """Size in bytes of every regular file, by relative POSIX name."""
+    """The bytes of every regular file, by relative POSIX name."""
     refused: dict[str, str] = field(default_factory=dict)
-    """What is neither a regular file nor a folder that could be read, and why."""
+    """Why each other entry is refused: it is neither a regular file nor a folder that can be read."""
     empty: list[str] = field(default_factory=list)
-    """Folders that hold nothing."""
+    """Folders without entries."""
 
 
 def scan(root: Path) -> Listing:
@@ -68,7 +68,7 @@ def scan(root: Path) -> Listing:
 
 
 def _take(listing: Listing, name: str, entry: os.DirEntry[str]) -> bool:
-    """Note one entry; whether it is a folder to look into."""
+    """Add one entry to a listing. Return whether it is a folder, which must be scanned too."""
     status = entry.stat(follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
         return True
@@ -82,11 +82,11 @@ def _take(listing: Listing, name: str, entry: os.DirEntry[str]) -> bool:
 
 
 def read(root: Path, name: str) -> tuple[bytes, str]:
-    """The content of a file and its sha256.
+    """Return the content of a file and its sha256.
 
     Raises:
-        OSError: it cannot be read, or is no regular file any more.
-        TooLarge: it has more than layout.LARGEST_DOCUMENT bytes.
+        OSError: the file cannot be read or is not a regular file.
+        TooLarge: it has more than `bundle_layout.LARGEST_DOCUMENT` bytes.
     """
     with _open(root / name) as file:
         content = file.read(min(os.fstat(file.fileno()).st_size, LARGEST_DOCUMENT) + 1)
@@ -96,7 +96,7 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
 
 
 def digest(root: Path, name: str) -> str:
-    """The sha256 of a file of any size; OSError and TooLarge as for `chunks`."""
+    """Return the sha256 of a file; raises OSError and TooLarge like `chunks`."""
     hashed = hashlib.sha256()
     for chunk in chunks(root, name):
         hashed.update(chunk)
@@ -104,11 +104,11 @@ def digest(root: Path, name: str) -> str:
 
 
 def chunks(root: Path, name: str) -> Iterator[bytes]:
-    """The content of a file, piece by piece.
+    """Yield the content of a file in pieces.
 
     Raises:
-        OSError: as for `read`.
-        TooLarge: it has more than layout.LARGEST_BUNDLE bytes.
+        OSError: like `read`.
+        TooLarge: it has more than `bundle_layout.LARGEST_BUNDLE` bytes.
     """
     total = 0
     with _open(root / name) as file:

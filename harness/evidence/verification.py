@@ -1,10 +1,10 @@
-"""Verifying: whether a bundle is the one that was sealed, and whether it says what it should when judged again.
+"""Verifying: check that a bundle is as it was sealed, and that its record agrees with judging it again.
 
     for verification in verify_all(find_bundles([Path("evidence")])):
         print(verification.path, verification.verdict, *verification.findings, *verification.remarks)
 
-Neither torch nor a GPU is needed. A bundle may come from anybody: whatever is in it becomes a finding, never an
-exception, and no bundle gets more than its time and memory.
+Verifying needs neither torch nor a GPU. A bundle is not trusted: any defect in it becomes a finding, never an
+exception, and its checks run with limited time and memory.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 __all__ = ["Against", "Code", "Finding", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
 
 _MARKS = frozenset({MANIFEST, RECORD, OBSERVATION})
-"""A folder that has one of these is, or was, a bundle."""
+"""A folder with one of these files is, or was, a bundle."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """What bundles are held against besides themselves."""
+    """What bundles are compared with, besides themselves."""
 
     trusted: Mapping[str, SSlibKey] = field(default_factory=dict)
     """Public keys whose signatures count, by id."""
     state: ProjectState | None = None
-    """The project whose claims the bundles are to be evidence of; None: nobody asks."""
+    """The project that the bundles should be evidence for; None skips the checks for staleness."""
     refused: frozenset[Code] = frozenset()
-    """Remarks that a bundle may not have."""
+    """Codes of the remarks that an accepted bundle must not have."""
 
 
 def verify(path: Path, limits: Limits | None = None, against: Against | None = None) -> Verification:
@@ -53,8 +53,8 @@ def verify(path: Path, limits: Limits | None = None, against: Against | None = N
 
     Args:
         path: its folder, or a folder that was never finished.
-        limits: what verifying it may use.
-        against: keys and project; without, signatures stay unknown and staleness unasked.
+        limits: the time and memory for the checks.
+        against: keys and project. Without them, signatures stay unknown and staleness is not checked.
     """
     (verification,) = verify_all([path], limits, against)
     return verification
@@ -63,7 +63,7 @@ def verify(path: Path, limits: Limits | None = None, against: Against | None = N
 def verify_all(
     paths: Sequence[Path], limits: Limits | None = None, against: Against | None = None
 ) -> Iterator[Verification]:
-    """Verify bundles, as many at a time as this process has processors; what is known of each comes in their order."""
+    """Verify bundles, one per processor at the same time. Yield the results in the order of the paths."""
     from harness.evidence import bundle_checks
 
     bundle_checks.prepare()
@@ -72,14 +72,14 @@ def verify_all(
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
     for path, outcome in zip(paths, outcomes, strict=True):
         if isinstance(outcome, Stopped):
-            message = f"could not be verified: {outcome}; no bundle of ours needs as much"
+            message = f"could not be verified: {outcome}; a bundle that the harness wrote does not cause this"
             yield Verification(path, (Finding(Code.INVALID, "", message),))
         else:
             yield _known(path, outcome, against)
 
 
 def _checked(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
-    """What the checks of a bundle tell, as the text that leaves its process."""
+    """Run the checks of a bundle in its process. Return the result as JSON."""
     from harness.evidence import bundle_checks
 
     verification, origin = bundle_checks.check(folder, trusted)
@@ -101,7 +101,7 @@ def _known(path: Path, told: bytes, against: Against) -> Verification:
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Path]:
-    """The bundles at or below these folders, and the folders that were never finished, sorted; no link is followed."""
+    """Return the bundles at or below these folders, including unfinished ones, sorted. Links are not followed."""
     found: dict[Path, None] = {}
     for start in paths:
         pending = [start]
@@ -119,14 +119,14 @@ def find_bundles(paths: Iterable[Path]) -> list[Path]:
 
 
 def no_folder(path: Path) -> str:
-    """What stands in the way of finding bundles below a path that is no folder, with the remedy."""
+    """Return why there are no bundles below a path that is not a folder, with the remedy."""
     if path.is_file() and zipfile.is_zipfile(path):
         return f"is an archive; unpack it first: harness unpack {shlex.quote(str(path))} -C DIR"
     return "is no folder; name a bundle or a folder of bundles"
 
 
 def _look_into(folder: Path) -> list[Path] | None:
-    """The folders in a folder; None where it is a bundle, or cannot be read, which must not hide one."""
+    """Return the folders in a folder; None if it is a bundle or cannot be read, so that no bundle stays hidden."""
     try:
         with os.scandir(folder) as scanned:
             entries = list(scanned)
