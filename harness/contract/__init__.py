@@ -1,4 +1,4 @@
-"""Contracts: what they may say and what is refused (`loader`), and what they are judged by (`clauses`, `rules`)."""
+"""Contracts: loading and refusing them (`loader`), and the clauses that judge an observation (`clauses`, `rules`)."""
 
 from harness.contract.loader import load, parse
 from harness.contract.model import DEVICE_FIELDS, Contract, ContractError, Mutant, Profile

@@ -1,4 +1,4 @@
-"""What a clause asks of a value, as data: a keyword and its limit. `harness.report.bound_text` writes it for people."""
+"""The bound of a clause as data: a keyword and its limit. `harness.report.bound_text` puts it into words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from harness.base.strictjson import JsonObject
 __all__ = ["CLOSED", "RULE", "Bound"]
 
 RULE: Final = "rule"
-"""The keyword of a CEL rule; its limit is the rule's text."""
+"""The keyword of a CEL rule. Its limit is the rule's text."""
 CLOSED: Final = "closed"
-"""The keyword of an object without undeclared properties; its limit is the list of those that are declared."""
+"""The keyword of an object without undeclared properties. Its limit is the list of declared properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A keyword of the observation schema with its argument, such as `maximum` and 4.0; or `RULE`, or `CLOSED`."""
+    """A keyword of the observation schema and its argument, such as `maximum` and 4.0. Also `RULE` and `CLOSED`."""
 
     keyword: str
     limit: Any

@@ -1,4 +1,4 @@
-"""The built-in clauses: what every observation is held against, whatever its contract says."""
+"""The built-in clauses, which every contract has."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ __all__ = ["COMPLETES", "RESOLVED", "builtin_clauses"]
 COMPLETES = "subject.completes"
 """The clause on how the trial ended.
 
-NOT_MEASURED where something else than the subject cut it short, and where a subject that is seen from outside did not
-show all that was looked for, however it ended itself: of a run that is over nobody saw the end, and the log of one that
-was cut short tells of no fault."""
+NOT_MEASURED if something other than the subject cut the trial short. For an external trainer, also NOT_MEASURED if its
+output does not show all that is needed: then it is unknown whether the trainer itself failed."""
 
 RESOLVED = ("dtype", "backend", "steps")
-"""Parameters that are compared with what ran. The device is always compared."""
+"""Parameters that must equal the resolved values. The device is always compared."""
 
 
 def builtin_clauses(parameters: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The calibration of a contract: how far beyond its thresholds each mutant was measured.
 
-`harness calibrate ID --write` writes it as ID.calibration.json next to the contract. The contract names its SHA-256, so
-evidence, which binds the contract, binds the calibration too. No judgment reads it.
+`harness calibrate ID --write` writes it as ID.calibration.json beside the contract. The contract names its SHA-256, so
+evidence that fixes the contract also fixes the calibration. No judgment reads it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _AGAIN = "remove the file and the contract's key 'calibration', then run harness
 
 @dataclass(frozen=True)
 class Calibration:
-    """The ratios that a contract's calibration records, by profile, mutant and clause: see `harness.contract.ratio`."""
+    """The ratios that a calibration records, by profile, mutant and clause (see `harness.contract.ratio`)."""
 
     profiles: Mapping[str, JsonObject]
-    """As they stand in the file."""
+    """As in the file."""
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
         """By profile and clause, the smallest ratio of the mutant's measurement to the clause's threshold."""
@@ -37,16 +37,16 @@ class Calibration:
 
 
 def calibration_path(contract: Path) -> Path:
-    """Where the calibration of a contract file stands."""
+    """The path of a contract file's calibration."""
     return contract.with_suffix(SUFFIX)
 
 
 def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, list[Problem]]:
-    """The calibration next to a contract file, and why it is not the contract's.
+    """The calibration beside a contract file (None if there is none that fits), and its problems.
 
     Args:
-        path: of the contract.
-        wanted: the SHA-256 that the contract names; None if it names none.
+        path: The contract file.
+        wanted: The SHA-256 that the contract names; None if it names none.
     """
     place = calibration_path(path)
     try:

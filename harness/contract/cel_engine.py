@@ -1,6 +1,6 @@
-"""The CEL engine, without the command line that its package brings.
+"""The CEL engine without its package's command line.
 
-`import cel` also imports typer, rich and prompt_toolkit, a tenth of a second of every start; the language itself is one
+`import cel` also imports typer, rich and prompt_toolkit, which takes a tenth of a second. The engine itself is one
 extension module.
 """
 
@@ -20,7 +20,7 @@ _loading = Lock()
 
 
 def engine() -> Any:
-    """The module that has `compile` and `Context`: the extension inside the package `cel`."""
+    """The module with `compile` and `Context`: the extension module of the package `cel`."""
     module = sys.modules.get(_EXTENSION)
     return module if module is not None else _load()
 
@@ -32,7 +32,7 @@ def _load() -> Any:
         package = importlib.util.find_spec("cel")
         spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package else None
         if spec is None or spec.loader is None:
-            return importlib.import_module("cel")  # laid out otherwise: take it whole
+            return importlib.import_module("cel")  # another layout: import the whole package
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         sys.modules[_EXTENSION] = module

@@ -1,12 +1,15 @@
-"""The clauses of an observation schema: every keyword that a measurement can violate, one by one.
+"""The clauses of an observation schema: each keyword that a measurement can violate.
 
-A validator stops at "invalid"; a judgment must say of each bound whether it held and on what value. So the schema is
-taken apart once, when the contract is loaded.
+A validator only says "invalid". A judgment says for each bound whether it holds, and for which value. So the loader
+splits the schema into clauses once.
 
-Two answers differ from JSON Schema on purpose (a third: `harness.contract.keywords`). A measurement that is missing
-leaves its clauses NOT_MEASURED, and so does an empty list or map for the clauses of its items and for `maxItems` and
-its sisters, unless they say that it must be empty: there nothing was measured. And a number that is not finite fails
-every clause that looks at it.
+Clauses differ from JSON Schema on purpose:
+
+- A clause on a missing measurement is NOT_MEASURED.
+- A clause on the items of an empty list or map is NOT_MEASURED, and so is `maxItems`, `maxProperties` or `uniqueItems`
+  of one, unless it requires an empty one.
+- A number that is not finite fails every clause that reads it.
+- A keyword never holds for a value of another type (see `harness.contract.keywords`).
 """
 
 from __future__ import annotations
@@ -38,13 +41,13 @@ __all__ = [
 
 _LONGEST_TEXT, _MOST_ITEMS = 200, 8
 ITEM, VALUE = "[]", "{}"
-"""Steps of a path: every item of a list, every value of a map. No property can be called so."""
+"""Steps of a path: every item of a list, every value of a map. No property has such a name."""
 
 _TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
-"""Keywords that an empty list or map satisfies; where it has to be empty (`maxItems` 0), that is what is asked."""
+"""Keywords that an empty list or map satisfies vacuously, unless they require it to be empty (`maxItems` 0)."""
 _ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
 _STRUCTURE = frozenset({"properties", "items", "additionalProperties"})
-# Where a clause looks at many values, the one that came nearest to its bound is shown.
+# Of many values, a judgment shows the one that is nearest to the bound.
 _NEAREST: Mapping[str, Callable[[list[Any]], Any]] = {
     "minimum": min,
     "exclusiveMinimum": min,
@@ -53,22 +56,22 @@ _NEAREST: Mapping[str, Callable[[list[Any]], Any]] = {
 }
 
 
-@dataclass(slots=True)  # not frozen: that would take a third of the time of a judgment, which makes one a clause
+@dataclass(slots=True)  # not frozen: that takes a third of the time of a judgment
 class ClauseResult:
-    """One clause of a judgment: its outcome, the value that decided it, and the bound it was held against."""
+    """One clause of a judgment: its outcome, the value that decided, and the bound."""
 
     id: str
     outcome: Outcome
     value: Any = None
-    """What decided it; for a rule, everything that it reads, by path. See `brief` for what is too long to be shown."""
+    """The value that decided. For a rule, everything that it reads, by path. `brief` shortens long values."""
     bound: Bound | None = None
-    """None if the contract at hand has no such clause, as when a counterexample of another contract is replayed."""
+    """None if the contract has no such clause, as for a replayed counterexample of another contract."""
     unit: str = ""
     reason: Reason | None = None
-    """Why it is no PASS; None for a PASS."""
+    """Why the outcome is not PASS; None for a PASS."""
 
     def to_json(self) -> dict[str, Any]:
-        """The form that a record holds, numbers that are not finite as they are."""
+        """The form that a record holds. Numbers that are not finite are not tagged."""
         return {
             "id": self.id,
             "outcome": str(self.outcome),
@@ -92,7 +95,7 @@ class ClauseResult:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A named thing that an observation can violate."""
+    """One condition that an observation can violate."""
 
     id: str
     bound: Bound
@@ -120,7 +123,7 @@ class SchemaClause(Clause):
         return self.bound.limit
 
     def judge(self, values: list[Any], complete: bool, measurements: JsonObject) -> ClauseResult:
-        """Hold the clause against the finite values found at its path; one that fails outranks one that is missing."""
+        """Judge the finite values at the clause's path. A value that fails decides before a missing value."""
         if not all(map(self.check, values)):
             index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
             reason = Reason(ReasonCode.VIOLATED, _place(measurements, self.path, index), bound=self.bound)
@@ -136,20 +139,20 @@ class SchemaClause(Clause):
         return ClauseResult(self.id, Outcome.PASS, brief(seen), self.bound, self.unit)
 
     def unmeasured(self, reason: Reason) -> ClauseResult:
-        """The result where there is nothing to look at."""
+        """The NOT_MEASURED result, if there is no value to check."""
         return ClauseResult(self.id, Outcome.NOT_MEASURED, None, self.bound, self.unit, reason)
 
     def not_finite(self, value: Any, where: str) -> ClauseResult:
-        """The result where a value holds NaN, an infinity or an integer that no double can hold."""
+        """The FAIL result, if a value holds NaN, an infinity or an integer too large for a double."""
         return ClauseResult(
             self.id, Outcome.FAIL, brief(value), self.bound, self.unit, Reason(ReasonCode.NOT_FINITE, where)
         )
 
 
 def brief(value: Any) -> Any:
-    """A value as a judgment shows it: whole if it is short, else its size. The observation has all of it.
+    """A value as a judgment shows it: a short value whole, else its size. The observation has the whole value.
 
-    A long text is {"beginning": its first letters, "length": n}, a long list {"items": n}, a map {"entries": n}.
+    A long text becomes {"beginning": first characters, "length": n}, a long list {"items": n}, a map {"entries": n}.
     """
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT else {"beginning": value[:_LONGEST_TEXT], "length": len(value)}
@@ -168,9 +171,9 @@ def brief(value: Any) -> Any:
 def judge_schema(
     clauses: Iterable[SchemaClause], measurements: JsonObject, finite: Mapping[str, bool]
 ) -> Iterator[ClauseResult]:
-    """Hold every clause against the measurements; `finite` says of each measurement whether it is.
+    """Judge the measurements by every clause. `finite` says for each measurement whether it is finite.
 
-    Clauses of one path stand next to each other (see `clauses_of`), so that each path is followed once.
+    Clauses of one path are adjacent (see `clauses_of`), so each path is followed once.
     """
     path: tuple[str, ...] | None = None
     values: list[Any] = []
@@ -179,7 +182,7 @@ def judge_schema(
     for clause in clauses:
         if clause.path != path:
             path = clause.path
-            if len(path) == 1:  # as most are
+            if len(path) == 1:  # most paths
                 complete = path[0] in measurements
                 values = [measurements[path[0]]] if complete else []
             else:
@@ -194,10 +197,10 @@ def judge_schema(
 
 
 def clauses_of(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[SchemaClause]:
-    """Take an observation schema (local references already put in place) apart into its clauses.
+    """The clauses of an observation schema without references.
 
     Raises:
-        PatternError: with the path of the property.
+        PatternError: a `pattern` is not a linear-time regular expression; `path` is the path of its property.
     """
     keywords = {
         keyword: argument
@@ -229,21 +232,21 @@ def clauses_of(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[Schem
 
 
 def values_at(measurements: JsonObject, path: tuple[str, ...]) -> list[Any]:
-    """Every value that was measured at a clause's path."""
+    """Every measured value at a clause's path."""
     found: list[Any] = []
     _follow(measurements, path, 0, found)
     return found
 
 
 def is_finite(value: Any, levels: int = DEEPEST) -> bool:
-    """Whether every number in a JSON value is finite and fits a double; false where it is nested beyond `levels`."""
+    """Whether every number in a JSON value is finite and fits a double. False if nested deeper than `levels`."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):
         return -LARGEST <= value <= LARGEST
     if isinstance(value, (list, tuple)):
         try:
-            # The sum of floats is finite only if each of them is. Nothing in Python looks at them faster.
+            # A sum of floats is finite only if each float is. This is the fastest check in Python.
             if math.isfinite(sum(value, 0.0)):
                 return True
         except (TypeError, OverflowError):
@@ -257,10 +260,11 @@ def is_finite(value: Any, levels: int = DEEPEST) -> bool:
 
 
 def empty_place(value: Any, entries: frozenset[str]) -> str | None:
-    """Where a list or map is empty, written behind the name of the value: "" for itself, "[2].times" for one inside.
+    """The place of an empty list or map in a value: "" for the value itself, "[2].times" for one inside; else None.
 
     Args:
-        entries: what is read of the items, which are then looked into; of a map whose keys are none of these, all are.
+        entries: The names of entries that a rule reads from items. The search enters items only for these names; in a
+            map that has none of them, it enters every value.
     """
     if not isinstance(value, (list, tuple, dict)):
         return None
@@ -281,7 +285,7 @@ def empty_place(value: Any, entries: frozenset[str]) -> str | None:
 
 
 def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any]) -> bool:
-    """Append every value at a path to `found`; false where one is missing."""
+    """Append every value at a path to `found`. False if a value is missing."""
     for index in range(start, len(path)):
         step = path[index]
         if step in (ITEM, VALUE):
@@ -295,7 +299,7 @@ def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any])
             if index + 1 == len(path):
                 found.extend(items)
                 return True
-            # A list, because what follows a missing value is found as well.
+            # A list, because values after a missing one are also wanted.
             return all([_follow(item, path, index + 1, found) for item in items])  # noqa: C419
         if not isinstance(container, dict) or step not in container:
             return False
@@ -305,7 +309,7 @@ def _follow(container: Any, path: tuple[str, ...], start: int, found: list[Any])
 
 
 def _places(container: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[str, bool]]:
-    """A readable name for the place of every value at a path, and whether there is a value."""
+    """The place of every value at a path, in words, and whether the value exists."""
     if not path:
         yield where, True
         return

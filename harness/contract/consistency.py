@@ -1,4 +1,4 @@
-"""What the parts of a contract say of one another: ids, the parameters that profiles set, the names that rules read."""
+"""Whether the parts of a contract fit together: ids, parameters, clauses, and the names that rules read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["contradictions", "miscalibrated"]
 
 
 def contradictions(contract: Contract) -> Iterator[Problem]:
-    """Everything in a contract that is well formed by itself, and does not fit the rest of it."""
+    """Every part of a well-formed contract that does not fit the rest of it."""
     yield from _repeated_ids(contract)
     yield from _target_problems(contract)
     yield from _example_problems(contract)
@@ -35,7 +35,7 @@ def _repeated_ids(contract: Contract) -> Iterator[Problem]:
 
 
 def _parameter_problems(contract: Contract) -> Iterator[Problem]:
-    """What the profiles set otherwise than the contract declares. Mutants may: out of bounds can be their defect."""
+    """Parameters of profiles that the contract does not allow. A mutant's may be out of bounds: as its defect."""
     declared = contract.parameters
     if declared is None:
         return
@@ -58,9 +58,9 @@ def _target_problems(contract: Contract) -> Iterator[Problem]:
     if contract.target.get("type") != "cpu":
         return
     if "compute_capability" in contract.target:
-        yield Problem("/target", "a CPU has no compute capability", "say 'type': 'cuda', or leave one of them out")
+        yield Problem("/target", "a CPU has no compute capability", "write 'type': 'cuda', or remove one of them")
     if "full" in contract.profiles and contract.profiles["full"].requires["device"] == "cuda":
-        yield Problem("/target/type", "the full profile requires CUDA, so it never runs on the target", "say 'cuda'")
+        yield Problem("/target/type", "the full profile requires CUDA, so it never runs on the target", "write 'cuda'")
 
 
 def _example_problems(contract: Contract) -> Iterator[Problem]:
@@ -79,12 +79,12 @@ def _omission_problems(contract: Contract) -> Iterator[Problem]:
     for profile in contract.profiles.values():
         where = pointer("profiles", profile.name, "omits")
         if profile.omits and profile.name == "full":
-            yield Problem(where, "the full profile is what the claim speaks of", "measure all of it there")
+            yield Problem(where, "the full profile must measure the whole claim", "remove 'omits' there")
         for name in sorted(profile.omits - contract.measurements):
             known = ", ".join(sorted(contract.measurements))
             yield Problem(where, f"{name!r} is not in the observation", f"declared there: {known}")
         if len(contract.unjudged(profile.name)) == clauses:
-            yield Problem(where, "nothing is left to be judged", "omit less, or remove the profile")
+            yield Problem(where, "the profile omits every clause", "omit less, or remove the profile")
 
 
 def _rule_problems(contract: Contract) -> Iterator[Problem]:
@@ -116,7 +116,7 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
             if clause not in known:
                 yield Problem(
                     pointer("mutants", index, "violates", position),
-                    f"{clause!r} is no clause of this contract",
+                    f"{clause!r} is not a clause of this contract",
                     f"clauses: {', '.join(sorted(known))}",
                 )
         for name in mutant.parameters:
@@ -133,7 +133,7 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
 
 
 def miscalibrated(contract: Contract) -> Iterator[Problem]:
-    """Everything in a contract's calibration that does not fit the contract."""
+    """Every part of a contract's calibration that does not fit the contract."""
     if contract.calibration is None:
         return
     comparable = frozenset(clause.id for clause in (*contract.clauses, *contract.rules) if has_ratio(clause))
@@ -151,9 +151,9 @@ def miscalibrated(contract: Contract) -> Iterator[Problem]:
                 if clause in contract.unjudged(profile):
                     yield _outdated(where, f"the {profile} profile does not judge {clause!r}")
                 elif clause not in violated[mutant]:
-                    yield _outdated(where, f"{clause!r} is no clause that this mutant must violate")
+                    yield _outdated(where, f"{clause!r} is not a clause that this mutant must violate")
                 elif clause not in comparable:
-                    yield _outdated(where, f"{clause!r} has no threshold to which a ratio could be taken")
+                    yield _outdated(where, f"{clause!r} has no threshold for a ratio")
 
 
 def _outdated(where: str, message: str) -> Problem:

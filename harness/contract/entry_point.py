@@ -1,4 +1,4 @@
-"""Entry points, `module.path:Name`: found in the source text without running it, and loaded in a trial's process."""
+"""Entry points, `module.path:Name`: located in source text without running it, imported in a trial's process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["EntryPointError", "locate", "resolve"]
 
 
 class EntryPointError(ValueError):
-    """An entry point does not lead to a name under the project's root: why, and the remedy."""
+    """An entry point does not name anything under the project's root. The message says why."""
 
     def __init__(
         self, message: str, remedy: str = "write module.path:Name of something defined under the project's root"
@@ -22,10 +22,10 @@ class EntryPointError(ValueError):
 
 
 def locate(entry_point: str, search: tuple[Path, ...]) -> Path:
-    """The file that defines or re-exports an entry point, looked up in the folders `search` without importing it.
+    """The file in the folders `search` that defines or re-exports an entry point. Nothing is imported.
 
     Raises:
-        EntryPointError: no such module there, it leads outside those folders, or it does not define the name.
+        EntryPointError: there is no such module, it is outside of those folders, or it lacks the name.
     """
     module, _, name = entry_point.partition(":")
     relative = Path(*module.split("."))
@@ -44,7 +44,7 @@ def resolve(entry_point: str) -> Any:
     """Import an entry point. Only a trial's own process does this.
 
     Raises:
-        ImportError: it, or what it imports, cannot be imported; the text begins with the entry point's module.
+        ImportError: the module or one of its imports fails. The message begins with the module's name.
     """
     module, _, name = entry_point.partition(":")
     try:
@@ -56,11 +56,11 @@ def resolve(entry_point: str) -> Any:
 
 @lru_cache(maxsize=512)
 def _defined(path: Path, modified: int) -> frozenset[str]:
-    """The names bound at the top level of a module, by definition, assignment or import."""
+    """The names that a module defines, assigns or imports at its top level."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError) as error:
-        raise EntryPointError(f"{path} is not valid Python: {error}", "mend it there") from error
+        raise EntryPointError(f"{path} is not valid Python: {error}", "correct the file") from error
     names: set[str] = set()
     pending = list(ast.iter_child_nodes(tree))
     while pending:

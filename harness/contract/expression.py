@@ -1,7 +1,7 @@
-"""The parse tree of a CEL rule. The engine evaluates rules, but does not show how it reads them.
+"""The parse tree of a CEL rule. The engine evaluates rules, but does not show how it parses them.
 
 The grammar is that of https://github.com/google/cel-spec, without messages (`Name{field: 1}`) and names that begin with
-a dot, which no rule needs. What this parser does not know is refused.
+a dot, which no rule needs. This parser refuses all else.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!=", "in"), ("+", "-"), ("*", "/", "%"))
-"""Binary operators, those that bind least first."""
+"""Binary operators by precedence, the lowest first."""
 _RELATIONS = frozenset(_LEVELS[2])
 _LOGIC = frozenset({"||", "&&", "!"})
 _CONSTANTS = frozenset({"true", "false", "null"})
 
 
 class ExpressionError(ValueError):
-    """A text is no expression that this parser knows: what is wrong, and at which character."""
+    """A text is not an expression of this grammar. The message names the fault and the character."""
 
 
 class Kind(Enum):
-    """What a node is. Children are in the order of the text."""
+    """The kind of a node. Children are in the order of the text."""
 
     NUMBER = auto()
     STRING = auto()
@@ -50,20 +50,20 @@ class Kind(Enum):
     FUNCTION = auto()
     """`text(children)`"""
     METHOD = auto()
-    """`first.text(others)`; macros such as `all` too."""
+    """`first.text(others)`, also for macros such as `all`."""
     OPERATOR = auto()
-    """`text` has one child or two."""
+    """The operator `text` with one or two operands."""
     CONDITIONAL = auto()
     """`first ? second : third`"""
     LIST = auto()
     MAP = auto()
-    """Keys and values by turns."""
+    """Keys and values, alternating."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One part of an expression, and where it stands in the text: from `start` to before `end`, brackets included."""
+    """One part of an expression: the characters from `start` to before `end`, brackets included."""
 
     kind: Kind
     text: str
@@ -82,7 +82,7 @@ def parse(text: str) -> Node:
     """The tree of an expression.
 
     Raises:
-        ExpressionError: it is none, or it is nested too deeply.
+        ExpressionError: the text is not an expression, or is nested too deeply.
     """
     try:
         return _Parser(text).whole()
@@ -91,7 +91,7 @@ def parse(text: str) -> Node:
 
 
 def comparisons(root: Node) -> tuple[Node, ...]:
-    """The comparisons of a rule that is one, or several that must all hold; empty for a rule of another form."""
+    """The comparisons of a rule that is a comparison or a conjunction of comparisons; else empty."""
     found = tuple(_conjuncts(root))
     return found if all(map(_compares, found)) else ()
 
@@ -105,7 +105,7 @@ def _conjuncts(node: Node) -> Iterator[Node]:
 
 
 def _compares(node: Node) -> bool:
-    """Whether a node compares two values that are neither texts nor themselves the answer of a comparison."""
+    """Whether a node compares two values that are neither texts nor results of comparisons."""
     if node.kind is not Kind.OPERATOR or node.text not in _RELATIONS:
         return False
     return not any(
@@ -124,7 +124,7 @@ class _Token:
 
 
 class _Parser:
-    """Recursive descent, a method for each rule of the grammar."""
+    """A recursive-descent parser with a method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -149,7 +149,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def _accept(self, *texts: str) -> _Token | None:
-        """The next token, taken if it is one of these operators."""
+        """Take the next token and return it, if it is one of these operators."""
         token = self._token
         return self._next() if token.kind in ("operator", "name") and token.text in texts else None
 
@@ -226,7 +226,7 @@ class _Parser:
         return Node(Kind.NAME, token.text, token.start, token.end)
 
     def _listed(self, closing: str) -> tuple[tuple[Node, ...], int]:
-        """Expressions up to a closing bracket, and where that ends."""
+        """The expressions up to a closing bracket, and the bracket's end."""
         found: list[Node] = []
         while not (end := self._accept(closing)):
             found.append(self._expression())
@@ -236,7 +236,7 @@ class _Parser:
         return tuple(found), end.end
 
     def _entries(self) -> tuple[tuple[Node, ...], int]:
-        """Keys and values up to a closing brace, and where that ends."""
+        """The keys and values up to a closing brace, and the brace's end."""
         found: list[Node] = []
         while not (end := self._accept("}")):
             found.append(self._expression())

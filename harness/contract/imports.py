@@ -1,9 +1,8 @@
-"""Which source files of a project an entry point stands on: its module and what that imports, read without running it.
+"""The source files of a project that an entry point depends on, found in the source text without running it.
 
     imported_files("falsifiers.demo.sorting:Sorter", project.search)
 
-Imports are followed wherever they stand in the text, also inside functions. What is named only while the code runs
-(`import_module(name)`) is not seen.
+Every import statement is followed, also inside functions. Imports by name at run time (`import_module(name)`) are not.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from pathlib import Path
 __all__ = ["imported_files"]
 
 _LONGEST = 1000
-"""Characters of a module's name that are looked at: a record may come from anybody."""
+"""Characters of a module's name that are read, because a record can come from a stranger."""
 
 
 def imported_files(entry_point: str, search: tuple[Path, ...]) -> frozenset[Path]:
-    """The files below the folders `search` that importing the entry point's module may read.
+    """The files below the folders `search` that an import of the entry point's module can read.
 
-    A file that cannot be read or parsed imports nothing; an entry point that leads nowhere has no files.
+    A file that cannot be read or parsed imports nothing. An entry point without a module has no files.
     """
     pending = [entry_point.partition(":")[0][:_LONGEST]]
     seen: set[str] = set()
@@ -33,7 +32,7 @@ def imported_files(entry_point: str, search: tuple[Path, ...]) -> frozenset[Path
         if name in seen:
             continue
         seen.add(name)
-        pending.append(name.rpartition(".")[0])  # importing a module runs the packages that it lies in
+        pending.append(name.rpartition(".")[0])  # importing a module also runs its packages
         file = _module_file(name, search)
         if file is not None:
             files.add(file)
@@ -49,7 +48,7 @@ def _module_file(name: str, search: tuple[Path, ...]) -> Path | None:
     for folder in search:
         place = folder.joinpath(*parts)
         for candidate in (place / "__init__.py", place.with_suffix(".py")):
-            if os.path.isfile(candidate):  # which, unlike Path.is_file, takes any name for an answer
+            if os.path.isfile(candidate):  # unlike Path.is_file, it never raises
                 return candidate
     return None
 
@@ -63,7 +62,7 @@ def _modified(file: Path) -> int:
 
 @lru_cache(maxsize=4096)
 def _imported_names(file: Path, package: str, modified: int) -> tuple[str, ...]:
-    """The modules that a file imports, and `module.name` for every name taken from one: it may be a module too."""
+    """The modules that a file imports, and `module.name` for each imported name, which can be a module too."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
     except (OSError, SyntaxError, ValueError, RecursionError):

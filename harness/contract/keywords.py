@@ -1,8 +1,8 @@
-"""What each keyword of an observation schema asks of a value.
+"""The check of each keyword of an observation schema.
 
-The answers are those of JSON Schema 2020-12 with one difference on purpose: a keyword holds for no value of a type that
-it does not speak of. To JSON Schema `{"minimum": 0}` accepts the text "broken"; here it does not, for a measurement of
-the wrong type must never pass.
+The checks are those of JSON Schema 2020-12 with one difference: a keyword never holds for a value of another type. In
+JSON Schema, `{"minimum": 0}` accepts the text "broken". Here it does not, because a measurement of the wrong type must
+never pass.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ Check = Callable[[Any], bool]
 
 
 class PatternError(ValueError):
-    """A regular expression is not one that runs in linear time."""
+    """A regular expression does not run in linear time."""
 
     path: tuple[str, ...] = ()
-    """Of the property that it stands at."""
+    """The path of the property that has the `pattern`."""
 
 
 def check_of(keyword: str, argument: Any) -> Check:
-    """The check of one keyword; it is total for JSON values nested less deeply than Python's stack.
+    """The check of one keyword. It never raises for a JSON value that fits Python's stack.
 
     Raises:
-        PatternError: the argument of `pattern` is no linear-time regular expression.
+        PatternError: the argument of `pattern` is not a linear-time regular expression.
     """
     return _CHECKS[keyword](argument)
 
 
 def identity(value: Any) -> Any:
-    """A hashable stand-in: two JSON values are the same where theirs are equal.
+    """A hashable value that is equal for two JSON values exactly if JSON Schema calls them equal.
 
-    To JSON Schema true is not 1, but 1 is 1.0, and the order of keys does not matter.
+    In JSON Schema true is not 1, 1 is 1.0, and the order of keys does not matter.
     """
     if isinstance(value, bool) or value is None:
         return (value,)
@@ -93,7 +93,7 @@ def _multiple_of(step: Any) -> Check:
             return False
         if isinstance(value, int) and isinstance(step, int):
             return value % step == 0
-        # As decimal numbers, the way they are written: 0.3 is a multiple of 0.1, which no two doubles would agree to.
+        # As decimal numbers: 0.3 is a multiple of 0.1, but the double 0.3 is not a multiple of the double 0.1.
         from fractions import Fraction
 
         return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
@@ -106,22 +106,23 @@ def _unique_items(_: Any) -> Check:
 
 
 def _pattern(pattern: str) -> Check:
-    """CEL's engine searches, because its regular expressions run in linear time and Python's can run away.
+    """The check of `pattern`. It uses CEL's engine, whose regular expressions run in linear time. Python's do not.
 
-    It compiles the expression on every call, which costs more than the rest of a judgment; so answers are kept.
+    The engine compiles the expression on every call, which takes longer than the rest of a judgment. So answers are
+    cached.
     """
 
     program = engine().compile("value.matches(pattern)")
     try:
         program.execute({"value": "", "pattern": pattern})
     except Exception as error:
-        raise PatternError(f"{pattern!r} is no linear-time regular expression") from error
+        raise PatternError(f"{pattern!r} is not a linear-time regular expression") from error
 
     @lru_cache(maxsize=1024)
     def matches(value: str) -> bool:
         try:
             return program.execute({"value": value, "pattern": pattern}) is True
-        except ValueError:  # half a surrogate pair is no text
+        except ValueError:  # half a surrogate pair is not text
             return False
 
     return lambda value: isinstance(value, str) and matches(value)

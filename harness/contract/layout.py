@@ -1,7 +1,7 @@
-"""How a contract is laid out as text: compact JSON of at most 120 columns, one block for each thing.
+"""The layout of a contract as text: compact JSON of at most 120 columns.
 
-A value stands on one line where it fits. Otherwise short members share lines, and a member that takes several lines
-stands alone. Only a text longer than a line makes a longer line.
+A value that fits is on one line. Otherwise short members share lines, and a longer member has its own lines. Only a
+text that is longer than a line makes a longer line.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ WIDTH = 120
 """Columns of a line."""
 
 _BLOCKS = frozenset({"properties", "$defs", "rules", "mutants", "sources", "profiles"})
-"""Keys whose members begin a line each."""
+"""Keys whose members each begin a line."""
 
 
 def laid_out(document: Any) -> str:
-    """The text of a JSON document, with its keys in their order; it ends in a newline."""
+    """The text of a JSON document. It keeps the order of keys and ends with a newline."""
     return _written(document, indent=0, column=0, blocks=False, closing=0) + "\n"
 
 
 def _written(value: Any, indent: int, column: int, blocks: bool, closing: int) -> str:
-    """A value whose first character stands at `column`, in a container whose lines begin at `indent`.
+    """The text of a value that begins at `column`, in a container whose lines begin at `indent`.
 
     Args:
-        blocks: whether each member begins a line.
-        closing: how many characters follow on the last line, brackets and a comma.
+        blocks: Whether each member begins a line.
+        closing: How many characters follow on the last line: brackets and a comma.
     """
     line = strictjson.dumps(value)
     if not isinstance(value, (dict, list)) or not value:
@@ -51,9 +51,9 @@ def _written(value: Any, indent: int, column: int, blocks: bool, closing: int) -
 
 
 class _Member:
-    """One member of a container, written at the beginning of a line.
+    """The text of one member of a container, written at the beginning of a line.
 
-    It is wrapped where it takes several lines, and a block where its closing bracket stands on a line of its own.
+    It is wrapped if it has several lines, and a block if its closing bracket is on its own line.
     """
 
     def __init__(self, prefix: str, item: Any, indent: int, blocks: bool, closing: int) -> None:
@@ -63,7 +63,7 @@ class _Member:
 
 
 def _members(value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, str, Any]]:
-    """What stands before each member, its key, and the member."""
+    """The text before each member, the member's key, and the member."""
     if isinstance(value, dict):
         yield from ((f"{strictjson.dumps(key)}: ", key, item) for key, item in value.items())
     else:
@@ -71,7 +71,7 @@ def _members(value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, str, Any]
 
 
 def _filled(members: list[_Member], first: int, indent: int, blocks: bool, closing: int) -> list[str]:
-    """Lines of members with their commas; the first begins at column `first`, the others at `indent`."""
+    """The lines of members with commas. The first line begins at column `first`, the others at `indent`."""
     lines: list[str] = []
     column = first
     last = len(members) - 1

@@ -1,6 +1,6 @@
-"""Contracts: one JSON file for one claim, and a loader that refuses what could make the claim pass by accident.
+"""The loader of contracts. It refuses a contract that could pass by accident.
 
-A contract is data that strangers may send. Loading one runs no code: entry points are looked up in the source text,
+A contract is data that can come from a stranger. Loading one runs no code: entry points are located in source text,
 references stay inside the file, and regular expressions run in linear time.
 """
 
@@ -29,10 +29,10 @@ __all__ = ["load", "notes_at", "parse"]
 
 
 def load(path: Path, search: tuple[Path, ...]) -> Contract:
-    """Load a contract whose entry points are found in the folders `search`, the project's import roots.
+    """Load a contract. Its entry points must be in the folders `search`, the project's import roots.
 
     Raises:
-        ContractError: everything that is wrong with it.
+        ContractError: with every problem.
     """
     try:
         content = path.read_bytes()
@@ -44,7 +44,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
     contract = parse(document, path, content)
     problems = list(_entry_point_problems(document, search))
     if path.stem != contract.id:
-        problems.append(Problem("/id", f"{contract.id} stands in {path.name}", f"name the file {contract.id}.json"))
+        problems.append(Problem("/id", f"{contract.id} is in {path.name}", f"name the file {contract.id}.json"))
     calibration, found = calibration_of(path, document.get("calibration"))
     contract = replace(contract, calibration=calibration, notes=notes_at(path.with_suffix(".md")))
     problems += [*found, *miscalibrated(contract)]
@@ -54,10 +54,10 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
 
 
 def parse(document: Any, path: Path, content: bytes) -> Contract:
-    """Build a contract from parsed JSON, looking at nothing else, as `harness verify` does with a bundle's copy.
+    """Build a contract from parsed JSON alone, as `harness verify` does with a bundle's copy.
 
     Raises:
-        ContractError: everything that is wrong with it, entry points aside.
+        ContractError: with every problem, except those of entry points.
     """
     try:
         found = schemas.problems("contract", document)
@@ -92,7 +92,7 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
 
 
 def notes_at(path: Path) -> str:
-    """The text of a file of notes; empty if there is none that can be read."""
+    """The text of a file of notes; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -123,7 +123,7 @@ def _mutant(document: JsonObject) -> Mutant:
 
 
 def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[SchemaClause, ...], list[Problem]]:
-    """The schema that stands at a key of the contract, its references put in place, and taken apart into clauses."""
+    """The schema at a key of the contract with references resolved, its clauses, and its problems."""
     schema, problems = inline(document[key], key)
     if problems:
         return schema, (), problems
@@ -135,7 +135,7 @@ def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[Schema
         problems.append(Problem(where, str(error), "use RE2's syntax: no look-around, no back-references"))
     for path in _untyped(schema):
         where = pointer_of(document[key], key, path)
-        problems.append(Problem(where, "would accept a value of any type", "add 'type' (or 'const' or 'enum')"))
+        problems.append(Problem(where, "accepts a value of any type", "add 'type' (or 'const' or 'enum')"))
     return schema, clauses, problems
 
 

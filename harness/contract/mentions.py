@@ -1,4 +1,4 @@
-"""Where a project's sources and documents name claims: specs and comments may promise more than there are contracts."""
+"""The places where a project's files name claims, to find claims without a contract."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from harness.machine import timebox
 __all__ = ["mentions"]
 
 _LARGEST = 1 << 20
-"""Bytes of a file that anybody wrote by hand."""
+"""Bytes. A larger file is not written by hand."""
 
 
 def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]:
-    """Every id of a claim that the project's files name, sorted, with the places: file and line.
+    """The ids of claims in the project's files, sorted, each with its places as FILE:LINE.
 
-    Looked at are the files that git does not ignore (all files where there is no git), evidence aside; `[tool.harness.
-    mentions]` of pyproject.toml says what an id looks like and what is left out.
+    The search covers the files that git does not ignore, or all files without git, except the evidence.
+    `[tool.harness.mentions]` of pyproject.toml sets the form of an id and the exclusions.
 
     Args:
-        seconds: how long git may take.
+        seconds: Time limit for git.
     """
     pattern = re.compile(rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode())
     found: dict[str, list[str]] = {}
@@ -38,12 +38,12 @@ def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]
 
 
 def _files(project: Project, seconds: float) -> Iterator[str]:
-    """Names of the files to look at, relative to the project's root."""
+    """The names of the files to search, relative to the project's root."""
     evidence = project.evidence.relative_to(project.root).as_posix()
     listing = ["git", "-C", str(project.root), "ls-files", "--cached", "--others", "--exclude-standard", "--", "."]
     answer = timebox.run([*listing, f":(exclude){evidence}"], seconds)
     if answer.value is not None:
-        # Git writes a name in quotes where it is not plain text; none of these was written by hand.
+        # Git quotes a name that is not plain text. Such a file is not written by hand.
         yield from (name for name in set(answer.value.splitlines()) if not name.startswith('"'))
         return
     for folder, folders, names in os.walk(project.root):
@@ -57,7 +57,7 @@ def _is_excluded(name: str, project: Project) -> bool:
 
 
 def _text(path: Path) -> bytes:
-    """The content of a text file; nothing of one that is none, is huge, or cannot be read."""
+    """The content of a text file; empty for a binary, huge or unreadable one."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
             return b""

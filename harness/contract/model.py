@@ -23,7 +23,7 @@ DEVICE_FIELDS = ("type", "name", "compute_capability", "memory_bytes", "memory_s
 
 
 class ContractError(ValueError):
-    """A contract was refused: the file, and for each problem the JSON pointer and the remedy."""
+    """A contract is refused. The message names the file and, for each problem, the JSON pointer and the remedy."""
 
     def __init__(self, path: Path, problems: list[Problem]) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class ContractError(ValueError):
 
 @dataclass(frozen=True)
 class Profile:
-    """How big the real work is."""
+    """How large the work is, and what it needs."""
 
     name: str
     requires: Requirements
@@ -44,14 +44,14 @@ class Profile:
     seconds: float
     """Wall-clock limit of one trial."""
     lease_seconds: float
-    """How long to wait for the device."""
+    """How long a trial waits for the device."""
     omits: frozenset[str] = frozenset()
-    """Measurements that it need not take; clauses on one that was not taken are not judged in it."""
+    """Measurements that the profile need not take. A clause on one that was not taken is not judged."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A subject with one known defect, and the clauses on which it must fail."""
+    """A subject with one known defect, and the clauses that it must violate."""
 
     id: str
     subject: str
@@ -69,7 +69,7 @@ class Contract:
     digest: str
     """sha256 of the file's bytes."""
     content: bytes
-    """The file's bytes, which a bundle keeps."""
+    """The file's bytes, which a bundle stores."""
     document: JsonObject
     id: str
     issue: str
@@ -79,32 +79,32 @@ class Contract:
     falsifier: str
     subject: str
     exclusive: bool
-    """Whether a trial needs the device to itself, because it measures time."""
+    """Whether a trial needs the device for itself, because it measures time."""
     target: Target
     parameters: Parameters | None
-    """What profiles and users may set; None where the contract does not say."""
+    """The declared parameters; None if the contract declares none."""
     profiles: Mapping[str, Profile]
     observation: JsonObject
-    """The observation schema with its local references put in place."""
+    """The observation schema with its references resolved."""
     clauses: tuple[SchemaClause, ...]
     rules: tuple[Rule, ...]
     mutants: tuple[Mutant, ...]
     calibration: Calibration | None = None
-    """What stands next to the file; None where nothing does, and for a bundle's copy."""
+    """The calibration beside the file; None if there is none, and for a bundle's copy."""
     notes: str = ""
-    """The text of the Markdown file next to the file: background and histories; empty for a bundle's copy."""
+    """The text of the Markdown file beside the file; empty for a bundle's copy."""
 
     def ratios(self, mutant: str) -> Mapping[str, Mapping[str, float]]:
-        """By profile and clause, how far beyond the threshold a mutant's defect was measured."""
+        """By profile and clause, the ratio of a mutant's measurement to the threshold."""
         return {} if self.calibration is None else self.calibration.ratios(mutant)
 
     @property
     def measurements(self) -> frozenset[str]:
-        """The names that a falsifier may measure."""
+        """The names of the declared measurements."""
         return frozenset(self.observation["properties"])
 
     def unjudged(self, profile: str, measured: Collection[str] = ()) -> tuple[str, ...]:
-        """The ids of the contract's own clauses on what a profile omits and nobody has measured; rules first."""
+        """The ids of own clauses on measurements that a profile omits and `measured` lacks; rules first."""
         if profile not in self.profiles or not self.profiles[profile].omits:
             return ()
         omitted = self.profiles[profile].omits.difference(measured)
@@ -114,12 +114,12 @@ class Contract:
 
     @property
     def entry_points(self) -> tuple[str, ...]:
-        """Every entry point the contract names, without repetition."""
+        """Every entry point that the contract names, once each."""
         return tuple(dict.fromkeys([self.falsifier, self.subject, *(mutant.subject for mutant in self.mutants)]))
 
     @property
     def builtin_clauses(self) -> tuple[str, ...]:
-        """The ids of the clauses that an observation is held against whatever the contract says."""
+        """The ids of the built-in clauses."""
         return builtin_clauses(name for profile in self.profiles.values() for name in profile.parameters)
 
     @property

@@ -1,4 +1,4 @@
-"""The parameters that a contract declares: the types and bounds of what its profiles and a user may set."""
+"""The parameters that a contract declares: types and bounds of the values that profiles and users set."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Parameters"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a contract's `parameters` say, in the dialect of its observation."""
+    """The declared parameters of a contract."""
 
     schema: JsonObject
-    """With its local references put in place."""
+    """The schema with its references resolved."""
     clauses: tuple[SchemaClause, ...]
     optional: frozenset[str]
-    """The parameters that are null in some profile: null means there that nothing was chosen, and is allowed."""
+    """The parameters that are null in some profile. Null is then allowed, and means that nothing is chosen."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -28,11 +28,11 @@ class Parameters:
         return tuple(self.schema["properties"])
 
     def bounds(self, name: str) -> tuple[SchemaClause, ...]:
-        """What is asked of one parameter."""
+        """The clauses on one parameter."""
         return tuple(clause for clause in self.clauses if clause.path[0] == name)
 
     def violations(self, values: JsonObject) -> Iterator[SchemaClause]:
-        """The clauses that these values violate; a parameter that is not among them violates nothing."""
+        """The clauses that these values violate. A missing parameter violates none."""
         chosen = {name: value for name, value in values.items() if value is not None or name not in self.optional}
         finite = {name: is_finite(value) for name, value in chosen.items()}
         for clause, result in zip(self.clauses, judge_schema(self.clauses, chosen, finite), strict=True):

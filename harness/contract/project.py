@@ -1,4 +1,4 @@
-"""The project whose claims are verified: the nearest folder upwards whose pyproject.toml has `[tool.harness]`."""
+"""The project: the nearest folder, from the current one upwards, whose pyproject.toml has `[tool.harness]`."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["Mentions", "Project", "ProjectError"]
 
 
 class ProjectError(ValueError):
-    """There is no project here, it is misconfigured, or it has no such claim."""
+    """There is no project, its configuration is wrong, or it has no such claim."""
 
 
 @dataclass(frozen=True)
 class Mentions:
-    """Where a project's sources name claims, so that those without a contract are seen."""
+    """How to find the claims that a project's files name."""
 
     pattern: str = r"F-[A-Z0-9]+(?:-[A-Z0-9]+)*-[0-9]{3}"
-    """What the id of a claim looks like, a regular expression for whole words."""
+    """A regular expression for the id of a claim, matched against whole words."""
     exclude: tuple[str, ...] = ()
-    """What is not looked at: files and folders, with `*` for any text, and ids that are mere examples."""
+    """Files and folders that are not searched, with `*` for any text, and ids that are only examples."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """Where a project keeps its contracts and evidence, and from where its code is imported."""
+    """The folders of a project: its contracts, its evidence and the import roots of its code."""
 
     root: Path
     contracts: Path
@@ -42,10 +42,10 @@ class Project:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
-        """The project that a folder belongs to (the current one, where none is given).
+        """The project of a folder; by default, of the current folder.
 
         Raises:
-            ProjectError: no pyproject.toml with `[tool.harness]` upwards from there, or a setting of it is wrong.
+            ProjectError: no pyproject.toml with `[tool.harness]` in the folder or above it, or a wrong setting.
         """
         here = (start or Path.cwd()).resolve()
         found = cls.around(here)
@@ -55,10 +55,10 @@ class Project:
 
     @classmethod
     def around(cls, start: Path | None = None) -> Project | None:
-        """As `find`, for what can be done outside of a project too: None where there is none.
+        """Like `find`, but None if there is no project.
 
         Raises:
-            ProjectError: a setting of it is wrong.
+            ProjectError: a setting is wrong.
         """
         here = (start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
@@ -74,7 +74,7 @@ class Project:
         return None
 
     def files(self, within: Path | None = None) -> list[Path]:
-        """The contract files below a folder (all of the project's, where none is given), by name."""
+        """The contract files below a folder, sorted by name; by default, all of the project's."""
         found = [
             path
             for path in (within or self.contracts).rglob("*.json")
@@ -83,11 +83,11 @@ class Project:
         return sorted(found, key=lambda path: (path.stem, path))
 
     def load(self, path: Path) -> Contract:
-        """Load one contract file; ContractError where it is refused."""
+        """Load one contract file. Raises ContractError if it is refused."""
         return load(path, self.search)
 
     def load_all(self, paths: Iterable[Path] | None = None) -> tuple[list[Contract], list[ContractError]]:
-        """Load contract files; those refused are returned, not raised, and two files of one id are refused."""
+        """Load contract files; by default, all. Returns the refusals too. A second file with one id is refused."""
         contracts: dict[str, Contract] = {}
         refused: list[ContractError] = []
         for path in self.files() if paths is None else paths:
@@ -109,7 +109,7 @@ class Project:
 
         Raises:
             ProjectError: no such claim; the message names the nearest.
-            ContractError: it is refused.
+            ContractError: the contract is refused.
         """
         matches = [path for path in self.files() if path.stem == identifier]
         if not matches:
@@ -148,7 +148,7 @@ def _mentions(root: Path, settings: object) -> Mentions:
     try:
         re.compile(pattern)
     except (re.error, TypeError) as error:
-        raise ProjectError(f"{where}.pattern is no regular expression: {error}") from error
+        raise ProjectError(f"{where}.pattern is not a regular expression: {error}") from error
     return Mentions(pattern, tuple(exclude))
 
 

@@ -1,9 +1,9 @@
-"""How far a measurement is beyond a clause's threshold, as a ratio: above 1 the clause is violated, below 1 it holds.
+"""The ratio of a measurement to a clause's threshold: above 1 the clause is violated, below 1 it holds.
 
-A mutant that dies at a ratio of 1.01 may live tomorrow, and a healthy subject at 0.99 may fail. So contracts record,
-for every mutant, the ratio at which it dies, and `harness calibrate` measures both.
+A mutant that is killed at a ratio of 1.01 may survive tomorrow, and a healthy subject at 0.99 may fail. So
+`harness calibrate` measures both, and a contract's calibration records them.
 
-A bound that leaves no room (`const`, `maxItems 0`, a maximum of 0) has no ratio, nor has a rule that is no comparison.
+A bound without a range (`const`, `maxItems 0`, a maximum of 0) has no ratio, nor has a rule that is not a comparison.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _ORDERS = frozenset({"<", "<=", ">", ">="})
 
 
 def has_ratio(clause: Clause) -> bool:
-    """Whether measurements can be compared with the clause's threshold by a ratio."""
+    """Whether the clause has a threshold for a ratio."""
     if isinstance(clause, SchemaClause):
         return clause.keyword in _UPPER | _LOWER and clause.argument > 0
     return isinstance(clause, Rule) and bool(_sides(clause))
 
 
 def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, device: Device) -> float | None:
-    """The largest ratio of a measurement to the clause's threshold, turned so that above 1 is a violation.
+    """The largest ratio of a measurement to the clause's threshold, inverted for lower bounds: above 1 is a violation.
 
-    A value that is not finite, or has the wrong sign, is infinitely far beyond. None where the clause has no ratio or
-    nothing was measured.
+    Infinite for a value that is not finite or has the wrong sign. None if the clause has no ratio or nothing was
+    measured.
     """
     if not has_ratio(clause):
         return None
@@ -55,7 +55,7 @@ def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, devi
 
 
 def _over(small: Any, large: Any) -> float:
-    """By which factor what should be small exceeds what should be large."""
+    """The factor by which `small` exceeds `large`."""
     if not (is_finite(small) and is_finite(large)):
         return math.inf
     if large <= 0.0:
@@ -64,7 +64,7 @@ def _over(small: Any, large: Any) -> float:
 
 
 def _sides(rule: Rule) -> list[tuple[str, str]]:
-    """What should be small and what should be large, of each comparison of a conjunction; empty for other rules."""
+    """The (small, large) sides of each comparison of a conjunction, as text; empty for other rules."""
     found = comparisons(rule.tree)
     if any(node.text not in _ORDERS for node in found):
         return []
@@ -78,7 +78,7 @@ def _sides(rule: Rule) -> list[tuple[str, str]]:
 def _evaluated(
     rule: Rule, measurements: JsonObject, parameters: JsonObject, device: Device
 ) -> list[tuple[float, float]] | None:
-    """Both sides of every comparison; None where something is missing or no number."""
+    """The values of both sides of every comparison; None if a value is missing or not a number."""
     finite = {name: is_finite(value) for name, value in measurements.items()}
     scope = Scope([rule], measurements, parameters, device, finite)
     if scope.wrong:
@@ -88,7 +88,7 @@ def _evaluated(
     for sides in _sides(rule):
         try:
             small, large = (engine().compile(side).execute(scope.context) for side in sides)
-        except Exception:  # the engine raises whatever it likes; a rule that cannot be evaluated has no ratio
+        except Exception:  # the engine raises many types; a rule that cannot be evaluated has no ratio
             return None
         if not (_is_number(small) and _is_number(large)):
             return None

@@ -1,4 +1,4 @@
-"""Why a clause, a mutant or a claim came out as it did, as data. `harness.report.reason_text` writes the sentences."""
+"""Why a clause, a mutant or a claim has its outcome, as data. `harness.report.reason_text` puts it into words."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Reason", "ReasonCode"]
 
 
 class ReasonCode(StrEnum):
-    """What kind of reason it is. The fields of `Reason` that go with a code stand beside it."""
+    """The kind of a reason. Each code names the fields of `Reason` that go with it."""
 
     # of a clause
     VIOLATED = "violated"
-    """The value at `place` is beyond the `bound`. Of a rule: it is false, and `text` is the contract's message."""
+    """The value at `place` violates the `bound`. For a rule: it is false, and `text` is the contract's message."""
     NOT_FINITE = "not finite"
     """The value at `place` holds NaN, an infinity or an integer that no double can hold."""
     MISSING = "missing"
@@ -30,11 +30,11 @@ class ReasonCode(StrEnum):
     INTEGER_TOO_LARGE = "integer beyond 2^53"
     """A rule cannot read the value at `place`: it holds an integer that no double holds exactly."""
     NO_TEXT = "half of a surrogate pair"
-    """A rule cannot read the value at `place`: it holds what is no text."""
+    """A rule cannot read the value at `place`: it holds half a surrogate pair."""
     CANNOT_BE_EVALUATED = "cannot be evaluated"
     """The CEL engine raised `text`."""
     NOT_BOOLEAN = "not boolean"
-    """A rule gave neither true nor false, but `text`."""
+    """A rule gives neither true nor false, but `text`."""
     NOT_READ_BACK = "not read back"
     """The process did not read back the `place` (device, dtype, …) that ran."""
     ANOTHER_RAN = "another ran"
@@ -44,11 +44,11 @@ class ReasonCode(StrEnum):
     NOT_ON_THE_GPU = "not on the GPU"
     """The `place` (allocator or driver) never saw the process on the GPU."""
     NOT_ON_THIS_CASE = "not on this case"
-    """The falsifier did not measure what the clause looks at when a counterexample was replayed."""
+    """In a replay, the falsifier did not measure what the clause reads."""
     NOT_TRIED = "not tried"
-    """The falsifier did not try the case that was replayed."""
+    """In a replay, the falsifier did not try the case."""
     PROVISIONAL = "provisional"
-    """`cause` is why the clause failed on what an interrupted trial had measured until then."""
+    """The clause failed for the reason `cause`, but the trial was interrupted."""
     # how a trial ended (`harness.judging.observation.EndingKind`): in the code of `place`, for the reason `text`
     NOT_MEASURED = "not measured"
     SUBJECT_FAULT = "subject fault"
@@ -92,17 +92,17 @@ class ReasonCode(StrEnum):
     UNSEEN = "unseen"
     """The bundle `place`, written by a job, cannot be seen from here."""
     JOB_ENDED = "job ended"
-    """The job of a cluster ended as `text` says; `cause` is the reason of what it measured until then."""
+    """The job of a cluster ended as `text` says. `cause` is the reason of what it had measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A code with its data; empty fields do not apply. Nothing decides by `text`: it is for people."""
+    """A code with its data. Empty fields do not apply. `text` is for people; no decision depends on it."""
 
     code: ReasonCode
     place: str = ""
     text: str = ""
-    """Words of others: an exception, the operating system, a contract's or a falsifier's message."""
+    """Words from outside the harness: of an exception, the operating system, a contract or a falsifier."""
     bound: Bound | None = None
     value: Any = None
     clauses: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Reason:
     cause: Reason | None = None
 
     def __str__(self) -> str:
-        """The code and its data in a row, for messages about other things."""
+        """The code and its data on one line, for messages that contain a reason."""
         about = ", ".join(filter(None, (self.mutant, *self.clauses, self.place)))
         return ": ".join(
             filter(None, (f"{self.code} ({about})" if about else self.code, self.text, str(self.cause or "")))
@@ -125,11 +125,11 @@ class Reason:
 
     @property
     def codes(self) -> tuple[ReasonCode, ...]:
-        """The code, and those of its causes."""
+        """The code, and the codes of its causes."""
         return (self.code, *(self.cause.codes if self.cause is not None else ()))
 
     def to_json(self) -> dict[str, Any]:
-        """The form that a record holds: the fields that apply."""
+        """The form that a record holds: only the fields that apply."""
         plain: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -142,7 +142,7 @@ class Reason:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any] | None) -> Reason | None:
-        """The inverse of `to_json`; None for no reason."""
+        """The inverse of `to_json`; None for None."""
         if document is None:
             return None
         plain = {**document, "code": ReasonCode(document["code"]), "cause": cls.from_json(document.get("cause"))}

@@ -1,7 +1,7 @@
-"""The `$ref`s of an observation schema, or of declared parameters: put in place when a contract is loaded.
+"""Resolving the `$ref`s of an observation schema or of declared parameters when a contract is loaded.
 
-Nothing else knows of them. Only `#/$defs/<name>` of the schema itself is possible (the contract's schema sees to that).
-What refers to itself, or grows beyond measure when written out, is refused.
+No other module sees a `$ref`. The contract's schema allows only `#/$defs/<name>` of the same schema. A reference to
+itself is refused, and so is a schema that becomes too large without references.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from harness.contract.clauses import ITEM, VALUE
 
 __all__ = ["inline", "pointer_of"]
 
-_LARGEST = 2000  # schemas after writing out; definitions that use one another twice each double with every level
+_LARGEST = 2000  # schemas after resolving; if each definition uses the next one twice, the number doubles each time
 _ANNOTATIONS = ("title", "description", "examples", "x-unit", "x-source")
 
 
 def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]:
-    """The schema with every reference written out, and the problems that kept it from being complete.
+    """The schema with every reference resolved, and the problems that prevented it.
 
-    `key` is where the schema stands in the contract: "observation" or "parameters".
+    `key` is the schema's key in the contract: "observation" or "parameters".
     """
     problems: list[Problem] = []
     definitions = schema.get("$defs", {})
@@ -37,7 +37,7 @@ def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]
             name = node["$ref"].removeprefix("#/$defs/")
             place = f"{where}/$ref"
             if name in opened:
-                problems.append(Problem(place, f"{node['$ref']} refers to itself", "write it out; nothing may recur"))
+                problems.append(Problem(place, f"{node['$ref']} refers to itself", "write it without recursion"))
                 return {}
             if name not in definitions:
                 problems.append(Problem(place, f"{node['$ref']} does not exist", f"define it in {key}.$defs"))
@@ -61,13 +61,13 @@ def inline(schema: JsonObject, key: str) -> tuple[dict[str, Any], list[Problem]]
     whole = resolve(schema, pointer(key), ())
     if size > _LARGEST:
         problems.append(
-            Problem(pointer(key, "$defs"), f"writing the references out gives over {_LARGEST} schemas", "use fewer")
+            Problem(pointer(key, "$defs"), f"resolving the references gives over {_LARGEST} schemas", "use fewer")
         )
     return whole, list(dict.fromkeys(problems))
 
 
 def pointer_of(schema: JsonObject, key: str, path: tuple[str, ...], keyword: str = "") -> str:
-    """Where a clause stands in the contract as it was written: behind a reference, that is in `$defs`."""
+    """The JSON pointer of a clause in the contract as written. Behind a reference, it points into `$defs`."""
     steps: list[str] = [key]
     node: JsonObject = schema
     definitions = schema.get("$defs", {})

@@ -1,4 +1,4 @@
-"""CEL rules: one measurement against another.
+"""CEL rules: how measurements must relate to each other.
 
 The Common Expression Language (https://cel.dev) is what Kubernetes uses for the same purpose: it terminates, has no
 side effects, and its regular expressions run in linear time. Every JSON number reaches a rule as a double, because CEL
@@ -38,15 +38,15 @@ __all__ = [
 
 SCOPE = ("self", "parameters", "device")
 BROKEN = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
-"""Why a rule fails that is itself at fault, not the measurements."""
+"""The reasons of a rule that is itself wrong, whatever the measurements are."""
 _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
-_MOST_MACROS = 2  # each may go through a whole list for every item of another
+_MOST_MACROS = 2  # nested macros read a whole list for every item of another
 _LARGEST_EXACT = 1 << 53
 
 
 class RuleError(ValueError):
-    """A rule cannot be compiled, or is of a form that could pass by accident."""
+    """A rule does not compile, or has a form that could pass by accident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,18 @@ class Rule(Clause):
     reads: tuple[tuple[str, str], ...]
     """The same as (variable, first step of the path), each once."""
     measurements: frozenset[str]
-    """The measurements that it reads."""
+    """The measurements that the rule reads."""
     looks_into: frozenset[str]
-    """The names of entries that it reads of the items of a list or map; empty where it goes through none."""
+    """The names that the rule reads from items of a list or map; empty if it reads no list or map item by item."""
     program: Program
 
     @property
     def text(self) -> str:
-        """The rule as the contract has it, in CEL."""
+        """The CEL text of the rule."""
         return str(self.bound.limit)
 
     def judge(self, scope: Scope) -> ClauseResult:
-        """Evaluate the rule; anything but a plain `true` is not a PASS."""
+        """Evaluate the rule. Only `true` is a PASS."""
         for variable, name in self.reads if scope.wrong else ():
             wrong = scope.wrong.get((variable, name))
             if wrong is not None:
@@ -100,7 +100,7 @@ class Rule(Clause):
         return self._result(Outcome.FAIL, seen, Reason(ReasonCode.NOT_BOOLEAN, text=f"{answer!r:.100}"))
 
     def _empty(self, scope: Scope) -> Reason | None:
-        """Which list or map that the rule reads is empty: a rule over one is vacuously true."""
+        """The reason if a list or map that the rule reads is empty: the rule is then vacuously true."""
         for variable in ("self", "parameters"):
             for path in self.names[variable]:
                 place = empty_place(_at(scope.values[variable], path), self.looks_into)
@@ -113,7 +113,7 @@ class Rule(Clause):
 
 
 class Scope:
-    """What rules read from one observation, handed to the engine once, however many rules read it."""
+    """The values of one observation that rules read, passed to the engine once for all rules."""
 
     __slots__ = ("context", "values", "wrong")
 
@@ -128,7 +128,7 @@ class Scope:
 
         self.values = {"self": measurements, "parameters": parameters, "device": device.to_json()}
         self.wrong: dict[tuple[str, str], ReasonCode] = {}
-        """Why a name cannot be read; no rule that reads one of these reaches the engine."""
+        """Why a name cannot be read. A rule that reads such a name is not evaluated."""
         readable: dict[str, dict[str, Any]] = {name: {} for name in SCOPE}
         for variable, name in dict.fromkeys(chain.from_iterable(rule.reads for rule in rules)):
             values = self.values[variable]
@@ -148,7 +148,7 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
     """Compile a rule and find what it reads.
 
     Raises:
-        RuleError: with what to write instead.
+        RuleError: the message says what is wrong.
     """
 
     try:
@@ -171,7 +171,7 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
 
 
 def literals(tree: Node) -> list[float]:
-    """The numbers that a rule names, positions of lists (`self.losses[0]`) aside."""
+    """The numbers in a rule, except positions in lists (`self.losses[0]`)."""
     if tree.kind is Kind.NUMBER:
         return [_number(tree.text)]
     children = tree.children[:1] if _is_position(tree) else tree.children
@@ -188,7 +188,7 @@ def _number(text: str) -> float:
 
 
 def _refuse_unknown(program: Program, tree: Node) -> None:
-    """Refuse what the engine would only stumble over when it evaluates, or what could take it for ever."""
+    """Refuse names that the engine would only miss at evaluation, and rules that could run too long."""
     references = program.references()
     macros = [node for node in tree.walk() if _is_macro(node)]
     bound = {node.children[1].text for node in macros}
@@ -196,17 +196,17 @@ def _refuse_unknown(program: Program, tree: Node) -> None:
         if name not in SCOPE and name not in bound:
             raise RuleError(f"names {name!r}, which does not exist; a rule sees {', '.join(SCOPE)}")
     for name in references["functions"]:
-        if name.isidentifier() and name not in _FUNCTIONS:  # operators, as in `_&&_` and `@in`, are none
+        if name.isidentifier() and name not in _FUNCTIONS:  # operators, such as `_&&_` and `@in`, are not identifiers
             raise RuleError(f"calls {name}(), which does not exist; there are {', '.join(sorted(_FUNCTIONS))}")
     unread = set(references["variables"]) - {node.text for node in tree.walk() if node.kind is Kind.NAME}
     if unread:
-        raise RuleError(f"is read in two ways, of which one names {', '.join(sorted(unread))}; write it more simply")
+        raise RuleError(f"is ambiguous: the engine also reads {', '.join(sorted(unread))}; write it more simply")
     if len(macros) > _MOST_MACROS:
-        raise RuleError(f"goes through lists more than {_MOST_MACROS} times; split it into several rules")
+        raise RuleError(f"has more than {_MOST_MACROS} macros over lists; split it into several rules")
 
 
 def _is_macro(node: Node) -> bool:
-    """Whether a node goes through a list, with a name for its items: `self.times.all(time, time < 1.0)`."""
+    """Whether a node is a macro over a list: `self.times.all(time, time < 1.0)`."""
     is_call = node.kind is Kind.METHOD and node.text in _MACROS
     return is_call and len(node.children) > 2 and node.children[1].kind is Kind.NAME
 
@@ -215,7 +215,7 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
     """The paths that a rule reads, for each of self, parameters and device.
 
     Raises:
-        RuleError: one of these is used as a whole, or by index.
+        RuleError: the rule uses one of these as a whole or by index.
     """
     found: dict[str, dict[tuple[str, ...], None]] = {name: {} for name in SCOPE}
 
@@ -235,7 +235,7 @@ def _paths(tree: Node) -> dict[str, tuple[tuple[str, ...], ...]]:
 
 
 class _UnreadableError(ValueError):
-    """The engine cannot read a value as it is."""
+    """The engine cannot read a value."""
 
     def __init__(self, code: ReasonCode) -> None:
         super().__init__(str(code))

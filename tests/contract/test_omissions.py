@@ -66,19 +66,19 @@ def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "pointer", "message"),
+    ("content", "pointer"),
     [
-        (omitting("larges"), "/profiles/reduced/omits", "'larges' is not in the observation"),
-        (omitting(*_NAMES), "/profiles/reduced/omits", "nothing is left to be judged"),
-        (changed("profiles", "reduced", "omits", to=[]), "/profiles/reduced/omits", "[] should be non-empty"),
-        (changed("profiles", "full", "omits", to=["largest"]), "/profiles/full/omits", "the full profile is what"),
+        (omitting("larges"), "/profiles/reduced/omits"),
+        (omitting(*_NAMES), "/profiles/reduced/omits"),
+        (changed("profiles", "reduced", "omits", to=[]), "/profiles/reduced/omits"),
+        (changed("profiles", "full", "omits", to=["largest"]), "/profiles/full/omits"),
     ],
 )
-def test_refusals(project: Project, content: dict[str, Any], pointer: str, message: str) -> None:
-    """The full profile omits nothing, and the reduced one leaves something to be judged."""
+def test_refusals(project: Project, content: dict[str, Any], pointer: str, snapshot: Any) -> None:
+    """The full profile omits nothing, and the reduced one keeps a clause; a snapshot holds the messages."""
     (found,) = refused(project, content)
     assert found.pointer == pointer
-    assert message in str(found)
+    assert str(found) == snapshot
 
 
 def test_lint_knows_what_a_profile_omits() -> None:

@@ -67,19 +67,23 @@ def test_null_is_allowed_where_a_profile_has_it() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"steps": STEPS}, {"steps": 0}, "/profiles/reduced/parameters/steps: 0 violates minimum 1"),
-    ({"steps": STEPS}, {"batch": 2}, "/profiles/reduced/parameters/batch: 'batch' is not declared"),
-    ({"steps": STEPS, "batch": STEPS}, {}, "/profiles/reduced/parameters: lacks 'batch'"),
-    ({"steps": {"minimum": 1}}, {}, "/parameters/properties/steps: would accept a value of any type"),
-    ({"steps": {"type": "integer", "minimun": 1}}, {}, "/parameters/properties/steps/minimun: unknown key"),
-    ({"steps": {"$ref": "#/$defs/count"}}, {}, "/parameters/properties/steps/$ref: #/$defs/count does not exist"),
-    ({"steps": STEPS, "model": {"type": "string", "pattern": "(?=a)"}}, {"model": "a"}, "/parameters/properties/model"),
+    ({"steps": STEPS}, {"steps": 0}, "/profiles/reduced/parameters/steps"),
+    ({"steps": STEPS}, {"batch": 2}, "/profiles/reduced/parameters/batch"),
+    ({"steps": STEPS, "batch": STEPS}, {}, "/profiles/reduced/parameters"),
+    ({"steps": {"minimum": 1}}, {}, "/parameters/properties/steps"),
+    ({"steps": {"type": "integer", "minimun": 1}}, {}, "/parameters/properties/steps/minimun"),
+    ({"steps": {"$ref": "#/$defs/count"}}, {}, "/parameters/properties/steps/$ref"),
+    (
+        {"steps": STEPS, "model": {"type": "string", "pattern": "(?=a)"}},
+        {"model": "a"},
+        "/parameters/properties/model/pattern",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("properties", "profile", "said"), REFUSED)
-def test_refusals(properties: dict[str, Any], profile: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("properties", "profile", "place"), REFUSED)
+def test_refusals(properties: dict[str, Any], profile: dict[str, Any], place: str) -> None:
     """With the place in the contract."""
     with pytest.raises(ContractError) as refused:
         declaring(properties, **profile)
-    assert said in str(refused.value)
+    assert place in [problem.pointer for problem in refused.value.problems]

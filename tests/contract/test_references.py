@@ -14,40 +14,35 @@ from tests.refusals import observed, refused, ruled
 
 
 @pytest.mark.parametrize(
-    ("schema", "definitions", "pointer", "message"),
+    ("schema", "definitions", "pointer"),
     [
         (
             {"$ref": "https://example.org/schema.json"},
             {},
             "/observation/properties/added/$ref",
-            "'https://example.org/schema.json' is not of the form",
         ),
-        ({"$ref": "other.json#/$defs/a"}, {}, "/observation/properties/added/$ref", "'other.json#/$defs/a' is not of"),
-        ({"$ref": "#/properties/given"}, {}, "/observation/properties/added/$ref", "'#/properties/given' is not of"),
-        ({"$ref": "#/$defs/b"}, {}, "/observation/properties/added/$ref", "#/$defs/b does not exist"),
+        ({"$ref": "other.json#/$defs/a"}, {}, "/observation/properties/added/$ref"),
+        ({"$ref": "#/properties/given"}, {}, "/observation/properties/added/$ref"),
+        ({"$ref": "#/$defs/b"}, {}, "/observation/properties/added/$ref"),
         (
             {"$ref": "#/$defs/a"},
             {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}},
             "/observation/$defs/a/items/$ref",
-            "#/$defs/a refers to itself",
         ),
         (
             {"$ref": "#/$defs/a"},
             {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
             "/observation/$defs/b/$ref",
-            "#/$defs/a refers to itself",
         ),
         (
             {"$ref": "#/$defs/a", "maximum": 9},
             {"a": {"type": "number", "maximum": 5}},
             "/observation/properties/added/maximum",
-            "#/$defs/a has 'maximum' too",
         ),
         (
             {"$ref": "#/$defs/a", "minimum": 1, "maximum": 5},
             {"a": {"type": "number", "maximum": 5, "minimum": 1}},
             "/observation/properties/added/maximum",
-            "#/$defs/a has 'maximum' too",
         ),
         (
             {"$ref": "#/$defs/a0"},
@@ -60,18 +55,18 @@ from tests.refusals import observed, refused, ruled
             }
             | {"a40": {"type": "number"}},
             "/observation/$defs",
-            "writing the references out gives over 2000 schemas",
         ),
     ],
 )
 def test_references(
-    project: Project, schema: dict[str, Any], definitions: dict[str, Any], pointer: str, message: str
+    project: Project, schema: dict[str, Any], definitions: dict[str, Any], pointer: str, snapshot: Any
 ) -> None:
-    """A reference that is remote, recursive, dangling, contradicted or explosive is refused."""
+    """A remote, recursive, dangling, contradicted or too large reference is refused; a snapshot holds the messages."""
     content = observed(added=schema)
     content["observation"]["$defs"] = definitions
     problem = refused(project, content)[0]
-    assert (pointer, message) == (problem.pointer, problem.message[: len(message)])
+    assert problem.pointer == pointer
+    assert str(problem) == snapshot
     assert problem.remedy
 
 

@@ -25,29 +25,30 @@ def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: 
 
 
 @pytest.mark.parametrize(
-    ("rule", "message"),
+    "rule",
     [
-        ("self.a <", "does not compile: Failed to parse expression"),
-        ("self.a < 1e400", "does not compile"),
-        ("self.a < abs(self.b)", "calls abs\\(\\), which does not exist"),
-        ("_abs(self.a) < 1.0", "calls _abs\\(\\), which does not exist; there are contains, double, endsWith, int, ma"),
-        ("self.a.isNaN()", "calls isNaN\\(\\), which does not exist"),
-        ("self.a < limit", "names 'limit', which does not exist"),
-        ("self.a < math.pi", "names 'math', which does not exist"),
-        ("self['a'] < 1.0", "as a whole or by index"),
-        ("self == self", "as a whole or by index"),
-        ("self.size() > 0 && self.a", "as a whole or by index"),
-        ("[self.a].all(self, self < 1.0)", "as a whole or by index"),
-        ("parameters.steps == 50.0", "reads no measurement"),
-        ("'self.a' == \"self.b\"", "reads no measurement"),
-        ("true // self.a", "reads no measurement"),
-        ("self.a.all(x, self.b.all(y, self.c.all(z, x < y)))", "goes through lists more than 2 times"),
+        "self.a <",
+        "self.a < 1e400",
+        "self.a < abs(self.b)",
+        "_abs(self.a) < 1.0",
+        "self.a.isNaN()",
+        "self.a < limit",
+        "self.a < math.pi",
+        "self['a'] < 1.0",
+        "self == self",
+        "self.size() > 0 && self.a",
+        "[self.a].all(self, self < 1.0)",
+        "parameters.steps == 50.0",
+        "'self.a' == \"self.b\"",
+        "true // self.a",
+        "self.a.all(x, self.b.all(y, self.c.all(z, x < y)))",
     ],
 )
-def test_refusals(rule: str, message: str) -> None:
-    """A rule that cannot be evaluated, or that reads nothing it names, is refused when it is compiled."""
-    with pytest.raises(RuleError, match=message):
+def test_refusals(rule: str, snapshot: Any) -> None:
+    """A rule that cannot be evaluated, or reads no measurement, does not compile; a snapshot holds the messages."""
+    with pytest.raises(RuleError) as refused:
         compile_rule("the-rule", rule, "the message")
+    assert str(refused.value) == snapshot
 
 
 @pytest.mark.parametrize(
