@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harness import Hidden, provided
 
-__all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Precomputing", "Run", "Stepping"]
+__all__ = ["Checkpointing", "Distillation", "Gradients", "OnStep", "Precomputing", "Run", "Shadowed", "Stepping"]
 
 T = TypeVar("T")
 
@@ -134,4 +134,20 @@ class Precomputing(Distillation, Protocol):
 
     def cached_logits(self, path: Path, step: int) -> Tensor:
         """The teacher's logits [batch, sequence, vocabulary] for a step's batch, read from the file."""
+        ...
+
+
+class Shadowed(Distillation, Protocol):
+    """A trainer that shows all that its next step follows from, so that another implementation can compute the step."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Inputs and labels [batch, sequence] of a step, counted from 1; asking changes nothing."""
+        ...
+
+    def teacher_weights(self) -> Mapping[str, Tensor]:
+        """The teacher's parameters by name, as `student_weights` has the student's."""
+        ...
+
+    def optimizer_state(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """By parameter, AdamW's live slots: `exp_avg`, `exp_avg_sq` and `step`; empty before the first step."""
         ...

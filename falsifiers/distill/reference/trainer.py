@@ -267,3 +267,12 @@ class Distillation:
     def student_weights(self) -> dict[str, Tensor]:
         """The student's live parameters by name; the tied output head is the embedding and appears once."""
         return dict(self.student.named_parameters())
+
+    def teacher_weights(self) -> dict[str, Tensor]:
+        """The frozen teacher's parameters by name."""
+        return dict(self.teacher.named_parameters())
+
+    def optimizer_state(self) -> dict[str, dict[str, Tensor]]:
+        """By parameter, the optimizer's live slots; empty before the first step."""
+        state = self.optimizer.state
+        return {name: dict(state[weight]) for name, weight in self.student_weights().items() if weight in state}

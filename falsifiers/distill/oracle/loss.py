@@ -1,0 +1,24 @@
+"""The distillation loss by its formula (SPEC-DISTILL-001): alpha * CE + (1 - alpha) * T^2 * KL(teacher || student)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+__all__ = ["summed_loss"]
+
+
+def summed_loss(student: Tensor, teacher: Tensor, labels: Tensor, alpha: float, temperature: float) -> Tensor:
+    """The loss of all tokens, summed, in nats: a scalar. The loss of a batch is this divided by its tokens.
+
+    Args:
+        student, teacher: logits [..., vocabulary]; use float64.
+        labels: token ids [...].
+    """
+    cross_entropy = student.logsumexp(-1) - student.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    log_p, log_q = _log_softmax(teacher / temperature), _log_softmax(student / temperature)
+    divergence = (log_p.exp() * (log_p - log_q)).sum(-1)
+    return (alpha * cross_entropy + (1.0 - alpha) * temperature**2 * divergence).sum()
+
+
+def _log_softmax(logits: Tensor) -> Tensor:
+    return logits - logits.logsumexp(-1, keepdim=True)

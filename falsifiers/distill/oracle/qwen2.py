@@ -1,0 +1,85 @@
+"""Qwen2 by its published shapes, with weights that are loaded by name and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+__all__ = ["SHAPES", "Shape", "load", "new_model"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The numbers that make one Qwen2 differ from another. Output head and embedding are one tensor in all of them."""
+
+    vocabulary: int
+    hidden: int
+    feed_forward: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    positions: int = 32_768
+    rotary_base: float = 1_000_000.0
+    norm_epsilon: float = 1e-6
+    activation: str = "silu"
+
+
+SHAPES: Mapping[str, Shape] = {
+    "qwen2-tiny": Shape(256, 64, 176, layers=2, heads=4, key_value_heads=2, positions=512),
+    # https://huggingface.co/Qwen/Qwen2-0.5B/blob/main/config.json
+    "qwen2-0.5b": Shape(151_936, 896, 4864, layers=24, heads=14, key_value_heads=2),
+    "qwen2-0.5b-4-layers": Shape(151_936, 896, 4864, layers=4, heads=14, key_value_heads=2),
+}
+"""The shape that a value of parameter `model` names."""
+
+
+def new_model(name: str, device: torch.device) -> Qwen2ForCausalLM:
+    """The model in float64 on the device, in evaluation mode; load weights before you use it.
+
+    transformers computes the root mean squares of Qwen2 in float32, whatever the dtype of its weights. So logits are
+    exact to about 1e-7 of their size. The state of the random number generators does not change.
+
+    Raises:
+        ValueError: no such model.
+    """
+    if name not in SHAPES:
+        raise ValueError(f"model {name!r} has no shape here; add it to falsifiers/distill/oracle/qwen2.py")
+    shape = SHAPES[name]
+    config = Qwen2Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.feed_forward,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_value_heads,
+        hidden_act=shape.activation,
+        max_position_embeddings=shape.positions,
+        rms_norm_eps=shape.norm_epsilon,
+        rope_parameters={"rope_type": "default", "rope_theta": shape.rotary_base},
+        use_sliding_window=False,
+        attention_dropout=0.0,
+        tie_word_embeddings=True,
+    )
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
+        model = Qwen2ForCausalLM(config)
+    return model.double().eval()
+
+
+@torch.no_grad()
+def load(model: Qwen2ForCausalLM, weights: Mapping[str, Tensor]) -> None:
+    """Copy these weights into the model, by name and shape.
+
+    Raises:
+        ValueError: a weight is missing, foreign, or of another shape.
+    """
+    own = dict(model.named_parameters())
+    if own.keys() != weights.keys():
+        raise ValueError(f"not the weights of this model: {sorted(own.keys() ^ weights.keys())}")
+    for name, parameter in own.items():
+        if parameter.shape != weights[name].shape:
+            raise ValueError(f"{name} is {tuple(weights[name].shape)}; the model has {tuple(parameter.shape)}")
+        parameter.copy_(weights[name])

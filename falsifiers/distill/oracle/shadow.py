@@ -1,0 +1,278 @@
+"""The shadow step of a distillation: one step of AdamW in float64, computed from what the subject had before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Qwen2ForCausalLM
+
+from falsifiers.distill.oracle.loss import summed_loss
+from falsifiers.distill.oracle.qwen2 import SHAPES, load, new_model
+from harness.authoring.shadow_step import Difference, difference, differences
+
+__all__ = ["Configuration", "ShadowStep", "Snapshot", "Step", "compare"]
+
+Slots = Mapping[str, Mapping[str, Tensor]]
+
+_LOGITS_AT_ONCE = 2**27  # elements; 1 GiB in float64
+_ROUNDINGS = 2  # AdamW rounds each weight and each slot twice: when it decays, and when it adds
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The parameters of a contract that determine a step. The defaults are those of `torch.optim.AdamW`."""
+
+    model: str
+    learning_rate: float
+    alpha: float
+    temperature: float
+    warmup_steps: int = 0
+    gradient_norm: float | None = None
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.01
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Configuration:
+        """The fields that the parameters have; TypeError names one that is missing."""
+        return cls(**{name: parameters[name] for name in cls.__dataclass_fields__ if name in parameters})
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 1: it rises linearly over the warm-up, and then stays."""
+        return self.learning_rate * (step / self.warmup_steps if step < self.warmup_steps else 1.0)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Copies of a training's tensors between two steps.
+
+    Attributes:
+        weights: by parameter.
+        slots: by parameter, the optimizer's `exp_avg`, `exp_avg_sq` and `step`. Before the first step there are none.
+            If a subject never shows them, they are None.
+    """
+
+    weights: Mapping[str, Tensor]
+    slots: Slots | None
+
+    @classmethod
+    def of(cls, weights: Mapping[str, Tensor], slots: Slots | None = None) -> Snapshot:
+        """Copy them; they stay on their device and keep their dtype."""
+        copies = None
+        if slots is not None:
+            copies = {name: {slot: _copied(one) for slot, one in of.items()} for name, of in slots.items()}
+        return cls({name: _copied(weight) for name, weight in weights.items()}, copies)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as the configuration describes it. Tensors are float64, by parameter.
+
+    Attributes:
+        number: counted from 1.
+        loss: of the batch, in nats a token, before the update.
+        rate: the learning rate.
+        gradients: before clipping.
+        clipped: after clipping.
+        slots: the optimizer's, after the step.
+        weights: after the step.
+        updates: `weights` less those before the step.
+    """
+
+    number: int
+    loss: float
+    rate: float
+    gradients: Mapping[str, Tensor]
+    clipped: Mapping[str, Tensor]
+    slots: Mapping[str, Mapping[str, Tensor]] = field(repr=False)
+    weights: Mapping[str, Tensor] = field(repr=False)
+    updates: Mapping[str, Tensor] = field(repr=False)
+
+
+class ShadowStep:
+    """Computes steps by plain transformers, autograd and `torch.optim`."""
+
+    def __init__(self, configuration: Configuration, device: torch.device) -> None:
+        """Compute on the device."""
+        self.configuration = configuration
+        self.device = device
+
+    @cached_property
+    def _student(self) -> Qwen2ForCausalLM:
+        return new_model(self.configuration.model, self.device)
+
+    @cached_property
+    def _teacher(self) -> Qwen2ForCausalLM:
+        return new_model(self.configuration.model, self.device)
+
+    @torch.no_grad()
+    def logits(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """The logits [batch, sequence, vocabulary] of the model with these weights, in float64.
+
+        Raises:
+            ValueError: the weights are not those of the model.
+        """
+        load(self._student, weights)
+        return self._student(input_ids=inputs.to(self.device), use_cache=False).logits
+
+    def step(
+        self, number: int, before: Snapshot, inputs: Tensor, labels: Tensor, teacher: Mapping[str, Tensor] | Tensor
+    ) -> Step:
+        """The step after `before`.
+
+        Args:
+            number: the number of the step, counted from 1.
+            before: the state that the step starts from.
+            inputs, labels: token ids [batch, sequence] of the step.
+            teacher: the teacher's weights by name, or its logits [batch, sequence, vocabulary].
+
+        Raises:
+            ValueError: weights or slots are not those of the model.
+        """
+        wanted = self.configuration
+        load(self._student, before.weights)
+        self._student.zero_grad(set_to_none=True)
+        weights = dict(self._student.named_parameters())
+        loss = self._backward(inputs, labels, teacher)
+        gradients = {name: _gradient(weight).clone() for name, weight in weights.items()}
+        self._clip(weights)
+        clipped = {name: _gradient(weight).clone() for name, weight in weights.items()}
+        optimizer = torch.optim.AdamW(
+            list(weights.values()),
+            lr=wanted.rate(number),
+            betas=(wanted.beta1, wanted.beta2),
+            eps=wanted.epsilon,
+            weight_decay=wanted.weight_decay,
+            amsgrad=False,
+            foreach=False,
+        )
+        for name, slots in (before.slots or {}).items():
+            if name not in weights:
+                raise ValueError(f"the optimizer has slots for {name}, which is no weight of {wanted.model}")
+            optimizer.state[weights[name]] = {
+                "step": torch.tensor(float(slots["step"]), dtype=torch.float64),
+                **{slot: slots[slot].to(weights[name], copy=True) for slot in ("exp_avg", "exp_avg_sq")},
+            }
+        started = {name: weight.detach().clone() for name, weight in weights.items()}
+        optimizer.step()
+        after = {name: weight.detach().clone() for name, weight in weights.items()}
+        return Step(
+            number,
+            loss,
+            wanted.rate(number),
+            gradients,
+            clipped,
+            slots={name: dict(optimizer.state[weight]) for name, weight in weights.items()},
+            weights=after,
+            updates={name: weight - started[name] for name, weight in after.items()},
+        )
+
+    @torch.enable_grad()
+    def _backward(self, inputs: Tensor, labels: Tensor, teacher: Mapping[str, Tensor] | Tensor) -> float:
+        """Leave the gradient of the mean loss in the student's parameters; return the loss.
+
+        A few rows at a time: the logits of a whole batch in float64 would be gigabytes at a vocabulary of 151,936.
+        """
+        wanted = self.configuration
+        if not isinstance(teacher, Tensor):
+            load(self._teacher, teacher)
+        rows = max(1, _LOGITS_AT_ONCE // (inputs.shape[1] * SHAPES[wanted.model].vocabulary))
+        total = 0.0
+        for first in range(0, len(inputs), rows):
+            some, answers = (part[first : first + rows].to(self.device) for part in (inputs, labels))
+            if isinstance(teacher, Tensor):
+                of_teacher = teacher[first : first + rows].to(self.device, torch.float64)
+            else:
+                with torch.no_grad():
+                    of_teacher = self._teacher(input_ids=some, use_cache=False).logits
+            of_student = self._student(input_ids=some, use_cache=False).logits
+            loss = summed_loss(of_student, of_teacher, answers, wanted.alpha, wanted.temperature) / labels.numel()
+            loss.backward()
+            total += float(loss.detach())
+        return total
+
+    def _clip(self, weights: Mapping[str, Tensor]) -> None:
+        """Scale all gradients down to the Euclidean norm that is configured."""
+        if self.configuration.gradient_norm is None:
+            return
+        norm = torch.stack([_gradient(weight).norm() for weight in weights.values()]).norm()
+        factor = min(1.0, self.configuration.gradient_norm / float(norm)) if float(norm) > 0.0 else 1.0
+        for weight in weights.values():
+            _gradient(weight).mul_(factor)
+
+
+def compare(
+    configuration: Configuration,
+    expected: Step,
+    before: Snapshot,
+    after: Snapshot,
+    *,
+    loss: float,
+    number: int,
+    rate: float | None = None,
+    gradients: Mapping[str, Tensor] | None = None,
+) -> list[Difference]:
+    """How far a subject's step is from the expected one, by quantity and tensor.
+
+    The quantities:
+
+    - `loss`, `number`, `rate`: what the subject reports, as a share of the expected value.
+    - `gradient`: what the subject shows as gradient, before clipping, if it shows one.
+    - `exp_avg`, `exp_avg_sq`: each slot's difference, as a share of what this step adds to it.
+    - `count`: the optimizer's own count of steps.
+    - `update`: the change of each weight.
+    - `applied`: the change of each weight, against the change that the subject's own slots ask for. It does not depend
+      on the gradient, so it is exact where `update` is not: AdamW turns a tiny gradient into a whole step.
+
+    Slots that the subject does not show are left out, and so is `applied`.
+    """
+    found = [difference("loss", loss, expected.loss), difference("number", number, expected.number)]
+    if rate is not None:
+        found.append(difference("rate", rate, expected.rate))
+    if gradients is not None:
+        found += differences("gradient", gradients, expected.gradients)
+    found += differences("update", after.weights, expected.weights, expected.updates, _ROUNDINGS)
+    if after.slots is None:
+        return found
+    share = {"exp_avg": 1 - configuration.beta1, "exp_avg_sq": 1 - configuration.beta2}
+    for slot in sorted({slot for slots in after.slots.values() for slot in slots} | share.keys() | {"step"}):
+        seen = {name: slots[slot] for name, slots in after.slots.items() if slot in slots}
+        wanted = {name: slots[slot] for name, slots in expected.slots.items() if slot in slots}
+        power = 2 if slot == "exp_avg_sq" else 1
+        if slot in share:
+            scale = {name: share[slot] * gradient**power for name, gradient in expected.clipped.items()}
+            found += differences(slot, seen, wanted, scale, _ROUNDINGS)
+        else:
+            found += differences("count" if slot == "step" else slot, seen, wanted)
+    asked = {
+        name: _asked_by_slots(configuration, before.weights[name], slots, expected.rate)
+        for name, slots in after.slots.items()
+        if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
+    }
+    updates = {name: weight - before.weights[name].to(weight) for name, weight in asked.items()}
+    return found + differences("applied", after.weights, asked, updates, _ROUNDINGS)
+
+
+def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping[str, Tensor], rate: float) -> Tensor:
+    """The weight in float64 after AdamW's step with these slots (Loshchilov and Hutter, 2019, algorithm 2)."""
+    wanted, count = configuration, float(slots["step"])
+    mean = slots["exp_avg"].double() / (1 - wanted.beta1**count)
+    square = slots["exp_avg_sq"].double() / (1 - wanted.beta2**count)
+    decayed = weight.double() * (1 - rate * wanted.weight_decay)
+    return decayed - rate * mean / (square.sqrt() + wanted.epsilon)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()
+
+
+def _gradient(weight: Tensor) -> Tensor:
+    """The gradient, which every parameter of a Qwen2 has after a backward pass."""
+    assert weight.grad is not None
+    return weight.grad

@@ -1,0 +1,120 @@
+"""Comparing one training step of a subject with the same step by an independent implementation.
+
+The shadow is what the independent implementation computes in float64 from copies that were taken before the step. This
+module has what every shadow needs: which steps to check, and how far named tensors are from what they should be.
+
+    steps = chosen_steps(seed, last=50, around=(5, 25))
+    ratios = differences("update", seen, expected, scale=updates, roundings=2)
+    print(worst(ratios)["update"])      # Difference(quantity='update', tensor='model.norm.weight', ratio=1.2e-06)
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Difference", "chosen_steps", "difference", "differences", "relative_difference", "worst"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far one tensor, or one number, is from what it should be.
+
+    Attributes:
+        quantity: what was compared, such as `update`.
+        tensor: the tensor's name; empty for a number.
+        ratio: the size of the difference as a share of the expected size; infinite if one of the two is missing, has
+            another shape, or is not finite.
+    """
+
+    quantity: str
+    tensor: str
+    ratio: float
+
+
+def chosen_steps(seed: int, last: int, around: Iterable[int] = (), drawn: int = 3) -> tuple[int, ...]:
+    """The steps to check, in order, counted from 1.
+
+    Ask only after the subject has started: it must not know the choice beforehand.
+
+    Args:
+        seed: chooses the drawn steps.
+        last: the number of steps of the run.
+        around: steps after which something happens, such as a checkpoint. Each is checked, and so is the next.
+        drawn: how many further steps to draw; fewer if the run has fewer.
+    """
+    chosen = {1, last, *(step + after for step in around for after in (0, 1))} & set(range(1, last + 1))
+    others = sorted(set(range(1, last + 1)) - chosen)
+    return tuple(sorted(chosen | set(random.Random(seed).sample(others, min(drawn, len(others))))))  # noqa: S311
+
+
+def difference(quantity: str, seen: float, expected: float) -> Difference:
+    """The difference of two numbers, relative to the expected one."""
+    error = abs(seen - expected)
+    return Difference(quantity, "", _ratio(error, abs(expected)))
+
+
+def differences(
+    quantity: str,
+    seen: Mapping[str, Tensor],
+    expected: Mapping[str, Tensor],
+    scale: Mapping[str, Tensor] | None = None,
+    roundings: int = 0,
+) -> list[Difference]:
+    """The difference of each named tensor, by `relative_difference`. A tensor that only one side has is infinitely far.
+
+    Args:
+        quantity: the name of what is compared.
+        seen: the subject's tensors.
+        expected: the shadow's tensors.
+        scale: by name, what a difference is a share of; the expected tensors if None.
+        roundings: how many roundings to the subject's dtype a difference may come from.
+    """
+    scale = expected if scale is None else scale
+    found = []
+    for name in sorted(seen.keys() | expected.keys()):
+        if name in seen and name in expected:
+            ratio = relative_difference(seen[name], expected[name], scale[name], roundings)
+        else:
+            ratio = math.inf
+        found.append(Difference(quantity, name, ratio))
+    return found
+
+
+def relative_difference(seen: Tensor, expected: Tensor, scale: Tensor, roundings: int = 0) -> float:
+    """The Euclidean norm of `seen - expected` as a share of that of `scale`, computed in float64.
+
+    Each element's difference counts only beyond what `roundings` roundings to the dtype of `seen` can cause. A small
+    update of a large weight in bfloat16 may round away, so it says nothing about the step.
+    """
+    import torch
+
+    if seen.shape != expected.shape:
+        return math.inf
+    expected = expected.detach().double()
+    error = (seen.detach().to(expected) - expected).abs()
+    if roundings:
+        error = (error - roundings * torch.finfo(seen.dtype).eps / 2 * expected.abs()).clamp_min(0)
+    return _ratio(float(error.norm()), float(scale.detach().double().norm()))
+
+
+def worst(found: Iterable[Difference]) -> dict[str, Difference]:
+    """The largest difference of each quantity, in the order in which the quantities first occur."""
+    largest: dict[str, Difference] = {}
+    for one in found:
+        if one.quantity not in largest or one.ratio > largest[one.quantity].ratio:
+            largest[one.quantity] = one
+    return largest
+
+
+def _ratio(error: float, size: float) -> float:
+    """The error as a share of the size; 0 if both are 0, and infinite if the error is not finite or the size is 0."""
+    if error == 0.0:
+        return 0.0
+    return error / size if math.isfinite(error) and size > 0.0 else math.inf

@@ -1,0 +1,66 @@
+"""Which steps a shadow checks, and how far tensors are from what they should be."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from harness.authoring.shadow_step import (
+    Difference,
+    chosen_steps,
+    difference,
+    differences,
+    relative_difference,
+    worst,
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_the_last_and_the_steps_around_an_event_are_always_checked(seed: int) -> None:
+    """Three others are drawn, and an event at the last step has no step after it."""
+    chosen = chosen_steps(seed, 50, around=(5, 25, 50), drawn=3)
+    assert {1, 5, 6, 25, 26, 50} < set(chosen)
+    assert len(chosen) == 9
+    assert list(chosen) == sorted(chosen)
+    assert chosen == chosen_steps(seed, 50, around=(5, 25, 50), drawn=3)
+
+
+def test_the_seed_draws_the_other_steps() -> None:
+    """Ten seeds do not agree, and a short run has all of its steps checked."""
+    assert len({chosen_steps(seed, 1000) for seed in range(10)}) > 1
+    assert chosen_steps(0, 3, around=(0, 7)) == (1, 2, 3)
+
+
+def test_a_difference_is_relative_to_the_scale_and_to_its_own_tensor() -> None:
+    """A small tensor counts as much as a large one."""
+    expected = {"large": torch.full((100,), 1000.0), "small": torch.full((2,), 1e-3)}
+    seen = {"large": expected["large"] * 1.001, "small": expected["small"] * -1}
+    found = {one.tensor: one.ratio for one in differences("update", seen, expected)}
+    assert found == {"large": pytest.approx(1e-3, rel=1e-3), "small": pytest.approx(2.0)}
+    assert worst(differences("update", seen, expected))["update"].tensor == "small"
+    scaled = relative_difference(seen["large"], expected["large"], torch.full((100,), 10.0))
+    assert scaled == pytest.approx(0.1, rel=1e-3)
+
+
+def test_what_cannot_be_compared_is_infinitely_far() -> None:
+    """A missing tensor, a foreign one, another shape, a transposition of another shape, and not a number."""
+    expected = {"missing": torch.ones(2), "shape": torch.ones(2, 3), "nan": torch.ones(2), "same": torch.ones(2)}
+    seen = {"foreign": torch.ones(2), "shape": torch.ones(3, 2), "nan": torch.tensor([1.0, math.nan])}
+    found = {one.tensor: one.ratio for one in differences("slot", {**seen, "same": torch.ones(2)}, expected)}
+    assert found == {**dict.fromkeys(("missing", "foreign", "shape", "nan"), math.inf), "same": 0.0}
+    assert difference("loss", math.nan, 2.0) == Difference("loss", "", math.inf)
+    assert relative_difference(torch.ones(2), torch.zeros(2), torch.zeros(2)) == math.inf
+
+
+def test_what_the_dtype_rounds_away_is_no_difference() -> None:
+    """An update of a thousandth does not move a weight of 1 in bfloat16; in float32 it does."""
+    expected, update = torch.tensor([1.001], dtype=torch.float64), torch.tensor([0.001], dtype=torch.float64)
+    assert relative_difference(torch.ones(1, dtype=torch.bfloat16), expected, update, roundings=1) == 0.0
+    assert relative_difference(torch.ones(1), expected, update, roundings=1) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_numbers_differ_relative_to_the_expected_one() -> None:
+    """The loss that is told 20 % too low is 0.2 away."""
+    assert difference("loss", 0.8, 1.0).ratio == pytest.approx(0.2)
