@@ -1,1 +1,1 @@
-"""A trial's side of the process boundary: the fork server, the supervisor, and what runs in the trial's own process."""
+"""Execution of trials: the fork server, the supervisor, and the trial's own process."""

@@ -1,4 +1,4 @@
-"""Whether the machine, not the subject, is to blame for what the subject raised."""
+"""Whether an exception of the subject is the machine's fault."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ _BROKEN_GPU = {
     "driver version is insufficient": "the GPU's driver is too old for this CUDA",
     "system not yet initialized": "the GPUs' fabric was not initialised",
 }
-"""By part of the text that cudaGetErrorString gives for errors 46, 214, 35 and 802, which no program can cause."""
+"""By a part of the text of CUDA errors 46, 214, 35 and 802 (cudaGetErrorString). No program can cause these."""
 
 
 def machine_fault(error: BaseException | None, memory_gib: float) -> str:
-    """What the machine ran out of; empty where the exception is the subject's own.
+    """What the machine lacks; empty if the exception is the subject's fault.
 
-    A full disk is the machine's, and so is a GPU that does not work. So is exhausted GPU memory, where others had left
-    this process less than the `memory_gib` that the profile requires; where it had as much, the subject wanted too
-    much.
+    A full disk and a broken GPU are the machine's fault. Exhausted GPU memory is the machine's fault if other processes
+    left less than the profile's `memory_gib`. Otherwise the subject uses too much.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

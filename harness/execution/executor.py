@@ -1,4 +1,4 @@
-"""Executors run trials somewhere. `local` runs them on this machine."""
+"""The protocol of an executor, which runs trials. `local_executor` runs them on this machine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from harness.machine.telemetry import Telemetry
 __all__ = ["Executor", "StepListener", "TrialRequest", "TrialResult"]
 
 StepListener = Callable[[int, JsonObject, int | None], None]
-"""Takes a step's number, what the falsifier recorded of it, and the process's memory in bytes."""
+"""Takes a step's number, the values that the falsifier recorded for it, and the process's memory in bytes."""
 
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """One falsifier against one subject, with everything that determines the work."""
+    """One trial: a falsifier, a subject, and everything else that determines the work."""
 
     contract: Contract
     subject: str
@@ -34,46 +34,46 @@ class TrialRequest:
     device: Device
     seed: int
     seconds: float
-    """Wall-clock limit."""
+    """Wall-clock limit in seconds."""
     threads: int
-    """CPU threads that the trial may use."""
+    """How many CPU threads the trial may use."""
     case: JsonObject | None = None
-    """Where the falsifier searches: the only case that it is to try."""
+    """The only case to try, for a falsifier that searches; None for a whole search."""
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What came of a trial."""
+    """The result of a trial."""
 
     observation: Observation
     steps: Steps
-    """The step series: `step`, `seconds` since the start, and what the falsifier recorded."""
+    """The step series: `step`, `seconds` since the start, and the values that the falsifier recorded."""
     telemetry: Telemetry
     stdout: Log
     stderr: Log
     artifacts: Path | None
-    """A folder with the small files that the falsifier left; None where no trial ran."""
+    """The folder with the small files that the falsifier wrote; None if no trial ran."""
     seconds: float
-    """Wall-clock time from the fork to the trial's last word."""
+    """Wall-clock time in seconds, from the fork to the trial's last message."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sha256 of every source file of the project that only this trial imported or read, by path."""
 
 
 class Executor(Protocol):
-    """Where trials of one claim run. Leaving the context ends every process and removes what they left behind."""
+    """Runs the trials of one claim. Leaving the context ends every process and removes their files."""
 
     def __enter__(self) -> Executor: ...
 
     def __exit__(self, *exception: object) -> None: ...
 
     def imports(self) -> Imports:
-        """What was imported for the contract's entry points."""
+        """The imports of the contract's entry points."""
         ...
 
     def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
-        """Run one trial to its end. Callable from several threads at once; never raises for what the trial does."""
+        """Run one trial to its end. Thread-safe. Never raises because of the trial's own behaviour."""
         ...
 
     def interrupt(self) -> None:
-        """End every running trial; what they measured is still returned."""
+        """End every running trial. Their measurements are still returned."""
         ...

@@ -1,4 +1,4 @@
-"""The harness's end of a fork server (`harness.execution.worker`): start it, ask it for trials, and let go of it."""
+"""The harness's side of a fork server (`harness.execution.worker`): starting it, asking it for trials, closing it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from harness.execution.worker import IMPORTING
 __all__ = ["ForkServer", "ForkServerError"]
 
 IMPORT_SECONDS = 600.0
-"""How long imports may take: torch from a cold network drive takes minutes, a module that waits may take for ever."""
+"""Time limit for imports. torch from a cold network drive takes minutes; a module that waits may never end."""
 _LONGEST_SAID = 2000
-"""Characters of the server's log that its obituary quotes."""
+"""Characters of the server's log that a message about its end quotes."""
 
 
 class ForkServerError(RuntimeError):
-    """The fork server is gone; the message says how it ended."""
+    """The fork server has ended. The message says how."""
 
 
 class ForkServer:
-    """One fork server and its scratch folder. It ends, with all below it, when closed or when this process dies."""
+    """One fork server and its scratch folder. It and its descendants end when it is closed or this process dies."""
 
     def __init__(self, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
@@ -42,9 +42,9 @@ class ForkServer:
         environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
         inherited = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
-        # torch asks for it where results must be reproducible
+        # torch needs it for reproducible results
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        # Threads that spin while they wait make trials side by side many times slower than they are alone.
+        # Waiting threads that spin make parallel trials many times slower.
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # -P: the server runs in the root of a project that may have a package `harness` of its own.
         command = [sys.executable, "-P", "-m", "harness.execution.worker"]
@@ -73,7 +73,7 @@ class ForkServer:
             with open(writing, "wb"):
                 self._ask(request, [writing])
             if not select.select([answer], [], [], IMPORT_SECONDS)[0]:
-                last = self._last_import()  # which goes with the server
+                last = self._last_import()  # it is removed with the server
                 self._process.terminate()
                 raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s{last}")
             reply = answer.readline()
@@ -85,7 +85,7 @@ class ForkServer:
         return imports
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
-        """Fork a trial that writes stdout, stderr and messages to the first three descriptors and heeds the fourth."""
+        """Fork a trial. The descriptors are its stdout, stderr, messages (all written) and leash (read)."""
         self._ask(trial, descriptors)
 
     def _ask(self, request: Request, descriptors: list[int]) -> None:
@@ -96,9 +96,9 @@ class ForkServer:
             raise ForkServerError(self._obituary()) from error
 
     def close(self) -> None:
-        """Let go: the server ends everything below it, removes its folder, and exits."""
+        """Close the server: it ends its descendants, removes its folder, and exits."""
         self._control.close()
-        self._process.terminate()  # it may be in the middle of an import
+        self._process.terminate()  # it may be importing
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -116,7 +116,7 @@ class ForkServer:
         try:
             code = self._process.wait(timeout=1)
             said = self._log.read_text(errors="replace").strip()
-            if len(said) > _LONGEST_SAID:  # cut at a line's end: half a secret would not be recognised as one
+            if len(said) > _LONGEST_SAID:  # cut at the end of a line: half a secret cannot be recognised
                 said = said[-_LONGEST_SAID:].partition("\n")[2]
         except (subprocess.TimeoutExpired, OSError):
             return "the fork server does not answer"

@@ -1,4 +1,4 @@
-"""What the worker asks of torch and numpy, where they were imported: seeds, threads, the allocator's peak."""
+"""Access to torch and numpy, if they are imported: seeds, threads, the allocator's peak."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _imported(name: str) -> Any:
 
 
 def prepare(seed: int, threads: int) -> None:
-    """Seed every generator and bound the CPU threads of this process."""
+    """Seed every random generator and limit the CPU threads of this process."""
     random.seed(seed)
     if numpy := _imported("numpy"):
         numpy.random.seed(seed % 2**32)
@@ -24,14 +24,14 @@ def prepare(seed: int, threads: int) -> None:
 
 
 def cuda_is_spoilt() -> bool:
-    """Whether CUDA was used before this process was forked off, if only by asking for the number of GPUs."""
+    """Whether CUDA was used before this process was forked, if only to count the GPUs."""
     torch = _imported("torch")
     is_in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
     return bool(is_in_bad_fork and is_in_bad_fork())
 
 
 def gpu_bytes_left() -> int | None:
-    """What the current GPU had for this process: what is free, and what its own allocator holds; None without CUDA."""
+    """The current GPU's memory for this process in bytes: free, or held by its own allocator. None without CUDA."""
     torch = _imported("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
@@ -39,7 +39,7 @@ def gpu_bytes_left() -> int | None:
 
 
 def is_gpu_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception is torch's for an allocation that the GPU could not serve."""
+    """Whether an exception is torch's error for exhausted GPU memory."""
     torch = _imported("torch")
     return torch is not None and isinstance(error, torch.OutOfMemoryError)
 
@@ -47,7 +47,7 @@ def is_gpu_out_of_memory(error: BaseException) -> bool:
 def allocator_peak_bytes() -> int | None:
     """The peak of torch's caching allocator over every visible GPU in bytes.
 
-    0 where CUDA was never initialised, None without torch.
+    0 if CUDA was never initialised; None without torch.
     """
     torch = _imported("torch")
     if torch is None:

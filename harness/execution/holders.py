@@ -1,4 +1,4 @@
-"""Who holds a lease: small JSON files beside the lock, for people to read. The lock, not these, decides who may run."""
+"""The holders of a lease: small JSON files beside the lock, for messages. Only the lock decides who may run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Holder", "list_holders", "recorded"]
 
 _SUFFIX = ".holder.json"
 _LARGEST = 4096
-"""Bytes of such a file that are read: anybody can write one."""
+"""Bytes of such a file that are read, because every user can write one."""
 
 
 @final
@@ -42,7 +42,7 @@ class Holder:
 
     @classmethod
     def of_process(cls, pid: int) -> Holder:
-        """Describe a process that uses a device without a lease; one in another PID namespace keeps its secrets."""
+        """Describe a process that uses a device without a lease. One in another PID namespace cannot be described."""
         import psutil
 
         try:
@@ -55,7 +55,7 @@ class Holder:
 
 @contextlib.contextmanager
 def recorded(folder: Path, text: str, mode: str) -> Iterator[None]:
-    """Name the holder of a lease for the length of a `with` block; a folder that takes no file is no obstacle."""
+    """Name the holder of a lease during a `with` block. If the file cannot be written, the lease has no name."""
     pid = os.getpid()
     holder = Holder(_plain(text), mode, pid, _user(), time.time())
     path = folder / f"{pid}-{threading.get_ident()}-{time.monotonic_ns()}{_SUFFIX}"
@@ -73,9 +73,9 @@ def recorded(folder: Path, text: str, mode: str) -> Iterator[None]:
 
 
 def list_holders(folder: Path) -> tuple[Holder, ...]:
-    """The holders that are alive, those who waited longest first. Files that the dead left behind are removed.
+    """The holders that are alive, the longest-waiting first. Files of ended processes are removed.
 
-    Dead is a process whose id is unused, or used by one that started at another time.
+    A process has ended if its id is unused, or belongs to a process with another start time.
     """
     found = []
     for path in folder.glob(f"*{_SUFFIX}"):
@@ -87,24 +87,24 @@ def list_holders(folder: Path) -> tuple[Holder, ...]:
                 float(record["since"]),
             )  # fmt: skip
             if (now := started(holder.pid)) is None or now != record["started"]:
-                path.unlink()  # refused by a sticky folder where it is another user's, which does no harm
+                path.unlink()  # a sticky folder refuses if it is another user's; this is harmless
             else:
                 found.append(holder)
     return tuple(sorted(found, key=lambda holder: holder.since or 0.0))
 
 
 def _cautiously(path: str, flags: int) -> int:
-    # Anybody can put a pipe or a link here: the one would keep us waiting, the other lead us elsewhere.
+    # Every user can put a pipe or a link here. A pipe would block, and a link would lead elsewhere.
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user may have neither a name nor the variables that give one
+    except (OSError, KeyError):  # a container's user may have no name
         return f"uid {os.getuid()}"
 
 
 def _plain(text: object) -> str:
-    """Of a text that somebody else wrote: what a terminal can show on one line without being steered by it."""
+    """A foreign text without line breaks and control characters, for a terminal."""
     return "".join(character for character in str(text)[:200] if character.isprintable())

@@ -1,11 +1,11 @@
-"""A lease of one device, so that a claim that measures time has it to itself and the others share it.
+"""A lease of one device. A claim that measures time has the device to itself; other claims share it.
 
     with lease(gpu, mode="exclusive", holder="F-BLACKWELL-CUBLAS-001", wait_seconds=600):
         …
 
-Between processes and users of one machine; a lease ends with its process, however that ends. The lock is filelock's
-ReadWriteLock. It favours nobody, so that a stream of shared leases could keep an exclusive one out for ever; therefore
-every lease passes through a gate, and an exclusive one keeps the gate shut while it waits.
+Leases work between processes and users of one machine. A lease ends when its process ends. The lock is filelock's
+ReadWriteLock. It has no priorities, so a stream of shared leases could block an exclusive one for ever. Therefore every
+lease passes through a gate, and an exclusive lease holds the gate while it waits.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["CPU", "Holder", "Lease", "LeaseUnavailable", "WaitInterrupted", "default_directory", "lease", "named"]
 
 CPU = "cpu"
-"""The key under which claims that need no GPU take turns where they measure time."""
+"""The key of the CPU, for claims that measure time and need no GPU."""
 
 Mode = Literal["shared", "exclusive"]
 _SLICE_SECONDS = 0.5
-"""How long one attempt waits before the holders are looked at again."""
+"""Seconds of one attempt, before the holders are listed again."""
 _LINGER_SECONDS = 0.4
-"""How long a process that has ended may still be listed. On an H200 (driver 580) NVML listed one for 0.13 s more."""
+"""Seconds that NVML may still list a process that has ended. On an H200 (driver 580) it was 0.13 s."""
 
 
 class LeaseUnavailable(TimeoutError):
-    """The device was not free in time, or leases cannot be kept here. The text names the holders, or the remedy."""
+    """The device was not free in time, or leases cannot be stored here. The message names the holders or the remedy."""
 
     def __init__(self, text: str, holders: tuple[Holder, ...] = ()) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ class LeaseUnavailable(TimeoutError):
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """Who waited was asked to end; `holders` says, in words, for whom."""
+    """The wait was interrupted. `holders` says in words who had the device."""
 
     def __init__(self, holders: str) -> None:
         super().__init__(f"interrupted while waiting for {holders}")
@@ -61,7 +61,7 @@ class WaitInterrupted(KeyboardInterrupt):
 @final
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease that is held."""
+    """A lease that this process holds."""
 
     key: str
     mode: Mode
@@ -69,9 +69,9 @@ class Lease:
 
 
 def default_directory() -> Path:
-    """Where leases are kept: $HARNESS_LEASE_DIR, or one folder of /tmp that all users of the machine share.
+    """The folder of leases: $HARNESS_LEASE_DIR, or a folder of /tmp that all users of the machine share.
 
-    Not $TMPDIR, which differs between users and jobs that must see each other.
+    Not $TMPDIR, which differs between users and jobs.
     """
     return Path(os.environ.get("HARNESS_LEASE_DIR") or "/tmp/falsifier-harness-leases")  # noqa: S108
 
@@ -87,7 +87,7 @@ def lease(
     on_wait: Callable[[tuple[Holder, ...]], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Lease]:
-    """Hold a device for the length of a `with` block.
+    """Hold a device during a `with` block.
 
     Threads of one process take leases like processes do. Do not take a second lease of a device inside the first.
 
@@ -95,16 +95,16 @@ def lease(
         device: the GPU, or a key such as CPU. An exclusive lease of a `Gpu` also waits for processes that run on it
             without a lease, as far as NVML lists them.
         mode: "shared" with other shared leases, or "exclusive".
-        holder: what to tell those who wait, such as the claim's id; process id and user are added.
-        wait_seconds: how long to wait; 0 asks once.
-        directory: where leases are kept; all who are to see each other must use the same.
-        on_wait: called when there is a wait, and again whenever the holders change.
-        interrupted: asked during the wait, twice a second, whether to give up. Whoever handles signals should remember
-            them for it: an exception that a signal raises within SQLite's or filelock's code leaves that half done.
+        holder: the name that waiting processes see, such as the claim's id; process id and user are added.
+        wait_seconds: how long to wait; 0 tries once.
+        directory: the folder of leases; by default, the shared one.
+        on_wait: called when a wait begins, and whenever the holders change.
+        interrupted: called twice a second during the wait; true ends it. A signal handler should set a flag for it: an
+            exception in a handler could interrupt SQLite or filelock in the middle of their work.
 
     Raises:
-        LeaseUnavailable: the wait ran out, or the directory cannot hold leases.
-        WaitInterrupted: it was given up.
+        LeaseUnavailable: the time is over, or the directory cannot hold leases.
+        WaitInterrupted: `interrupted` returned true.
     """
     key = device if isinstance(device, str) else device.uuid or f"gpu-{device.index}"
     gpu = None if isinstance(device, str) else device
@@ -161,18 +161,18 @@ class _Wait:
                 return
             except Timeout:
                 patience = self._pause(list_holders(self._folder))
-            except (OSError, ValueError, sqlite3.Error) as error:  # a full disk, or something else than a lock there
+            except (OSError, ValueError, sqlite3.Error) as error:  # a full disk, or a file there that is not a lock
                 raise _unusable(self._folder, error) from error
 
     def until_alone(self, gpu: Gpu) -> None:
-        """Wait for processes that use the GPU without a lease. Where NVML cannot tell, nobody is waited for."""
+        """Wait for processes that use the GPU without a lease. There is no wait if NVML cannot list them."""
         if _strangers(gpu):
             time.sleep(_LINGER_SECONDS)
         while others := _strangers(gpu):
             time.sleep(self._pause(others))
 
     def _pause(self, holders: tuple[Holder, ...]) -> float:
-        """Tell about the wait, and return how long to wait before looking again."""
+        """Report the wait, and return the seconds until the next attempt."""
         left = self._seconds - self.waited
         if left <= 0:
             who = "; ".join(named(holders))
@@ -186,12 +186,12 @@ class _Wait:
 
 
 def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
-    """The holders in words; one that waits itself, or could not write down its name, holds a lock without one."""
+    """The holders in words. A holder without a file, such as one that still waits at the gate, has no name."""
     return tuple(map(str, holders)) or ("a holder that left no name",)
 
 
 def _strangers(gpu: Gpu) -> tuple[Holder, ...]:
-    """Processes on the GPU that neither this process nor a descendant of it is."""
+    """The processes on the GPU, except this process and its descendants."""
     import psutil
 
     session = nvml.connect()
@@ -207,7 +207,7 @@ def _strangers(gpu: Gpu) -> tuple[Holder, ...]:
 
 
 def _lock(folder: Path, name: str) -> ReadWriteLock:
-    # Imported late: SQLite and filelock would be a tenth of the time in which `harness list` answers.
+    # Imported late: SQLite and filelock would take a tenth of the time of `harness list`.
     import sqlite3
 
     from filelock import ReadWriteLock
@@ -219,10 +219,10 @@ def _lock(folder: Path, name: str) -> ReadWriteLock:
 
 
 def _folder(directory: Path, key: str) -> Path:
-    """The folder of one device's locks, which any user can open and none can take away from another.
+    """The folder of one device's locks. Every user can open the locks, and none can remove another's.
 
-    Its locks must belong to the user who owns the folder: with fs.protected_regular, Linux refuses to open, for
-    writing in a sticky folder, a file that is neither one's own nor the folder owner's.
+    The locks must belong to the folder's owner. With fs.protected_regular, Linux refuses to open a file in a sticky
+    folder for writing if it belongs neither to the user nor to the folder's owner.
     """
     folder = directory / (re.sub(r"[^A-Za-z0-9._-]", "_", key).lstrip(".") or "_")
     try:
@@ -235,9 +235,9 @@ def _folder(directory: Path, key: str) -> Path:
 
 
 def _appear(place: Path, files: tuple[str, ...]) -> None:
-    """Make a sticky folder that all users can write, with empty files for all; leave it alone where it exists.
+    """Make a sticky folder that all users can write, with empty files for all. Does nothing if it exists.
 
-    Made beside its place and renamed, so that nobody meets it half made; of two who do so at once, the first wins.
+    It is made beside its place and renamed, so it is never visible half made. If two processes do this, the first wins.
     """
     if place.is_symlink() and place.parent.stat().st_mode & 0o002:
         raise OSError(errno.ELOOP, f"{place} is a symbolic link in a folder where anybody could have put it")

@@ -1,4 +1,4 @@
-"""Trials on this machine: each in its own process and session, bounded in time, watched from outside."""
+"""Trials on this machine: each in its own process and session, with a time limit, watched from outside."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["LocalExecutor"]
 
 _PIPE_BYTES = 1 << 20
 _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
-"""Characters that an ending keeps."""
+"""Characters that an ending keeps of a text."""
 
 
 class LocalExecutor:
@@ -42,14 +42,14 @@ class LocalExecutor:
         self, project: Project, contract: Contract, gpu: Gpu | None, cache: Path, admits: Sequence[str] = ()
     ) -> None:
         """Args:
-        admits: variables of the environment that trials get beyond those that every trial gets.
+        admits: names of further environment variables that trials get.
         """
         self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
         self._admits = admits
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._lost: ForkServerError | None = None
-        """Why there is no fork server to ask for trials."""
+        """Why there is no fork server; None if there is one."""
 
     def __enter__(self) -> LocalExecutor:
         self._server = ForkServer(self._project.root, self._project.search, self._admits)
@@ -68,13 +68,13 @@ class LocalExecutor:
             return Imports({"fork server": str(error)}, {})
 
     def interrupt(self) -> None:
-        """End every running trial within the tick of its watcher."""
+        """End every running trial. Its watcher sees this at its next tick."""
         self._interrupted.set()
 
     def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
-        """Run one trial and gather everything it said and did."""
+        """Run one trial and collect its messages, logs and files."""
         folder = self._server.folder / uuid.uuid4().hex[:12]
-        masked = lru_cache(maxsize=256)(self._redactor.mask)  # the same few names come with every step
+        masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
         watch = Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted, masked)
         try:
             for place in (folder / "workspace", folder / "artifacts", self._cache):
@@ -88,11 +88,11 @@ class LocalExecutor:
                     os.close(descriptor)
                 theirs.clear()
                 watch.follow(*ours)
-        except (ForkServerError, OSError) as error:  # no descriptors or no space: the machine's, whatever was measured
+        except (ForkServerError, OSError) as error:  # no descriptors or no space: the machine's fault
             watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
             telemetry = watch.sampler.stop()
-        shutil.rmtree(folder / "workspace", ignore_errors=True)  # checkpoints of twenty trials would fill a disk
+        shutil.rmtree(folder / "workspace", ignore_errors=True)  # the checkpoints of twenty trials would fill a disk
         (folder / "claim.json").unlink(missing_ok=True)
         mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
@@ -124,7 +124,7 @@ class LocalExecutor:
         )
 
     def _start(self, request: TrialRequest, folder: Path) -> Start:
-        # The trial sees the leased GPU as cuda:0, and no GPU at all where it has no lease on one.
+        # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
         visible = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid or str(self._gpu.index) if self._gpu else ""}
         return Start(
             root=self._project.root,
@@ -145,20 +145,20 @@ class LocalExecutor:
 
 
 def _told(error: Exception, folder: Path) -> str:
-    """Why a trial could not be started, with the remedy where that is known."""
+    """Why a trial could not be started, and the remedy if it is known."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{error.filename or folder}: {error.strerror}; free some space there, or set TMPDIR to another folder"
     return str(error)
 
 
 def _claim(request: TrialRequest) -> dict[str, Any]:
-    """What a trial needs to search: see `harness.search.explorer`."""
+    """The input of a search (see `harness.search.explorer`)."""
     return {"contract": request.contract.document, "device": request.device.to_json(), "case": request.case}
 
 
 @contextmanager
 def _pipes() -> Iterator[tuple[list[int], list[int]]]:
-    """Our ends and the trial's of stdout, stderr, messages and the leash; close the trial's once they are passed on."""
+    """Our ends and the trial's of stdout, stderr, messages and the leash. Close the trial's after the fork."""
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -166,7 +166,7 @@ def _pipes() -> Iterator[tuple[list[int], list[int]]]:
             reading, writing = os.pipe()
             ours.append(reading)
             theirs.append(writing)
-            with suppress(OSError):  # beyond the user's pipe quota the default size does too
+            with suppress(OSError):  # beyond the user's pipe quota, the default size is enough
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         reading, writing = os.pipe()
         ours.append(writing)

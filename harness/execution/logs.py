@@ -1,4 +1,4 @@
-"""Logs of trials: bounded, their secrets masked, and the digest of the whole kept."""
+"""Logs of trials, limited in size, with secrets masked and the digest of the whole."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["BoundedLog", "Log"]
 
 HEAD_BYTES = 16 << 10
 TAIL_BYTES = 48 << 10
-_LINE_END = re.compile(rb"[\r\n]")  # a progress bar writes only the first
+_LINE_END = re.compile(rb"[\r\n]")  # a progress bar writes only carriage returns
 
 
 @dataclass(frozen=True)
 class Log:
-    """One stream of a trial, as it goes into a bundle."""
+    """One stream of a trial, as a bundle keeps it."""
 
     text: str
-    """All of it, or its head and tail with a line between them that says what is left out."""
+    """The whole stream, or its beginning and end with a line between them that says how much is missing."""
     size: int
     """Bytes that the trial wrote."""
     digest: str
-    """sha256 of every byte that the trial wrote, also of those left out."""
+    """The sha256 of all bytes that the trial wrote."""
 
 
 class BoundedLog:
-    """Takes a stream of any length and keeps its head, its tail and its digest."""
+    """Reads a stream of any length and keeps its beginning, its end and its digest."""
 
     def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         self._head_bytes, self._tail_bytes = head_bytes, tail_bytes
@@ -58,7 +58,7 @@ class BoundedLog:
         head, tail = bytes(self._head), b"".join(self._tail)[-self._tail_bytes :]
         omitted = self._size - len(head) - len(tail)
         if omitted > 0:
-            # Cut at line ends: half a secret would not be recognised as one.
+            # Cut at the ends of lines: half a secret cannot be recognised.
             head = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
             first = _LINE_END.search(tail)
             tail = tail[first.end() :] if first else b""

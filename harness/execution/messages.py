@@ -1,4 +1,4 @@
-"""What the processes of a run say to each other: dataclasses, one encoder, one decoder.
+"""The messages between the processes of a run: dataclasses, one encoder, one decoder.
 
     pipe.write(line(Measured({"loss": 5.1})))     # there
     message = decode(b'{"kind": "Measured", …}')  # here
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 LARGEST_MESSAGE = 16 << 20
-"""Bytes of one message of a trial, as of one document of a bundle."""
+"""Most bytes of one message of a trial. A document of a bundle has the same limit."""
 
 
 _ENCODER = json.JSONEncoder(default=os.fspath)
 
 
 class MessageError(ValueError):
-    """A text is not a message; it can be one that the death of its writer cut short."""
+    """A text is not a message. It can be the beginning of one whose writer died."""
 
 
 @final
@@ -74,7 +74,7 @@ class Imports:
 @final
 @dataclass(frozen=True)
 class Start:
-    """To the fork server: fork a trial, which has these."""
+    """To the fork server: fork a trial with these values."""
 
     root: Path
     """Of the project."""
@@ -90,13 +90,13 @@ class Start:
     artifacts: Path
     cache: Path
     memory_gib: float
-    """What the profile requires."""
+    """The requirements of the profile."""
     declared: tuple[str, ...]
-    """The measurements that the contract knows."""
+    """The measurements that the contract declares."""
     claim: Path
-    """The file with what a search needs: see `harness.search.explorer`."""
+    """The file with the input of a search (see `harness.search.explorer`)."""
     environment: Mapping[str, str]
-    """Variables that are set in the trial."""
+    """Environment variables of the trial."""
 
 
 @final
@@ -118,7 +118,7 @@ class Read:
 @final
 @dataclass(frozen=True)
 class Ended:
-    """The trial's last word."""
+    """The trial's last message."""
 
     kind: EndingKind
     reason: str
@@ -137,7 +137,7 @@ class Lost:
 @final
 @dataclass(frozen=True)
 class Exited:
-    """The supervisor's last word: how the trial's process ended, by an exit status or by a signal's name."""
+    """The supervisor's last message: the exit status of the trial's process, or the signal that ended it."""
 
     code: int | None = None
     signal: str | None = None

@@ -15,14 +15,14 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies; exits at once where `parent` is already gone."""
+    """Let the kernel kill this process when its parent dies. Exits at once if `parent` has already ended."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, so that none can escape `end_descendants`."""
+    """Become the parent of every orphaned descendant, so that `end_descendants` finds them all."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -34,7 +34,7 @@ def descendants(root: int) -> list[int]:
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it ended while we looked
+                continue  # it has just ended
             if fields[0] != "Z":
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, queue = [], [root]
@@ -46,7 +46,7 @@ def descendants(root: int) -> list[int]:
 
 
 def end_descendants(seconds: float = 3.0) -> bool:
-    """Kill every descendant of this process and reap it; whether all were gone within the time."""
+    """Kill and reap every descendant of this process. Returns whether all ended in time."""
     deadline = time.monotonic() + seconds
     while True:
         for pid in descendants(os.getpid()):

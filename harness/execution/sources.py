@@ -1,8 +1,8 @@
-"""Which files of a project a process runs: the modules that it imports, and what it reads beside them.
+"""The source files of a project that a process uses: modules that it imports, and files that it reads beside them.
 
-A kernel in CUDA C or WGSL is the code under test as much as the Python that launches it, and no import tells of it. So
-the interpreter is asked of every file that is opened. Counted are those in or below the folder of an imported module,
-since a data set elsewhere in the project is no code. What only a library or another process opens is not heard of.
+A kernel in CUDA C or WGSL is code under test too, and no import names it. So an audit hook records every file that is
+opened. Files in or below the folder of an imported module count as sources; a data set elsewhere is not code. Files
+that only a library or another process opens are not recorded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Final, final
 __all__ = ["Sources"]
 
 LARGEST: Final = 1 << 20
-"""Bytes of a file that may be source; a checkpoint beside the code is none."""
+"""Bytes. A larger file, such as a checkpoint beside the code, is not a source."""
 _MOST: Final = 10_000
-"""Files that are remembered, for a subject may open them without end."""
+"""Most files that are remembered, because a subject may open any number."""
 _EVENTS = frozenset({"open", "os.rename"})
 _HARNESS = Path(__file__).parents[1]
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -27,37 +27,37 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 
 @final
 class Sources:
-    """The files that this process, and whoever forked it, has run so far."""
+    """The sources that this process and its ancestors have used so far."""
 
     def __init__(self, root: Path) -> None:
         """Args:
-        root: of the project; files elsewhere are nobody's sources.
+        root: the root of the project. Files outside of it are not sources.
         """
         self._root = root
         self._modules: set[str] = set()
         self._folders: set[Path] = set()
         self._far: list[str] = []
-        """What was read in the folder of no module, as far as is known: its module may be imported later."""
+        """Files read outside of every known module's folder. Their module may be imported later."""
         self._opened: list[str] = []
-        """Since news were last asked for."""
+        """Since the last report."""
         self._heard: set[str] = set()
         self._written: set[str] = set()
         self._told: set[str] = set()
         self._modules_seen = 0
 
     def listen(self) -> None:
-        """Hear from now on of every file that is opened; the interpreter forgets no listener, so call this once."""
+        """Record every file that is opened from now on. Call this once: an audit hook cannot be removed."""
 
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
-            # PyTorch calls id() for every parameter in every step, an event too: one that is not ours costs 0.1 us.
+            # PyTorch calls id() for every parameter in every step, which is an event too. Ignoring one costs 0.1 us.
             if event in _EVENTS:
                 self._hear(event, arguments)
 
         sys.addaudithook(hear)
 
     def news(self) -> dict[str, str]:
-        """The sha256 of the files that were not told of before, by path from the project's root."""
-        if len(sys.modules) == self._modules_seen and not self._opened:  # asked ahead of every message of a trial
+        """The sha256 of the sources that are new since the last call, by path from the project's root."""
+        if len(sys.modules) == self._modules_seen and not self._opened:  # called before every message of a trial
             return {}
         self._modules_seen = len(sys.modules)
         folders = len(self._folders)
@@ -73,7 +73,7 @@ class Sources:
         return found
 
     def _imported(self) -> set[Path]:
-        """The files of modules that are new; the harness itself aside."""
+        """The files of newly imported modules, except the harness's own."""
         names = set(sys.modules) - self._modules
         self._modules |= names
         files: set[Path] = set()
@@ -87,10 +87,10 @@ class Sources:
         return files
 
     def _read(self, *, again: bool) -> set[Path]:
-        """The files that were read, and not written, in or below a module's folder; in the root itself, beside it.
+        """The files that were only read, in or below a module's folder (for a module in the root: only beside it).
 
         Args:
-            again: look also at those of which no folder was known before.
+            again: also check the files that had no module's folder before.
         """
         files: set[Path] = set()
         opened, self._opened = self._opened, []
@@ -110,7 +110,7 @@ class Sources:
         return files
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Never raises: that would keep the code under test from its file."""
+        """Record an opened file. Never raises, because that would break the open of the code under test."""
         with suppress(Exception):
             writes = event == "os.rename"
             path = arguments[1] if writes else arguments[0]

@@ -1,4 +1,4 @@
-"""The step series of a trial, kept within bounds however many steps the trial makes."""
+"""The step series of a trial, limited in size for any number of steps."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from harness.base.strictjson import JsonObject
 __all__ = ["MOST", "StepSeries", "Steps"]
 
 MOST: Final = 8192
-"""Rows in memory. A bundle keeps fewer; a falsifier that never ends a step must not take the harness's memory."""
+"""Most rows in memory, so that an endless trial does not exhaust it. A bundle keeps fewer."""
 
 Row = JsonObject
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The first row, every `stride`-th after it, and the last."""
+    """The first row, then every `stride`-th row, and the last."""
 
     rows: tuple[Row, ...] = ()
     count: int = 0
@@ -27,7 +27,7 @@ class Steps:
 
 @dataclass
 class StepSeries:
-    """Takes rows one by one; where they become too many, every second goes, and from then on every second comes."""
+    """Collects rows. If there are too many, it drops every second row and doubles the stride."""
 
     most: int = MOST
     _rows: list[Row] = field(default_factory=list)

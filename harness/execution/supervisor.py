@@ -1,8 +1,8 @@
-"""The supervisor: the process above one trial, which sees to it that nothing of the trial outlives it.
+"""The supervisor: the parent process of one trial. It ensures that no process of the trial outlives the trial.
 
-It leads a session of its own, adopts the orphans of its descendants, and holds the reading end of a leash whose other
-end only the harness has. A byte on the leash, or its end because the harness died, ends the trial; so does the trial's
-own end, whatever it leaves running.
+It leads its own session, adopts orphaned descendants, and reads a pipe, the leash, that only the harness writes. A byte
+on the leash, or its end because the harness died, ends the trial. When the trial ends, the supervisor ends all
+processes that the trial left running.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from harness.execution.process_control import adopt_orphans, die_with_parent, en
 __all__ = ["FINISH", "STOP", "supervise"]
 
 STOP = b"s"
-"""On the leash: end the trial now; its stack is printed to stderr first."""
+"""On the leash: end the trial now. It first prints its stack to stderr."""
 FINISH = b"f"
 """On the leash: the trial may exit."""
 STACK_DUMP_SECONDS = 0.2
-"""What a trial that is stopped gets to print its stack."""
+"""Seconds that a stopped trial has to print its stack."""
 
 
 def supervise(work: Callable[[int], None], messages: int, leash: int) -> NoReturn:
-    """Run `work` in a child, in a session of its own, and exit when it and all its descendants are gone.
+    """Run `work` in a child, in its own session, and exit when the child and all its descendants have ended.
 
-    `work` gets a descriptor that becomes readable once it may exit. Messages written: `Started` and, at the end,
+    `work` gets a descriptor that becomes readable when it may exit. The supervisor sends `Started` and, at the end,
     `Exited`.
     """
     os.setsid()
@@ -68,7 +68,7 @@ def _become_trial(supervisor: int, work: Callable[[int], None], may_exit: int) -
     die_with_parent(supervisor)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # When memory runs out the kernel should take the trial, not the harness or the user's shell.
+    # If memory runs out, the kernel should kill the trial, not the harness or the user's shell.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as adjustment:
         adjustment.write("1000")
     faulthandler.enable(all_threads=True)
@@ -77,16 +77,16 @@ def _become_trial(supervisor: int, work: Callable[[int], None], may_exit: int) -
     try:
         work(may_exit)
         code = 0
-    except BaseException:  # what the trial could not report any more, its descriptors being gone, say
+    except BaseException:  # what the trial could not report, for example without its descriptors
         with contextlib.suppress(Exception):
             traceback.print_exc()
     finally:
-        # No interpreter shutdown: destructors of a subject could hang there, and nothing is left to say.
+        # No interpreter shutdown: a subject's destructors could hang there.
         os._exit(code)
 
 
 def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
-    """The child's wait status; ends the child when the leash says so."""
+    """Wait for the child and return its wait status. A message on the leash ends the child."""
     watched = [child_ended, leash]
     while True:
         ready, _, _ = select.select(watched, [], [])

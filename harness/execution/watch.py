@@ -1,4 +1,4 @@
-"""The watch over one trial: what it has said so far, and the loop that listens until all of it is gone."""
+"""The watch over one trial: a loop that collects its messages until all its processes have ended."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from harness.machine.telemetry import Sampler, Telemetry
 __all__ = ["TEARDOWN_SECONDS", "Watch"]
 
 TEARDOWN_SECONDS = 10.0
-"""How long a trial that was told to end, or has said its last word, may take before it counts as lost."""
+"""Seconds that a trial has to end after a request or after its last message. Then it counts as lost."""
 _ECHO_SECONDS = 1.0
-"""How long after a trial's death by one of _REQUESTS the same request may take to reach us."""
+"""Seconds within which a signal of _REQUESTS that ended a trial may also reach the harness."""
 _REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
-"""What schedulers and terminals send to every process of a job, ours and the trial's alike."""
+"""Signals that schedulers and terminals send to every process of a job, also to the harness."""
 _PIPE_BYTES = 1 << 20
 _TICK = 0.1
 _COLUMNS = frozenset({"step", "seconds"})
-"""Of the step series, the harness's own."""
+"""The harness's own columns of the step series."""
 
 
 @dataclass
 class Watch:
-    """What one trial has said so far, and the loop that listens."""
+    """The state of one trial as its messages report it, and the loop that reads them."""
 
     started: float
     limit: float
@@ -57,7 +57,7 @@ class Watch:
     on_step: StepListener
     interrupted: threading.Event
     mask: Callable[[str], str]
-    """Applied to the names of what a step tells, which a subject may choose; the rest is masked once it is whole."""
+    """Masks the names of a step's values, which a subject can choose. Other texts are masked when they are complete."""
     measurements: dict[str, Any] = field(default_factory=dict)
     unseen: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Watch:
     _give_up: float | None = None
 
     def follow(self, stdout: int, stderr: int, messages: int, leash: int) -> None:
-        """Listen until the trial and everything it started are gone."""
+        """Read messages until the trial and all processes that it started have ended."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (stdout, stderr, messages):
                 selector.register(descriptor, selectors.EVENT_READ)
@@ -85,7 +85,7 @@ class Watch:
                     chunk = os.read(key.fd, _PIPE_BYTES)
                     if not chunk:
                         selector.unregister(key.fd)
-                        self._exited = self._exited or key.fd == messages  # the supervisor itself is gone
+                        self._exited = self._exited or key.fd == messages  # the supervisor itself has ended
                     elif key.fd == messages:
                         self._hear(chunk, leash)
                     else:
@@ -94,7 +94,7 @@ class Watch:
                     break
         self.seconds = self.seconds or time.monotonic() - self.started
         for descriptor, log in ((stdout, self.stdout), (stderr, self.stderr)):
-            # What is still in the pipe; not more, for something that could not be ended may write for ever.
+            # Only what is still in the pipe: a process that could not be ended may write for ever.
             os.set_blocking(descriptor, False)
             with suppress(BlockingIOError):
                 log.feed(os.read(descriptor, _PIPE_BYTES))
@@ -131,12 +131,12 @@ class Watch:
             try:
                 self._understand(decode(line), leash)
             except (ValueError, LookupError, TypeError, RecursionError):
-                # Usually its writer died. If the trial goes on to its end, it has lost a measurement.
+                # Usually its writer died. If the trial goes on, a measurement is lost.
                 self._garbled = self._garbled or line[:100].decode(errors="replace")
 
     def _understand(self, message: Received, leash: int) -> None:
         if self._ended and not isinstance(message, Exited):
-            return  # a thread that the subject left behind goes on; what it says comes too late
+            return  # a message of a thread that the subject left running is too late
         match message:
             case Stepped(step, values):
                 self._step(step, values)
@@ -165,7 +165,7 @@ class Watch:
         self.on_step(step, strictjson.untag_nonfinite(named), self._memory())
 
     def _column(self, name: str) -> str:
-        """The name of a step's value, as a column beside those of the harness."""
+        """The column of a step's value. It never equals a column of the harness."""
         masked = self.mask(name)
         return f"own_{masked}" if masked in _COLUMNS else masked
 
@@ -185,7 +185,7 @@ class Watch:
             os.write(leash, FINISH)
 
     def vanished(self) -> Ending:
-        """The ending of a trial whose supervisor is gone without a word."""
+        """The ending of a trial whose supervisor ended without a message."""
         if self.interrupted.wait(_ECHO_SECONDS):
             return Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
         return Ending(EndingKind.LOST, self.phase, "the trial vanished without a word")
@@ -195,11 +195,11 @@ class Watch:
         if self.ending is not None:
             return
         if message.signal in _REQUESTS and self.interrupted.wait(_ECHO_SECONDS):
-            # A job's every process was asked to end; that the trial heeded it first is no defect of the subject.
+            # Every process of the job got the signal. That the trial ended first is not the subject's fault.
             self.ending = Ending(EndingKind.INTERRUPTED, self.phase, "the run was interrupted")
             return
         if message.signal is not None:
-            # Nobody but the kernel or an administrator sends SIGKILL: that is no verdict on the subject.
+            # Only the kernel or an administrator sends SIGKILL. It is not the subject's fault.
             kind = EndingKind.KILLED if message.signal == "SIGKILL" else EndingKind.DIED
             hint = " (the kernel does that when memory runs out)" if kind is EndingKind.KILLED else ""
             self.ending = Ending(kind, self.phase, f"ended by {message.signal}{hint}", signal=message.signal)
@@ -209,7 +209,7 @@ class Watch:
             )
 
     def residency(self, telemetry: Telemetry, gpu: Gpu | None) -> Residency:
-        """Whether the trial was on the GPU, by its allocator and by the driver."""
+        """Whether the trial used the GPU, by its allocator and by the driver."""
         if gpu is None:
             return Residency(reason="the trial had no GPU")
         driver = telemetry.residency

@@ -4,12 +4,11 @@ Three processes stand between the harness and the code under test:
 
     harness --control socket--> fork server --fork--> supervisor --fork--> trial
 
-The fork server only imports and forks; it never touches CUDA, whose state cannot be forked. The supervisor (see
-`harness.execution.supervisor`) owns one trial's process tree and outlives everything in it. The trial runs the
-falsifier.
+The fork server only imports and forks. It never uses CUDA, whose state cannot be forked. The supervisor (see
+`harness.execution.supervisor`) owns one trial's process tree and outlives all of it. The trial runs the falsifier.
 
-Everything that a trial says goes through a pipe to the harness at once, so that what was known survives a crash
-(`harness.execution.messages`).
+A trial sends each message (`harness.execution.messages`) at once through a pipe to the harness, so that measurements
+survive a crash.
 """
 
 from __future__ import annotations
@@ -62,11 +61,11 @@ if TYPE_CHECKING:
 __all__ = ["IMPORTING", "main"]
 
 IMPORTING = "importing"
-"""The file in the server's folder that has the name of the module that is being imported, or was the last one."""
+"""The file in the server's folder with the name of the module that is imported now, or was imported last."""
 
 _LARGEST_REQUEST = 1 << 20
 _LONGEST_TEXT = 200_000
-"""Characters of a reason or a traceback that are sent; they are cut to size only after their secrets were masked."""
+"""Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
 _supervisors: set[int] = set()
 
 
@@ -76,10 +75,10 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
     `search` are the folders from which the project's code is imported.
     """
     sys.path[:0] = search
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the harness's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C
     signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
     owner = os.getpid()
-    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, folder, 0))  # also in the middle of an import
+    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, folder, 0))  # also during an import
     adopt_orphans()
     os.set_inheritable(control_fd, False)
     control = socket.socket(fileno=control_fd)
@@ -93,9 +92,9 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
                 case Import(modules, root):
                     imported = _import(modules, root, Path(folder, IMPORTING))
                     if os.getpid() != owner:
-                        os._exit(1)  # a module forked, and its child came back to us
+                        os._exit(1)  # an imported module forked, and this is its child
                     (answer,) = descriptors
-                    with open(answer, "wb") as pipe:  # a message of the socket may not be long enough
+                    with open(answer, "wb") as pipe:  # one message of the socket can be too short
                         pipe.write(encode(imported) + b"\n")
                 case Start() as trial:
                     _start(trial, descriptors, control)
@@ -109,19 +108,19 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
 
 
 def _leave(owner: int, folder: str, code: int) -> NoReturn:
-    """End the server and all below it; a fork of it that came here by accident only ends itself."""
+    """End the server and its descendants. A fork of the server that gets here by accident only ends itself."""
     if os.getpid() == owner:
         end_descendants()
-        if code == 0:  # else the harness wants to read our log, and removes the folder itself
+        if code == 0:  # else the harness reads our log and removes the folder
             shutil.rmtree(folder, ignore_errors=True)
-    os._exit(code)  # the shutdown of an interpreter with torch in it takes longer than all of the above
+    os._exit(code)  # an interpreter with torch takes longer to shut down than all of the above
 
 
 def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
-    """Import the modules of the entry points; what fails fails again, and is reported, in the trial that needs it.
+    """Import the modules of the entry points. A failed import fails again, and is reported, in the trial that needs it.
 
     Args:
-        place: the file that has the name of the one that is being imported, for whoever finds that it never ends.
+        place: the file for the name of the module that is imported now, so that an endless import can be named.
     """
     sources = _sources(root)
     failures: dict[str, str] = {}
@@ -130,14 +129,14 @@ def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
             place.write_text(name, encoding="utf-8")
         try:
             importlib.import_module(name)
-        except BaseException as error:  # whatever a module does on import, even SystemExit, must not end the server
+        except BaseException as error:  # a module must not end the server, not even by SystemExit
             failures[name] = described(error)[:_LONGEST_TEXT]
     return Imports(failures, sources.news())
 
 
 @cache
 def _sources(root: Path) -> Sources:
-    """What the fork server has run of a project; its trials inherit it, and tell what is new."""
+    """The sources that the fork server has used. Trials inherit them and report only new ones."""
     sources = Sources(root)
     sources.listen()
     return sources
@@ -149,7 +148,7 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
         os.set_inheritable(descriptor, False)
     try:
         pid = os.fork()
-    except OSError as error:  # no process to be had: that is this trial's bad luck, and no other's
+    except OSError as error:  # no process is available; later trials may get one
         os.write(messages, line(Lost(f"no process for the trial: {error}")))
     else:
         if pid == 0:
@@ -162,7 +161,7 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
                 os.close(stderr)
                 supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
             finally:
-                # Whatever is wrong with it, a supervisor must not go on as a second fork server.
+                # After any error, a supervisor must not continue as a second fork server.
                 os._exit(1)
         _supervisors.add(pid)
     for descriptor in descriptors:
@@ -170,7 +169,7 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
 
 
 def _reap() -> None:
-    """Forget the supervisors that have ended; other children belong to whoever started them during an import."""
+    """Reap the supervisors that have ended. Other children belong to modules that started them during an import."""
     for pid in list(_supervisors):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -199,9 +198,9 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
     ended = _ended(lambda: _falsify(trial, start), start.memory_gib)
     report(replace(ended, allocator_peak_bytes=_allocator_peak(trial)))
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # a subject may have closed or replaced it
+        with contextlib.suppress(Exception):  # the subject may have closed or replaced it
             stream.flush()
-    os.read(may_exit, 1)  # the harness looks at the driver's process list once more before this process is gone
+    os.read(may_exit, 1)  # the harness reads the driver's process list once more before this process ends
 
 
 def _search(
@@ -213,7 +212,7 @@ def _search(
 
 
 def _allocator_peak(trial: WorkerTrial) -> int | None:
-    """The peak of this process's allocator, in bytes; None if the subject works in other processes."""
+    """The peak of this process's GPU allocator in bytes; None if the subject works in other processes."""
     return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
@@ -226,15 +225,15 @@ def _falsify(trial: WorkerTrial, start: Start) -> None:
 
 
 def _loaded(subject: str) -> Any:
-    """The subject's class; one that cannot be imported is neither refuted by that nor the falsifier's fault."""
+    """The subject's class. A failed import is NOT_MEASURED: neither a FAIL nor the falsifier's fault."""
     try:
         return resolve(subject)
-    except BaseException as error:  # whatever a module does on import
+    except BaseException as error:  # a module can raise anything on import
         raise NotMeasured(f"the subject could not be loaded: {described(error)}") from error
 
 
 def _ended(work: Callable[[], None], memory_gib: float) -> Ended:
-    """How `work` ended; a subject that failed because this machine ran out of something is not to blame."""
+    """How `work` ended. A subject that fails because the machine lacks something is not at fault."""
     try:
         work()
     except NotMeasured as error:
@@ -245,7 +244,7 @@ def _ended(work: Callable[[], None], memory_gib: float) -> Ended:
         if obstacle:
             return _told(EndingKind.NOT_MEASURED, f"{obstacle}: {error}", traceback.format_exc())
         return _told(EndingKind.SUBJECT_FAULT, str(error), traceback.format_exc())
-    except BaseException as error:  # sys.exit() of a falsifier included: it is a fault, not an ending
+    except BaseException as error:  # also sys.exit() of a falsifier, which is a fault
         return _told(EndingKind.FALSIFIER_FAULT, described(error), traceback.format_exc())
     return _told(EndingKind.COMPLETED, "")
 
@@ -255,9 +254,9 @@ def _told(kind: EndingKind, reason: str, stack: str | None = None) -> Ended:
 
 
 def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callable[[Message], None]:
-    """Report as before, and ahead of each message the sources that were run since the one before.
+    """A `report` that first reports the sources that are new since the last message.
 
-    What a falsifier imports or reads only when it runs belongs to the evidence as well, also where the trial then dies.
+    Sources that a falsifier imports or reads while it runs belong to the evidence, also if the trial then dies.
     """
 
     def tell(message: Message) -> None:
@@ -270,11 +269,11 @@ def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callab
 
 def _reporter(descriptor: int) -> Callable[[Message], None]:
     owner = os.getpid()
-    turn = threading.RLock()  # threads of a subject may report at once; one that a signal interrupts, within its turn
+    turn = threading.RLock()  # threads may report at the same time, and a signal can interrupt a thread that reports
 
     def report(message: Message) -> None:
         if os.getpid() != owner:
-            return  # a fork of the subject's speaks for nobody
+            return  # a fork of the subject must not report
         rest = memoryview(line(message))
         if len(rest) > LARGEST_MESSAGE:
             raise MeasurementTooLarge(f"{len(rest)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")

@@ -16,9 +16,9 @@ __all__ = ["WorkerTrial"]
 
 
 class WorkerTrial:
-    """Builds the subject, runs the falsifier, and ends as the first fault or the first denied look demands.
+    """Builds the subject, runs the falsifier, and ends with the first fault or the first measurement that is not shown.
 
-    Falsifiers get the `Trial`; what only the worker may do is here.
+    Falsifiers get the `Trial`. This class has what only the worker may do.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class WorkerTrial:
         self._recorder = Recorder(declared, report)
         self._new_search = new_search
         self.is_in_process = True
-        """Whether the subject works in this process, whose allocator then tells of its memory."""
+        """Whether the subject works in this process, so that this process's allocator counts its memory."""
 
     def build(self, subject: Callable[[Setting], Any]) -> Trial[Any]:
-        """Build the subject; what it raises is its own fault."""
+        """Build the subject. Any exception is the subject's fault."""
         with self._recorder.subject_fault():
             built = subject(self._setting)
         self.is_in_process = not isinstance(built, Elsewhere)
@@ -54,7 +54,7 @@ class WorkerTrial:
 
         Raises:
             SubjectFault, FalsifierFault, NotMeasured, ValueError: the first fault, also if the falsifier caught it.
-            NotShown: the falsifier ended well, and a measurement was not shown.
+            NotShown: the falsifier ended without a fault, but a measurement was not shown.
         """
         try:
             falsify(self.build(subject))
