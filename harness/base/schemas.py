@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
 NAMES = (
-    "contract", "calibration", "observation", "record", "environment", "mutant", "artifacts", "counterexample",
-    "attestation", "trainer",
+    "contract", "calibration", "equivalent", "observation", "record", "environment", "mutant", "artifacts",
+    "counterexample", "attestation", "trainer",
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ _COMMANDS = {
     "pack": "pack bundles into one file",
     "unpack": "unpack bundles",
     "calibrate": "by what margin a falsifier is right, over many seeds",
+    "plant": "plant defects in a subject; which does its falsifier miss?",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "make the harness at home in another repository",
 }

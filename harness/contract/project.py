@@ -12,6 +12,7 @@ from typing import Any
 from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
+from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
@@ -78,7 +79,7 @@ class Project:
         found = [
             path
             for path in (within or self.contracts).rglob("*.json")
-            if path.parent.name != "schema" and not path.name.endswith(SUFFIX)
+            if path.parent.name != "schema" and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX))
         ]
         return sorted(found, key=lambda path: (path.stem, path))
 

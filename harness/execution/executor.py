@@ -39,6 +39,13 @@ class TrialRequest:
     """How many CPU threads the trial may use."""
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
+    root: Path | None = None
+    """The project, or a copy of it, whose code the trial imports itself; it then has an empty cache of its own.
+
+    None if the fork server has imported the code.
+    """
+    reached: Path | None = None
+    """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
 
 
 @dataclass(frozen=True)

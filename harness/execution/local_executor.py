@@ -31,6 +31,8 @@ from harness.machine.telemetry import Sampler
 __all__ = ["LocalExecutor"]
 
 _PIPE_BYTES = 1 << 20
+_MODULES_AT_ONCE = 500
+"""Names in one request to the fork server, whose requests are bounded."""
 _LONGEST_REASON, _LONGEST_TRACEBACK = 2_000, 20_000
 """Characters that an ending keeps of a text."""
 
@@ -67,6 +69,14 @@ class LocalExecutor:
             self._lost = error
             return Imports({"fork server": str(error)}, {})
 
+    def warm(self, modules: Sequence[str]) -> None:
+        """Import libraries into the fork server, for trials that import the project's code themselves."""
+        try:
+            for first in range(0, len(modules), _MODULES_AT_ONCE):
+                self._server.import_modules(modules[first : first + _MODULES_AT_ONCE])
+        except ForkServerError as error:
+            self._lost = error
+
     def interrupt(self) -> None:
         """End every running trial. Its watcher sees this at its next tick."""
         self._interrupted.set()
@@ -77,7 +87,7 @@ class LocalExecutor:
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
         watch = Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted, masked)
         try:
-            for place in (folder / "workspace", folder / "artifacts", self._cache):
+            for place in (folder / "workspace", folder / "artifacts", self._cache_of(request, folder)):
                 place.mkdir(parents=True, exist_ok=True)
             strictjson.dump(_claim(request), folder / "claim.json")
             if self._lost is not None:
@@ -92,7 +102,8 @@ class LocalExecutor:
             watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
             telemetry = watch.sampler.stop()
-        shutil.rmtree(folder / "workspace", ignore_errors=True)  # the checkpoints of twenty trials would fill a disk
+        for place in (folder / "workspace", folder / "cache"):  # the checkpoints of twenty trials would fill a disk
+            shutil.rmtree(place, ignore_errors=True)
         (folder / "claim.json").unlink(missing_ok=True)
         mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
@@ -126,8 +137,9 @@ class LocalExecutor:
     def _start(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
         visible = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid or str(self._gpu.index) if self._gpu else ""}
+        root = request.root or self._project.root
         return Start(
-            root=self._project.root,
+            root=root,
             falsifier=request.contract.falsifier,
             subject=request.subject,
             parameters=dict(request.parameters),
@@ -136,12 +148,20 @@ class LocalExecutor:
             threads=request.threads,
             workspace=folder / "workspace",
             artifacts=folder / "artifacts",
-            cache=self._cache,
+            cache=self._cache_of(request, folder),
             memory_gib=request.contract.profiles[request.profile].requires.get("memory_gib", 0.0),
             declared=tuple(sorted(request.contract.measurements)),
             claim=folder / "claim.json",
             environment=visible,
+            search=tuple(str(root / place.relative_to(self._project.root)) for place in self._project.search)
+            if request.root is not None
+            else (),
+            reached=None if request.reached is None else str(request.reached),
         )
+
+    def _cache_of(self, request: TrialRequest, folder: Path) -> Path:
+        """The cache of a trial. Other code than the fork server's would leave there what later trials trust."""
+        return self._cache if request.root is None else folder / "cache"
 
 
 def _told(error: Exception, folder: Path) -> str:

@@ -97,6 +97,10 @@ class Start:
     """The file with the input of a search (see `harness.search.explorer`)."""
     environment: Mapping[str, str]
     """Environment variables of the trial."""
+    search: tuple[str, ...] = ()
+    """The folders of `root` from which the trial imports the project's code; none if the server has imported it."""
+    reached: str | None = None
+    """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
 
 
 @final

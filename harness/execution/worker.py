@@ -50,6 +50,7 @@ from harness.execution.messages import (
     line,
 )
 from harness.execution.process_control import adopt_orphans, end_descendants
+from harness.execution.reached import Reached
 from harness.execution.sources import Sources
 from harness.execution.supervisor import supervise
 from harness.execution.worker_trial import WorkerTrial
@@ -180,6 +181,12 @@ def _reap() -> None:
 def _run(start: Start, messages: int, may_exit: int) -> None:
     """The body of a trial's process."""
     os.environ.update(start.environment)
+    if start.search:
+        os.chdir(start.root)
+        sys.path[:0] = start.search
+    reached = Reached(start.root) if start.reached is not None else None
+    if reached is not None:
+        reached.watch()
     report = _with_sources(_reporter(messages), _sources(start.root))
     setting = Setting(
         parameters=start.parameters,
@@ -196,6 +203,8 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
     ended = _ended(lambda: _falsify(trial, start), start.memory_gib)
+    if reached is not None and start.reached is not None:
+        reached.write(Path(start.reached))
     report(replace(ended, allocator_peak_bytes=_allocator_peak(trial)))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the subject may have closed or replaced it

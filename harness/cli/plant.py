@@ -1,0 +1,139 @@
+"""`harness plant`: plant defects in the subjects of claims, and list those that the falsifiers miss."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.base.vocabulary import ExitStatus
+from harness.cli.parameter_options import checked_device
+from harness.contract.project import Project
+
+if TYPE_CHECKING:
+    from harness.run.planting.campaign import Planted, Planting
+
+__all__ = ["command"]
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg]  # click is generic only for type checkers
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", str(value))
+        if match is None or not float(match[1]):
+            self.fail(f"{value!r} is not a duration such as 90s, 20m or 1h", param, ctx)
+        return float(match[1]) * _UNITS[match[2]]
+
+
+@click.command("plant")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.option("--budget", type=_Duration(), default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
+@click.option(
+    "--profile",
+    type=click.Choice(["reduced", "full"]),
+    default="reduced",
+    show_default=True,
+    help="How big the work of each trial is.",
+)
+@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and their order."
+)
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
+)
+@click.option("--list", "is_listing", is_flag=True, help="List the defects; plant none.")
+@click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
+def command(
+    ids: tuple[str, ...],
+    budget: float,
+    profile: str,
+    device: str,
+    seed: int,
+    jobs: int | None,
+    is_listing: bool,
+    json_file: str | None,
+) -> ExitStatus:
+    """Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
+
+    The subject runs once without a defect, to see which of its lines the claim reaches. Each defect changes one place
+    on these lines, in a copy of the project; your files stay as they are. The falsifier runs on it without mutants. The
+    defect is killed if the claim is then FAIL. Several claims share the budget and a defect that one of them kills.
+
+    A survivor shows what the falsifier cannot see. Make the falsifier see it, and keep the defect as a mutant; or, if
+    it changes nothing that the claim speaks of, write it with a reason into ID.equivalent.json next to the contract.
+
+    What was found is kept in the cache folder. The same command goes on where it ended, until a source changes.
+
+    Exit status: 0 if no defect survived, 1 if one did, 3 if none was killed and none survived.
+    """
+    project = Project.find()
+    contracts = list({name: project.contract(name) for name in ids}.values())
+    device = checked_device(device)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    from harness.machine.host import probe
+    from harness.machine.paths import made_cache_folder
+    from harness.report.planting_text import told
+    from harness.run.planting.campaign import Campaign, Fate
+
+    until = time.monotonic() + budget
+    campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed)
+    plantings: list[Planting] = []
+    killed: set[str] = set()
+    for place, contract in enumerate(contracts):
+        now = time.monotonic()
+        share = now + max(0.0, until - now) / (len(contracts) - place)
+
+        def tell(one: Planted, left: int, claim: str = contract.id) -> None:
+            click.echo(told(claim, one, left), err=True)
+
+        planting = campaign.run(contract, share, tell, killed=killed, listing=is_listing)
+        plantings.append(planting)
+        killed |= {one.defect.id for one in planting.planted if one.fate is Fate.KILLED}
+        if planting.interrupted:
+            break
+    return _reported(plantings, is_listing, json_file)
+
+
+def _reported(plantings: list[Planting], is_listing: bool, json_file: str | None) -> ExitStatus:
+    from harness.base import strictjson
+    from harness.report.columns import terminal_width
+    from harness.report.planting_text import listing, planting_lines
+    from harness.run.planting.summary import Summary, as_json
+
+    summary = Summary(plantings)
+    if json_file is not None:
+        text = strictjson.dumps(as_json(summary))
+        if json_file == "-":
+            click.echo(text)
+        else:
+            with click.open_file(json_file, "w", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+    if json_file != "-":
+        for planting in plantings if is_listing else ():
+            _echo(listing(planting))
+        if not is_listing:
+            _echo(planting_lines(summary, terminal_width()))
+    if any(planting.interrupted for planting in plantings):
+        return ExitStatus.INTERRUPTED
+    if is_listing:
+        return ExitStatus.PASS if any(planting.defects for planting in plantings) else ExitStatus.NOT_MEASURED
+    total = summary.total
+    if total.survived:
+        return ExitStatus.FAIL
+    return ExitStatus.PASS if total.killed else ExitStatus.NOT_MEASURED
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,55 @@
+"""The planted defects that an author marks as equivalent: ID.equivalent.json next to the contract.
+
+A defect is equivalent if it changes nothing that the claim speaks of. `harness plant` does not count it. No judgment
+reads the file, and no bundle holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.base import schemas, strictjson
+from harness.base.schemas import Problem
+from harness.contract.model import ContractError
+
+__all__ = ["SUFFIX", "Equivalent", "equivalents"]
+
+SUFFIX = ".equivalent.json"
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """One entry of the file."""
+
+    file: str
+    within: str | None
+    before: str
+    after: str
+    reason: str
+
+
+def equivalents(contract: Path) -> tuple[Equivalent, ...]:
+    """The entries next to a contract file; none if there is no such file.
+
+    Raises:
+        ContractError: the file cannot be read, or is not what its schema says.
+    """
+    place = contract.with_suffix(SUFFIX)
+    try:
+        document = strictjson.loads(place.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise ContractError(place, [Problem("", f"cannot be read: {error.strerror}", "make it readable")]) from error
+    except strictjson.JsonError as error:
+        raise ContractError(place, [Problem(error.pointer, error.message)]) from error
+    found = schemas.problems("equivalent", document)
+    if not found and document["id"] != contract.stem:
+        found = [Problem("/id", f"is {document['id']}, not {contract.stem}", "name the claim next to it")]
+    if found:
+        raise ContractError(place, found)
+    return tuple(
+        Equivalent(one["file"], one.get("within"), one["before"], one["after"], one["reason"])
+        for one in document["equivalent"]
+    )

@@ -1,0 +1,183 @@
+"""`harness plant` as a user types it, in a project whose falsifier misses two defects of its subject."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import ExitStatus
+from tests.cli.harness_command import harness
+from tests.execution.misbehaving import CONTRACT
+
+CLAIM = "F-TOY-SUM-001"
+SUBJECT = """\
+ZERO = 0
+[0][ZERO]
+UNUSED = 5
+
+
+class Sum:
+    def __init__(self, setting):
+        pass
+
+    def total(self, items):
+        if len(items) > 1000:
+            return 0
+        result = ZERO
+        for item in items:
+            result += item
+        return result
+"""
+HANGS = """\
+class Sum:
+    def __init__(self, setting):
+        pass
+
+    def total(self, items):
+        result = 0
+        while result < 7:
+            result += 1
+        return result
+"""
+FALSIFIER = """\
+def falsify(trial):
+    with trial.subject_fault():
+        total = trial.subject.total([1, 2, 4])
+    trial.measure(inversions=abs(total - 7))
+    trial.resolve(device="cpu")
+"""
+MUTANT = """\
+from toy.summing import Sum
+
+
+class Nothing(Sum):
+    def total(self, items):
+        return 0
+"""
+MISSED = {"if len(items) >= 1000:", "if len(items) > 1001:"}
+
+
+def write(root: Path, subject: str, seconds: float = 20.0) -> Path:
+    """A project with this subject, and a limit on its trials."""
+    (root / "pyproject.toml").write_text("[tool.harness]\n")
+    (root / "toy").mkdir()
+    (root / "toy" / "__init__.py").touch()
+    (root / "toy" / "summing.py").write_text(subject)
+    (root / "toy" / "adversary.py").write_text(FALSIFIER)
+    (root / "contracts").mkdir()
+    limits = {"requires": {"device": "any"}, "parameters": {}, "limits": {"seconds": seconds}}
+    contract: dict[str, Any] = {**CONTRACT, "id": CLAIM, "profiles": {"reduced": limits}}
+    contract |= {"falsifier": "toy.adversary:falsify", "subject": "toy.summing:Sum"}
+    (root / "toy" / "broken.py").write_text(MUTANT)
+    mutant = {"id": "nothing", "subject": "toy.broken:Nothing", "violates": ["inversions.maximum"], "defect": "a zero"}
+    contract["mutants"] = [mutant]
+    (root / "contracts" / f"{CLAIM}.json").write_text(json.dumps(contract))
+    return root
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The project with the plain subject."""
+    return write(tmp_path, SUBJECT)
+
+
+def plant(folder: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
+    """The exit status, the JSON document, and a line per defect that was tried."""
+    done = harness(folder, "plant", CLAIM, "--json", "-", *options)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr.splitlines()
+
+
+def fates(document: dict[str, Any]) -> dict[str, set[str]]:
+    """By fate, what the defects made of their lines."""
+    found: dict[str, set[str]] = {}
+    for one in document["claims"][0]["tried"]:
+        found.setdefault(one["fate"], set()).add(one["after"])
+    return found
+
+
+def test_two_survive(folder: Path) -> None:
+    """The others die; one cannot be imported. A second run remembers them all, and a third those that are left."""
+    code, document, tried = plant(folder)
+    assert code == ExitStatus.FAIL
+    killed = {"if (not (len(items) > 1000)):", "result -= item", "pass"}
+    assert fates(document) == {"killed": killed, "survived": MISSED, "not started": {"ZERO = 1"}}
+    assert document["total"]["score"] == 0.6
+    assert len(tried) == 6
+    clauses = {one["after"]: one["clauses"] for one in document["claims"][0]["tried"]}
+    assert clauses["pass"] == ["inversions.maximum"]
+    assert (folder / "toy" / "summing.py").read_text() == SUBJECT
+    assert not (folder / "evidence").exists()
+
+    again, same, tried = plant(folder)
+    assert (again, same["total"], tried) == (code, document["total"], [])
+
+    (state,) = (folder / "cache" / "planting").glob(f"{CLAIM}-*.jsonl")
+    *_, last, torn = [line for line in state.read_text().splitlines() if line]
+    state.write_text(f"{last}\n{torn[:20]}")
+    again, same, tried = plant(folder)
+    assert (again, same["total"], len(tried)) == (code, document["total"], 5)
+
+    table = harness(folder, "plant", CLAIM).stdout.splitlines()
+    assert "+        if len(items) >= 1000:" in table
+    rows = {line.split()[0]: line.split()[1:] for line in table if line.startswith("  ")}
+    assert rows["comparison"] == ["0", "1", "0", "0", "0", "0", "0.0%"]
+    assert rows["all"] == ["3", "2", "0", "1", "0", "0", "60.0%"]
+
+    (folder / "toy" / "adversary.py").write_text(f"{FALSIFIER}# another falsifier\n")
+    assert len(plant(folder)[2]) == 6
+
+
+def test_equivalent_defects_are_not_counted(folder: Path) -> None:
+    """An entry that matches nothing is named; a file that is none of ours is refused."""
+    path = folder / "contracts" / f"{CLAIM}.equivalent.json"
+    entries = [
+        {"file": "toy/summing.py", "within": "Sum.total", "before": "if len(items) > 1000:", "after": after,
+         "reason": "the claim is about short lists"}
+        for after in sorted(MISSED)
+    ]  # fmt: skip
+    gone = {**entries[0], "after": "if len(items) > 1002:"}
+    path.write_text(json.dumps({"id": CLAIM, "equivalent": [*entries, gone]}))
+    code, document, tried = plant(folder)
+    assert (code, document["total"]["survived"], document["total"]["equivalent"], len(tried)) == (0, 0, 2, 4)
+    assert [one["after"] for one in document["claims"][0]["unmatched"]] == [gone["after"]]
+    listed = harness(folder, "plant", CLAIM, "--list")
+    assert listed.returncode == ExitStatus.PASS
+    assert listed.stdout.count("the claim is about short lists") == 2
+
+    path.write_text(json.dumps({"id": CLAIM, "equivalent": [{**gone, "reason": "no"}]}))
+    refused = harness(folder, "plant", CLAIM)
+    assert refused.returncode == ExitStatus.REFUSED
+    assert "/equivalent/0/reason" in refused.stderr
+    assert harness(folder, "list").returncode == ExitStatus.PASS
+
+
+def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
+    """By the limit of the trial."""
+    _, document, _ = plant(write(tmp_path, HANGS, seconds=1.5), "--jobs", "4")
+    hung = {one["after"]: one["clauses"] for one in document["claims"][0]["tried"] if one["seconds"] > 1.4}
+    assert hung.keys() >= {"result -= 1", "pass"}
+    assert set(map(tuple, hung.values())) == {("subject.completes",)}
+
+
+def test_the_budget_ends_trials(tmp_path: Path) -> None:
+    """What it cut short was not tried. Where it ends before anything was, nothing ran."""
+    folder, began = write(tmp_path, HANGS, seconds=60), time.monotonic()
+    _, document, _ = plant(folder, "--budget", "4s", "--jobs", "1")
+    assert time.monotonic() - began < 10
+    untried = document["claims"][0]["untried"]
+    assert document["total"]["untried"] == len(untried) > 0
+    code, document, _ = plant(folder, "--budget", "0.01s")
+    assert (code, document["claims"][0]["tried"]) == (ExitStatus.NOT_MEASURED, [])
+    assert document["claims"][0]["obstacle"]
+    assert harness(folder, "plant", CLAIM, "--budget", "20").returncode == ExitStatus.REFUSED
+
+
+def test_a_claim_that_does_not_pass_is_not_planted(tmp_path: Path) -> None:
+    """Its falsifier kills whatever it is given."""
+    code, document, tried = plant(write(tmp_path, SUBJECT.replace("result += item", "result += 2 * item")))
+    assert (code, document["claims"][0]["defects"], tried) == (ExitStatus.NOT_MEASURED, 0, [])
+    assert "inversions.maximum" in document["claims"][0]["obstacle"]

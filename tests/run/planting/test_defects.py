@@ -1,0 +1,111 @@
+"""Which defects a source has: the lines that they make of its lines, the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.run.planting.defects import defects
+from harness.run.planting.project_copy import project_copy
+from harness.run.planting.reach import used_lines
+
+
+def planted(text: str) -> dict[str, set[str]]:
+    """By operator, what the lines of a source become."""
+    content = text.encode()
+    found: dict[str, set[str]] = {}
+    for one in defects("toy.py", content, range(1, 100)):
+        compile(one.planted(content), "toy.py", "exec")
+        found.setdefault(one.operator, set()).add(one.after)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "operator", "becomes"),
+    [
+        ("x = 3", "constant", {"x = 4"}),
+        ("x = 1e-6", "constant", {"x = 2e-06"}),
+        ("x = True", "constant", {"x = False"}),
+        ("x = -y", "sign", {"x = (y)"}),
+        ("x = (é + y) * 2", "sign", {"x = (é - y) * 2"}),
+        ("x *= y", "arithmetic", {"x /= y"}),
+        ("x = a < b <= c", "comparison", {"x = a <= b <= c", "x = a < b < c"}),
+        ("x = a is not b", "comparison", {"x = a is b"}),
+        ("x = a and b or c", "condition", {"x = a or b or c", "x = a and b and c"}),
+        ("x = [a for a in b if a]", "condition", {"x = [a for a in b if True]"}),
+        ("x.step()", "dropped-statement", {"pass"}),
+        ("self.x = y", "dropped-statement", {"pass"}),
+        ("f(a, b, c)", "swapped-arguments", {"f(b, a, c)", "f(a, c, b)"}),
+        ("x = y.mean()", "reduction", {"x = y.sum()"}),
+        ("x = y[1:n]", "off-by-one", {"x = y[(1) + 1:n]", "x = y[1:(n) - 1]"}),
+        ("x = y[-1]", "off-by-one", {"x = y[-2]"}),
+        ("x = range(n)", "off-by-one", {"x = range((n) - 1)"}),
+        ("x = y.detach().z", "detach", {"x = y.z"}),
+        ("x = y.softmax(dim=-1)", "axis", {"x = y.softmax(dim=-2)"}),
+        ("x = y @ z.T", "transposition", {"x = y @ z"}),
+        ("x = y.to(torch.float32)", "dtype", {"x = y.to(torch.bfloat16)"}),
+        ("x = y.clone()", "in-place", {"x = y"}),
+        ("x = x + y", "in-place", {"x += y"}),
+        ("batch = f()", "data", {"batch = f(); batch = batch[: max(1, len(batch) // 2)]",
+                                 "batch = f(); batch = batch[:1].expand_as(batch)"}),
+        ("f(labels)", "labels", {"f(labels.roll(1, 0))"}),
+        ("loss = f()", "loss", {"loss = f(); loss = loss * 0.5", "loss = f(); loss = loss.detach()"}),
+        ("x = torch.optim.AdamW(y)", "optimizer", {"x = torch.optim.Adam(y)"}),
+        ("f(lr=y)", "rate", {"f(lr=10 * (y))", "f(lr=0.5 * (y))"}),
+        ("group['lr'] = y", "rate", {"group['lr'] = 10 * (y)", "group['lr'] = 0.5 * (y)"}),
+        ("f(std=y)", "initialisation", {"f(std=4 * (y))"}),
+        ("x = F.gelu(y)", "activation", {"x = F.relu(y)"}),
+        ("f(weight_decay=y)", "regularisation", {"f(weight_decay=0.0)"}),
+        ("model.train()", "regularisation", {"model.eval()"}),
+        ("f(warmup_steps=y)", "schedule", {"f(warmup_steps=2 * (y))"}),
+    ],
+)  # fmt: skip
+def test_operators(line: str, operator: str, becomes: set[str]) -> None:
+    """Each yields what an engineer might write by mistake; all of it compiles."""
+    assert planted(f"{line}\n")[operator] == becomes
+
+
+def test_what_is_only_said_is_left_alone() -> None:
+    """Messages, annotations and f-strings are no behaviour."""
+    text = 'def f(x: Literal[3]) -> Literal[4]:\n    """Is 5."""\n    print(f"{x + 1}")\n'
+    assert planted(text) == {}
+    assert set(planted('raise ValueError("no", 3)\n')) == {"dropped-statement"}
+
+
+def test_a_defect_has_a_name_a_place_and_a_patch() -> None:
+    """A patch of one range of lines."""
+    content = b"class A:\n    def f(self, x):\n        return g(\n            x, 1,\n        )\n"
+    found = defects("a/b.py", content, {4})
+    assert [one.id for one in found] == ["a/b.py:4:swapped-arguments:0", "a/b.py:4:constant:0"]
+    assert {one.within for one in found} == {"A.f"}
+    assert (found[1].before, found[1].after) == ("x, 1,", "x, 2,")
+    changed = [line for line in found[1].patch(content).splitlines() if line[:1] in "+-"]
+    assert changed == ["--- a/a/b.py", "+++ b/a/b.py", "-            x, 1,", "+            x, 2,"]
+    assert defects("a/b.py", content, {4}) == found
+    assert defects("a/b.py", content, {2}) == []
+    assert defects("a/b.py", b"(", {1}) == []
+
+
+def test_what_only_an_import_runs_counts_if_it_is_used() -> None:
+    """Constants, also by way of others, and class attributes; not those that no function that ran names."""
+    text = b"A = 1\nB = A + 1\nC = 3\nclass D:\n    rate = 4\n    other = 5\ndef f(x=6):\n    return B, x.rate\n"
+    text += b"def g(x=7):\n    return C\n"
+    assert used_lines({"toy.py": (text, {1, 2, 3, 4, 5, 6, 7, 8, 9})}) == {"toy.py": {1, 2, 5, 7, 8}}
+
+
+def test_a_copy_of_a_project_differs_in_one_file(tmp_path: Path) -> None:
+    """Its removal takes nothing of the project with it."""
+    (tmp_path / "a" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "a" / "b.py").write_text("1")
+    (tmp_path / "a" / "c.py").write_text("2")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "e").write_text("3")
+    with project_copy(tmp_path, "a/b.py", b"changed") as copy:
+        assert (copy / "a" / "b.py").read_text() == "changed"
+        assert (copy / "a" / "c.py").read_text() == "2"
+        assert (copy / "d" / "e").read_text() == "3"
+        assert not (copy / "a" / "__pycache__").exists()
+    assert not copy.exists()
+    assert (tmp_path / "a" / "b.py").read_text() == "1"
+    assert (tmp_path / "d" / "e").read_text() == "3"
