@@ -1,4 +1,4 @@
-"""Signed bundles: verified by whom we trust, taken apart, and forged."""
+"""Signed bundles: verify them, take them apart, and forge them."""
 
 from __future__ import annotations
 

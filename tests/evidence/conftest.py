@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sound bundle with every kind of file; whoever changes it puts it back."""
+    """A sound bundle with every kind of file. A test that changes it must restore it."""
     folder = tmp_path_factory.mktemp("pristine")
     left = folder / "left"
     (left / "deep").mkdir(parents=True)
@@ -44,7 +44,7 @@ def bundle(pristine: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def not_root(pristine: Path) -> Iterator[Path]:
-    """A folder of a user whom permissions bind, who this process is meanwhile; in it a copy of the bundle."""
+    """A folder with a copy of the bundle. Meanwhile this process runs as a user without root's permissions."""
     folder = Path(tempfile.mkdtemp())
     copy_of(pristine, folder / "copy")
     nobody = 65534
@@ -62,7 +62,7 @@ def not_root(pristine: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def signer() -> CryptoSigner:
-    """Whom we trust."""
+    """The signer that is trusted."""
     from securesystemslib.signer import CryptoSigner  # not everything here needs the extra `sign`
 
     return CryptoSigner.generate_ed25519()
@@ -70,7 +70,7 @@ def signer() -> CryptoSigner:
 
 @pytest.fixture
 def attested(bundle: Path, signer: CryptoSigner) -> Path:
-    """A bundle that whom we trust has signed."""
+    """A bundle with a signature by the trusted signer."""
     from harness.evidence.signing import sign
 
     sign(bundle, signer)

@@ -1,4 +1,4 @@
-"""Attestations, read as an enemy: what they say is what the bundle says, and whose they are nobody is believed."""
+"""Attestations from an attacker: an attestation must say what its bundle says, and only keys show its signers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, s
 
 @pytest.fixture(scope="module")
 def stranger() -> CryptoSigner:
-    """Whom we do not."""
+    """A key that is not trusted."""
     return CryptoSigner.generate_ed25519()
 
 
@@ -53,7 +53,7 @@ def test_a_signed_bundle_is_signed_by_whom_we_trust(
 
 
 def test_signing_changes_nothing_that_is_sealed(bundle: Path, signer: CryptoSigner) -> None:
-    """One file more, readable by whoever can read the rest, and nothing left beside the bundle."""
+    """Signing adds one file, with the mode of the others, and leaves no file beside the bundle."""
     before = {name: (bundle / name).read_bytes() for name in files_of(bundle)}
     (bundle / MANIFEST).chmod(0o640)
     sign(bundle, signer)
@@ -143,7 +143,7 @@ def test_a_record_changed_under_its_signature_is_forged(
 
 
 def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """Whoever changed it can sign it, but only as who they are."""
+    """An attacker can sign a changed bundle, but only with their own key."""
     (attested / ATTESTATION).unlink()
     rewrite(attested, RECORD, set_at("profile_reason", "all is well"))
     sign(attested, stranger)
@@ -226,7 +226,7 @@ def test_the_name_of_a_key_is_a_hint(attested: Path, signer: CryptoSigner, stran
 
 
 def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """In the trusted key's name it is forged; in another's it is nobody's business."""
+    """In the name of a trusted key it is forged; in the name of another key it is only unknown."""
     envelope = envelope_of(attested)
     false = {"keyid": signer.public_key.keyid, "sig": base64.b64encode(bytes(64)).decode()}
     put(attested, {**envelope, "signatures": [*envelope["signatures"], false]})

@@ -115,7 +115,7 @@ streams = st.text(st.characters(codec="utf-8"), max_size=60) | st.just(
 
 @given(stdout=streams, stderr=streams)
 def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) -> None:
-    """Whatever a trial prints."""
+    """No output of a trial can break the log."""
     result = trial(observe({}))
     told = {"stdout": stdout, "stderr": stderr}
     logs = {name: Log(text, len(text.encode()), "a" * 64) for name, text in told.items()}

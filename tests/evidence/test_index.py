@@ -94,7 +94,7 @@ def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypa
 
 
 def test_only_one_claim(tmp_path: Path, cache: Path) -> None:
-    """Of the others nothing is told."""
+    """Bundles of other claims are left out."""
     sealed(tmp_path)
     assert len(read(tmp_path / "evidence", "F-DEMO-SORT-001", cache).entries) == 1
     assert read(tmp_path / "evidence", "F-DEMO-OTHER-001", cache).entries == ()
@@ -145,7 +145,7 @@ SPOILERS: list[tuple[Callable[[Path], object], str]] = [
 
 @pytest.mark.parametrize(("spoil", "reason"), SPOILERS, ids=range(len(SPOILERS)))
 def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Path], object], reason: str) -> None:
-    """It is told, never raised, and hides no other bundle."""
+    """It is reported, not raised, and hides no other bundle."""
     sealed(tmp_path, run="a")
     spoil(sealed(tmp_path, run="b") / "record.json")
     for _ in range(2):
@@ -187,7 +187,7 @@ def _future(path: Path) -> None:
 def test_a_damaged_cache_is_made_anew(
     tmp_path: Path, cache: Path, damage: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is bothered, and the call after that has a cache again."""
+    """The call gives the same answer, and the next call has a cache again."""
     sealed(tmp_path, run="a")
     expected = read(tmp_path / "evidence", cache=cache)
     damage(database(cache))

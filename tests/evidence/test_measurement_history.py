@@ -18,7 +18,7 @@ def told(entries: list[Entry], losses: list[float]) -> dict[Any, dict[str, Measu
 
 
 def test_a_row_a_measurement_and_run_oldest_first() -> None:
-    """In whatever order they come; the time of the trial is a measurement of every run."""
+    """The order of the entries does not matter. The time of the trial is a measurement of every run."""
     runs = [entry(2, device=CPU), entry(1, device=CPU)]
     table = measured(runs, told(runs, [5.0, 6.0]))
     assert list(table["measurement"]) == ["loss", TRIAL_SECONDS] * 2

@@ -122,7 +122,7 @@ def test_where_most_are_equal_all_that_was_seen_is_noise() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite(value: float) -> None:
-    """It is said of a value, whatever was before; among the earlier ones it is left out."""
+    """A value that is not finite gets its own shift. Among the earlier values it is left out."""
     assert Noise.of([]).shift(value) is Shift.NOT_FINITE
     assert Noise.of([1.0] * 9).shift(value) is Shift.NOT_FINITE
     assert Noise.of([1.0, 2.0, value]) == Noise.of([1.0, 2.0])

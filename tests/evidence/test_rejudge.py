@@ -58,7 +58,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
     "measurement": ("observation.json", set_at("measurements", "returned", 2), "/verdict"),
     "measurement gone": ("observation.json", lambda whole: whole["measurements"].pop("returned") and None, "/verdict"),
     "not finite": ("observation.json", set_at("measurements", "smallest", {"nonfinite": "NaN"}), "/verdict"),
-    "resolved by nobody": ("observation.json", set_at("resolved", {}), "/verdict"),
+    "nothing resolved": ("observation.json", set_at("resolved", {}), "/verdict"),
     "resolved otherwise": ("observation.json", set_at("resolved", "device", "cuda"), "/verdict"),
     "parameters": ("observation.json", set_at("parameters", "steps", 2), "/parameters"),
     "ending": ("observation.json", set_at("ending", "kind", "timed out"), "/verdict"),

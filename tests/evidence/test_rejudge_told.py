@@ -33,7 +33,7 @@ def parts(folder: Path, **changes: Any) -> Judged:
 
 
 def told(rejudgment: Rejudgment) -> Told:
-    """The file and the place of every finding, all of which say that it is judged differently."""
+    """The file and the place of every finding. Every code is REJUDGED_DIFFERENTLY."""
     assert {one.code for one in rejudgment.findings} <= {Code.REJUDGED_DIFFERENTLY}
     return [(one.file, one.pointer) for one in rejudgment.findings]
 
@@ -261,7 +261,7 @@ def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
 
 
 def test_a_mutant_that_the_record_leaves_out(sound: Judged) -> None:
-    """It is judged from its observation where there is one; else nobody knows what became of it."""
+    """It is judged from its observation. Without an observation, its fate is unknown."""
     record, contract, observation, seen = sound
     for position, (one, place) in enumerate((("forgets-one", 1), ("stops-early", 1), ("silent-fallback", 2))):
         left = tuple(mutant for mutant in record.mutants if mutant.id != one)

@@ -1,4 +1,4 @@
-"""Judging again is total: a bundle may come from anybody, and what is wrong with it is a finding."""
+"""Judging again is total: a bundle is not trusted, and every defect in it becomes a finding."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> ClaimResult:
 def test_judging_again_never_raises(
     result: ClaimResult, device: Device, parameters: dict[str, Any], resolved: Any, returned: Any
 ) -> None:
-    """Whatever device a record names and whatever was asked for, read back and measured."""
+    """For any device, request, resolved values and measurements."""
     strange = {"device": device, "resolved": {"steps": resolved}}
     observation = replace(
         result.subject.observation, **strange, parameters=parameters, measurements=healthy(returned=returned)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import Fate
@@ -51,7 +52,7 @@ def test_a_bundle_lies_at_its_place_with_all_its_files(tmp_path: Path) -> None:
 
 
 def test_sha256sum_accepts_the_manifest(tmp_path: Path) -> None:
-    """Whoever has no harness checks the files with what every machine has."""
+    """A reader without the harness can check the files with a tool that every machine has."""
     bundle = sealed(tmp_path)
     command = ["sha256sum", "--check", "--strict", "MANIFEST.sha256"]
     checked = subprocess.run(command, cwd=bundle, capture_output=True, text=True)
@@ -197,7 +198,7 @@ def test_thinning_keeps_both_ends_and_the_limit(count: int) -> None:
 # Artifacts
 
 
-def test_small_artifacts_are_copied_and_all_are_listed(tmp_path: Path) -> None:
+def test_small_artifacts_are_copied_and_all_are_listed(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """What is large, a link, a pipe, or git's stands in the index only."""
     left = tmp_path / "left"
     (left / "deep").mkdir(parents=True)
@@ -218,7 +219,7 @@ def test_small_artifacts_are_copied_and_all_are_listed(tmp_path: Path) -> None:
     assert len(index["model.safetensors"]["sha256"]) == 64
     assert "symbolic link" in index["secret"]["reason"]
     assert "symbolic link" in index["up"]["reason"]
-    assert index["pipe"]["reason"] == "neither a file nor a folder"
+    assert index["pipe"]["reason"] == snapshot
     assert {".gitignore", "INDEX.json", "two\nlines", "half\udcff"} <= set(index)
     assert verify(bundle).findings == ()
 
@@ -255,7 +256,7 @@ def test_a_thousand_artifacts_are_listed_and_the_rest_counted(tmp_path: Path) ->
 
 
 def test_the_contract_that_ran_is_sealed(tmp_path: Path) -> None:
-    """Somebody edits the contract while a long run is under way: the bundle keeps the one that was run."""
+    """If the contract changes during a long run, the bundle keeps the one that ran."""
     result = claim_result(tmp_path)
     before = result.contract.path.read_bytes()
     result.contract.path.write_bytes(before + b" ")
@@ -264,14 +265,16 @@ def test_the_contract_that_ran_is_sealed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("run", ["../../outside", "", ".", "a/b", ".hidden", "a\nb", "x" * 200])
 def test_a_run_cannot_leave_its_folder(tmp_path: Path, run: str) -> None:
-    """Whatever an id says, nothing is written."""
-    with pytest.raises(SealError, match="cannot be the name of a folder"):
+    """Nothing is written for an id that is not the name of a folder."""
+    with pytest.raises(SealError) as refused:
         sealer(tmp_path).seal(claim_result(tmp_path / "contracts", run=run))
+    assert isinstance(refused.value.__cause__, ValueError)
+    assert repr(run) in str(refused.value)
     assert everything_below(tmp_path) == {"contracts", "contracts/F-DEMO-SORT-001.json"}
 
 
 def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bundle is there, so it is told of; before, there is none and nothing that looks like one."""
+    """After sealing, the caller gets the bundle. Before, there is neither a bundle nor a part of one."""
 
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
@@ -370,11 +373,13 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
         sealed(tmp_path)
 
 
-def test_a_folder_without_permission_is_named(not_root: Path) -> None:
+def test_a_folder_without_permission_is_named(not_root: Path, snapshot: SnapshotAssertion) -> None:
     """With the remedy."""
     (not_root / "evidence").mkdir(mode=0o500)
-    with pytest.raises(SealError, match="make the folder writable"):
+    with pytest.raises(SealError) as refused:
         sealed(not_root)
+    assert refused.value.errno == errno.EACCES
+    assert str(refused.value).replace(str(not_root), "FOLDER") == snapshot
 
 
 def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:

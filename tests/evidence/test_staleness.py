@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import Verdict
 from harness.contract.project import Project
@@ -148,7 +149,7 @@ def test_a_contract_that_was_changed_moved_or_removed(root: Path) -> None:
 
 
 def test_a_commit_that_led_nowhere(root: Path) -> None:
-    """One of another branch, one that nobody knows, and none."""
+    """A commit of another branch, an unknown one, and none."""
     git(root, "checkout", "-qb", "other")
     git(root, "commit", "-qm", "aside", "--allow-empty")
     record = record_of(root)
@@ -163,7 +164,7 @@ def test_a_commit_that_led_nowhere(root: Path) -> None:
 
 
 def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
-    """A bundle lies untracked in the project's evidence folder until it is committed; whatever else is new does."""
+    """A new bundle in the evidence folder is untracked until it is committed; that makes no checkout dirty."""
     (root / "pyproject.toml").write_text('[tool.harness]\nevidence = "proofs"\n')
     git(root, "commit", "-qam", "second")
     (root / "proofs").mkdir()
@@ -185,18 +186,18 @@ def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPa
     assert "--unshallow" in finding.message
 
 
-def test_a_repository_without_commits_cannot_tell(root: Path) -> None:
-    """In words of ours: git's are about its command line."""
+def test_a_repository_without_commits_cannot_tell(root: Path, snapshot: SnapshotAssertion) -> None:
+    """The text is the harness's own, because git's is about its command line."""
     record = record_of(root)
     shutil.rmtree(root / ".git")
     git(root, "init", "-q")
     (finding,) = staleness(record, ProjectState(Project.find(root)))
     assert finding.code is Code.COMMIT_NOT_IN_HISTORY
-    assert finding.message.endswith("as far as that is known: nothing was committed here yet")
+    assert finding.message.removeprefix(record.commit["revision"][:12]) == snapshot
 
 
 def test_a_project_without_git_cannot_tell(root: Path) -> None:
-    """Git's own words are the reason."""
+    """The reason quotes git."""
     record = record_of(root)
     (root / ".git").rename(root / "git")
     (finding,) = staleness(record, ProjectState(Project.find(root)))
@@ -250,7 +251,7 @@ def test_a_record_that_lists_no_sources_shows_nothing(root: Path) -> None:
     "name", ["/etc/hostname", "../outside.py", "falsifiers/../../outside.py", "a\0b", "pipe", ".", "\ud800"]
 )
 def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name: str) -> None:
-    """A record may come from anybody; nothing waits for a pipe."""
+    """A record is not trusted; a pipe does not block the check."""
     (root.parent / "outside.py").write_text("")
     os.mkfifo(root / "pipe")
     assert ProjectState(Project.find(root)).source_digest(name) is None
@@ -260,7 +261,7 @@ def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name
     "name", ["/etc/passwd:x", "..:x", "a/b:x", "\0:x", ":", "falsifiers.demo.gone:x", "a" * 5000, "a." * 10**6]
 )
 def test_an_entry_point_that_leads_nowhere_uses_nothing(root: Path, name: str) -> None:
-    """Whatever it says."""
+    """For any content."""
     assert ProjectState(Project.find(root)).uses(name) <= {"falsifiers/__init__.py", "falsifiers/demo/__init__.py"}
 
 

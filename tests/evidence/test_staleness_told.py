@@ -1,4 +1,4 @@
-"""What a bundle does not cover, to the letter: the remark's words, and its place in the record."""
+"""What a bundle does not cover: each remark's code, its place in the record, and its text (in the snapshot)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
 from harness.base.vocabulary import Verdict
@@ -25,9 +26,19 @@ SOURCE = "falsifiers/demo/sorting.py"
 
 
 def told(found: tuple[Finding, ...]) -> list[tuple[Code, str, str]]:
-    """Each remark, all of which are of record.json."""
+    """The code, the text and the pointer of each remark. Every remark is on record.json."""
     assert {one.file for one in found} <= {"record.json"}
     return [(one.code, one.message, one.pointer) for one in found]
+
+
+def places(found: list[tuple[Code, str, str]]) -> list[tuple[Code, str]]:
+    """The code and the pointer of each remark."""
+    return [(code, where) for code, _, where in found]
+
+
+def texts(found: list[tuple[Code, str, str]]) -> list[str]:
+    """The text of each remark."""
+    return [message for _, message, _ in found]
 
 
 @pytest.fixture
@@ -43,85 +54,47 @@ def test_what_covers_everything_has_nothing_to_tell(record: Record) -> None:
     assert coverage(record, SUBJECT) == ()
 
 
-_REDUCED = "the claim speaks of the full profile; this is the reduced one (because)"
+def commit(dirty: bool | None, reason: str | None = None) -> dict[str, Any]:
+    """A commit that a record may name."""
+    return {"commit": {"revision": None, "dirty": dirty, "reason": reason}}
 
 
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("fields", "code", "where"),
     [
-        (
-            {"commit": {"revision": None, "dirty": True, "reason": None}},
-            (Code.DIRTY_TREE, "the checkout had changes that are in no commit", "/commit/dirty"),
-        ),
-        (
-            {"commit": {"revision": None, "dirty": None, "reason": "no git here"}},
-            (Code.DIRTY_TREE, "it is not known whether the checkout had any: no git here", "/commit/dirty"),
-        ),
-        (
-            {"commit": {"revision": None, "dirty": None, "reason": None}},
-            (Code.DIRTY_TREE, "it is not known whether the checkout had any: git did not say", "/commit/dirty"),
-        ),
-        (
-            {"target": {"device": "NVIDIA GB10"}},
-            (Code.WRONG_TARGET, "the claim speaks of NVIDIA GB10; this is CPU x86_64", "/device"),
-        ),
-        ({"profile": "reduced"}, (Code.REDUCED_PROFILE, _REDUCED, "/profile")),
-        (
-            {"mutants_skipped": True},
-            (
-                Code.MUTANTS_SKIPPED,
-                "the mutants were skipped: nothing shows that this falsifier could have failed",
-                "/mutants_skipped",
-            ),
-        ),
-        (
-            {"overrides": {"steps": 5, "size": "small"}},
-            (
-                Code.OVERRIDDEN,
-                "this run has other parameters than the contract's: steps=5, size=small",
-                "/overrides",
-            ),
-        ),
-        (
-            {"overrides": dict.fromkeys("abcde", 1)},
-            (
-                Code.OVERRIDDEN,
-                "this run has other parameters than the contract's: a=1, b=1, c=1 and 2 more",
-                "/overrides",
-            ),
-        ),
-        (
-            {"overrides": dict.fromkeys("abc", 1)},
-            (Code.OVERRIDDEN, "this run has other parameters than the contract's: a=1, b=1, c=1", "/overrides"),
-        ),
-        (
-            {"overrides": {"a": "é" * 200}},
-            (
-                Code.OVERRIDDEN,
-                f"this run has other parameters than the contract's: a={'é' * 118}",
-                "/overrides",
-            ),
-        ),
-        (
-            {"subject": "mine:Other"},
-            (Code.OTHER_SUBJECT, f"measured was mine:Other, not {SUBJECT}", "/subject"),
-        ),
+        pytest.param(commit(True), Code.DIRTY_TREE, "/commit/dirty", id="dirty"),
+        pytest.param(commit(None, "no git here"), Code.DIRTY_TREE, "/commit/dirty", id="unknown for a reason"),
+        pytest.param(commit(None), Code.DIRTY_TREE, "/commit/dirty", id="unknown"),
+        pytest.param({"target": {"device": "NVIDIA GB10"}}, Code.WRONG_TARGET, "/device", id="target"),
+        pytest.param({"profile": "reduced"}, Code.REDUCED_PROFILE, "/profile", id="profile"),
+        pytest.param({"mutants_skipped": True}, Code.MUTANTS_SKIPPED, "/mutants_skipped", id="mutants"),
+        pytest.param({"overrides": {"steps": 5, "size": "small"}}, Code.OVERRIDDEN, "/overrides", id="two overrides"),
+        pytest.param({"overrides": dict.fromkeys("abcde", 1)}, Code.OVERRIDDEN, "/overrides", id="five overrides"),
+        pytest.param({"overrides": dict.fromkeys("abc", 1)}, Code.OVERRIDDEN, "/overrides", id="three overrides"),
+        pytest.param({"overrides": {"a": "é" * 200}}, Code.OVERRIDDEN, "/overrides", id="long override"),
+        pytest.param({"subject": "mine:Other"}, Code.OTHER_SUBJECT, "/subject", id="subject"),
     ],
 )
-def test_what_a_record_says_of_itself(record: Record, fields: dict[str, Any], expected: tuple[Code, str, str]) -> None:
+def test_what_a_record_says_of_itself(
+    record: Record, fields: dict[str, Any], code: Code, where: str, snapshot: SnapshotAssertion
+) -> None:
     """One remark for each way of covering less."""
-    assert told(coverage(replace(record, **{"device": Device("cpu", "x86_64"), **fields}), SUBJECT)) == [expected]
+    found = told(coverage(replace(record, **{"device": Device("cpu", "x86_64"), **fields}), SUBJECT))
+    assert places(found) == [(code, where)]
+    assert texts(found) == snapshot
 
 
 def test_what_a_profile_left_unjudged_is_named(record: Record) -> None:
-    """With the remark on the profile."""
-    ((_, message, _),) = told(coverage(replace(record, profile="reduced", unjudged=("nothing-lost",)), SUBJECT))
-    assert message.startswith(f"{_REDUCED}; not judged: ")
-    assert "nothing-lost" in message
+    """The remark on the profile names it."""
+    reduced = replace(record, profile="reduced")
+    ((_, short, _),) = told(coverage(reduced, SUBJECT))
+    ((_, message, _),) = told(coverage(replace(reduced, unjudged=("nothing-lost",)), SUBJECT))
+    assert message.startswith(short)
+    assert "nothing-lost" in message.removeprefix(short)
 
 
 def test_a_remark_is_bounded(record: Record) -> None:
-    """Whatever a stranger's record says."""
+    """A record is not trusted."""
     ((_, message, _),) = told(coverage(replace(record, subject="m:" + "x" * 1000), SUBJECT))
     assert len(message) == 600
 
@@ -155,50 +128,54 @@ def test_the_codes_that_make_evidence_stale() -> None:
     assert {Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT} == STALE
 
 
-def test_a_contract_that_was_changed_is_told_from_one_that_is_gone(root: Path, record: Record) -> None:
-    """Both by the record's digest."""
+def test_a_contract_that_was_changed_is_told_from_one_that_is_gone(
+    root: Path, record: Record, snapshot: SnapshotAssertion
+) -> None:
+    """The record's digest shows both."""
     one = fresh(root, record)
     assert changed(root, one) == []
     (contract,) = root.glob("contracts/**/*.json")
     contract.write_text("{}")
-    said = "the claim's contract was changed since"
-    assert changed(root, one) == [(Code.STALE_CONTRACT, said, "/contract_digest")]
+    found = {"changed": changed(root, one)}
     contract.unlink()
-    said = "this project has no contract of this claim"
-    assert changed(root, one) == [(Code.STALE_CONTRACT, said, "/contract_digest")]
+    found["gone"] = changed(root, one)
+    assert [places(each) for each in found.values()] == 2 * [[(Code.STALE_CONTRACT, "/contract_digest")]]
+    assert {name: texts(each) for name, each in found.items()} == snapshot
     assert contract.stem == IDENTIFIER
 
 
-def test_sources_that_differ_are_told_from_those_that_are_gone(root: Path, record: Record) -> None:
-    """One or many; some of them gone are told as different."""
+def test_sources_that_differ_are_told_from_those_that_are_gone(
+    root: Path, record: Record, snapshot: SnapshotAssertion
+) -> None:
+    """One file or several. If only some are gone, the text says that they differ."""
     for name in ("b.toml", "a.toml"):
         (root / name).write_text("")
     one = fresh(root, record, "b.toml", "a.toml")
     assert changed(root, one) == []
-
-    def subject(words: str) -> list[tuple[Code, str, str]]:
-        return [(Code.STALE_SUBJECT, words, "/sources")]
-
+    found = {}
     (root / "b.toml").write_text("more")
-    assert changed(root, one) == subject("b.toml differs from what was measured")
+    found["b differs"] = changed(root, one)
     (root / "b.toml").unlink()
-    assert changed(root, one) == subject("b.toml is not there any more")
+    found["b is gone"] = changed(root, one)
     (root / "a.toml").write_text("more")
-    assert changed(root, one) == subject("a.toml, b.toml differ from what was measured")
+    found["a differs, b is gone"] = changed(root, one)
     (root / "a.toml").unlink()
-    assert changed(root, one) == subject("a.toml, b.toml are not there any more")
+    found["both are gone"] = changed(root, one)
+    assert [places(each) for each in found.values()] == 4 * [[(Code.STALE_SUBJECT, "/sources")]]
+    assert {name: texts(each) for name, each in found.items()} == snapshot
 
 
-def test_of_many_sources_the_first_are_named(root: Path, record: Record) -> None:
-    """In order, and how many more there are."""
+def test_of_many_sources_the_first_are_named(root: Path, record: Record, snapshot: SnapshotAssertion) -> None:
+    """The text names the first ones in order, and the number of further ones."""
     names = [f"{letter}.toml" for letter in "hgfedcba"]
     for name in names:
         (root / name).write_text("")
     one = fresh(root, record, *names)
     for name in names:
         (root / name).unlink()
-    said = "a.toml, b.toml, c.toml and 5 more are not there any more"
-    assert changed(root, one) == [(Code.STALE_SUBJECT, said, "/sources")]
+    found = changed(root, one)
+    assert places(found) == [(Code.STALE_SUBJECT, "/sources")]
+    assert texts(found) == snapshot
 
 
 def test_a_project_is_looked_at_once(root: Path) -> None:
@@ -218,7 +195,7 @@ def test_a_project_is_looked_at_once(root: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
     """As where reading ends in an error of the machine."""
-    (root / "unreadable").symlink_to("/proc/self/mem")  # a regular file, the first byte of which is nobody's
+    (root / "unreadable").symlink_to("/proc/self/mem")  # a regular file whose first byte cannot be read
     opened = len(os.listdir("/proc/self/fd"))
     for name in ("unreadable", SOURCE, "falsifiers"):
         assert (ProjectState(Project.find(root)).source_digest(name) is None) is (name != SOURCE)
@@ -235,37 +212,40 @@ def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
         ("train.sh", Code.STALE_SUBJECT),
     ],
 )
-def test_a_file_of_nobody(root: Path, record: Record, name: str, code: Code) -> None:
-    """One that Python could import is the falsifier's; any other describes somebody else's trainer."""
+def test_a_file_that_no_entry_point_uses(root: Path, record: Record, name: str, code: Code) -> None:
+    """A file that Python can import belongs to the falsifier; any other describes an external trainer."""
     (root / name).write_text("")
     one = fresh(root, record, name)
     (root / name).write_text("more")
-    assert changed(root, one) == [(code, f"{name} differs from what was measured", "/sources")]
+    found = changed(root, one)
+    assert places(found) == [(code, "/sources")]
+    assert name in texts(found)[0]
 
 
-def test_a_record_that_lists_no_sources_is_told(root: Path, record: Record) -> None:
-    """For falsifier and subject alike, but where nothing was measured."""
+def test_a_record_that_lists_no_sources_is_told(root: Path, record: Record, snapshot: SnapshotAssertion) -> None:
+    """Falsifier and subject each get a remark, unless nothing was measured."""
     one = replace(fresh(root, record), sources={})
-    said = "the record lists none of the files that it uses"
-    assert changed(root, one) == [(Code.STALE_FALSIFIER, said, "/sources"), (Code.STALE_SUBJECT, said, "/sources")]
+    found = changed(root, one)
+    assert places(found) == [(Code.STALE_FALSIFIER, "/sources"), (Code.STALE_SUBJECT, "/sources")]
+    assert texts(found) == snapshot
     assert changed(root, replace(one, verdict=Verdict.NOT_MEASURED)) == []
 
 
-def test_history_is_told_with_its_place(root: Path, record: Record) -> None:
-    """Why there is no revision, where there is none; and that another harness measured it."""
+def test_history_is_told_with_its_place(root: Path, record: Record, snapshot: SnapshotAssertion) -> None:
+    """The remarks say why there is no revision, and that another harness measured it."""
     one = fresh(root, record)
-    for commit, ending in (
+    for recorded, ending in (
         ({"revision": None, "dirty": None, "reason": "no git there"}, ": no git there"),
         ({"revision": "c" * 40, "dirty": None, "reason": "no git there"}, ""),
         ({"revision": None, "dirty": None, "reason": None}, ""),
     ):
         state = ProjectState(Project.find(root))
-        lacks = state.ancestry.lacks(commit["revision"])
+        lacks = state.ancestry.lacks(recorded["revision"])
         harness = {"version": "9.9", "sha256": "b" * 64}
-        assert told(staleness(replace(one, commit=commit, harness=harness), state)) == [
-            (Code.COMMIT_NOT_IN_HISTORY, f"{lacks}{ending}", "/commit/revision"),
-            (Code.OTHER_HARNESS, "another state of the harness measured it: version 9.9", "/harness"),
-        ]
+        found = told(staleness(replace(one, commit=recorded, harness=harness), state))
+        assert places(found) == [(Code.COMMIT_NOT_IN_HISTORY, "/commit/revision"), (Code.OTHER_HARNESS, "/harness")]
+        assert texts(found)[0] == f"{lacks}{ending}"
+        assert texts(found)[1] == snapshot(name="harness")
 
 
 def test_of_a_record_its_origin_is_enough(root: Path, record: Record) -> None:

@@ -135,7 +135,7 @@ def test_falsifier_subject_and_mutants_are_named_by_digest(tmp_path: Path) -> No
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_passed_means_pass(tmp_path: Path, data: st.DataObject) -> None:
-    """Whatever a record says, and even if it contradicts itself: no list shares a name, and PASSED admits no doubt."""
+    """For any record, even a contradictory one: no name is in two lists, and PASSED has no remarks."""
     record = claim_result(tmp_path).record
     clauses = tuple(replace(clause, outcome=data.draw(st.sampled_from(list(Outcome)))) for clause in record.clauses[:3])
     record = replace(

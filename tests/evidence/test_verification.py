@@ -1,4 +1,4 @@
-"""Verifying: whatever was done to the files of a bundle is found."""
+"""Verifying finds every change to the files of a bundle."""
 
 from __future__ import annotations
 
