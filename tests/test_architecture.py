@@ -45,7 +45,7 @@ def test_what_may_never_happen_is_held_by_tests_that_exist(row: list[str]) -> No
 
 
 def test_every_part_of_the_harness_has_its_row() -> None:
-    """Whoever adds a module says what it is for."""
+    """A new module needs a row that says what it is for."""
     named = {Path(name).name for row in rows("Rooms") for name in re.findall(r"`([^`]+)`", row[0])}
     parts = [path for path in (ROOT / "harness").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
     assert {path.name for path in parts} - named == set()

@@ -1,7 +1,7 @@
-"""The installed wheel in somebody else's repository: `harness init`, a claim about their code, a PASS, its evidence.
+"""The installed wheel in another repository: `harness init`, a claim about its code, a PASS, its evidence.
 
-The wheel is built from this tree and installed into a virtual environment of its own, which borrows the dependencies of
-this one and none of its paths: nothing here can be found but through the wheel.
+The wheel is built from this tree and installed into a virtual environment of its own. That environment uses the
+dependencies of this one, but none of its paths: it can find the harness only through the wheel.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def test_a_claim_about_their_own_code(installed: Path, theirs: Path) -> None:
         check=True,
     )
     there = {path.relative_to(theirs).as_posix() for path in bundle.rglob("*") if path.is_file()}
-    assert there <= set(taken.stdout.splitlines())  # logs too, whatever their .gitignore says
+    assert there <= set(taken.stdout.splitlines())  # logs too, for any .gitignore of the project
 
 
 def test_their_code_is_refuted(installed: Path, theirs: Path) -> None:

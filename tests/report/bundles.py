@@ -36,8 +36,8 @@ def examined(record: Record) -> BundleResult:
 
 
 def unsound(text: str) -> BundleResult:
-    """A bundle of whose record nothing is believed; what is wrong with it was made up by somebody."""
+    """An unsound bundle, whose finding has a text that does not come from the harness."""
     finding = Finding(Code.TAMPERED, text, text)
     name = text.replace("/", "").replace("\0", "") or "x"
-    on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # a file's name is bytes, whatever they say
+    on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # the name of a file may be any bytes
     return BundleResult(Verification(Path("evidence") / on_disk, (finding,)), None)

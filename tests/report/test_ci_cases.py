@@ -51,7 +51,7 @@ def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdi
 
 
 def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
-    """Whoever counts what is not green sees it."""
+    """A reader who counts the cases that are not green sees it."""
     for bundle in every_verdict(tmp_path):
         statuses = Counter(case.status for case in ci_cases.of_bundle(bundle))
         if bundle.record is None:

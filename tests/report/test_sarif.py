@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from harness.report import sarif
 from harness.report.bundle_results import BundleResult
-from tests.contracts import healthy
+from tests.contracts import document, healthy
 from tests.evidence.factory import claim_result
 from tests.report.bundles import every_verdict, examined, unsound
 from tests.report.texts import nasty, with_texts
@@ -65,7 +65,8 @@ def test_a_failed_clause_names_value_bound_and_source(tmp_path: Path) -> None:
     bundles = [examined(record), examined(replace(record, run="another"))]
     failed = [result for result in run_of(bundles)["results"] if result["kind"] == "fail"]
     assert [result["ruleId"] for result in failed] == ["F-DEMO-SORT-001/nothing-lost"] * 2
-    assert failed[0]["message"]["text"].startswith("FAIL: items were lost or made up")
+    rule = next(rule for rule in document()["rules"] if rule["id"] == "nothing-lost")
+    assert failed[0]["message"]["text"].startswith(f"FAIL: {rule['message']}")
     (location,) = failed[0]["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "falsifiers/demo/sorting.py"
     assert failed[0]["partialFingerprints"] == failed[1]["partialFingerprints"]

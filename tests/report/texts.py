@@ -1,4 +1,4 @@
-"""Records whose every text is something that nobody would write, for writers of reports."""
+"""Records with unusual texts in every field, to test the writers of reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ nasty = st.text(
 
 
 def with_texts(folder: Path, text: str) -> Record:
-    """A record with this text wherever somebody else than the harness wrote one."""
+    """A record with this text in every field whose text does not come from the harness."""
     record = claim_result(folder, mutants={"forgets-one": {}, "stops-early": {"returned": ...}}).record
     told = Reason(ReasonCode.CANNOT_BE_EVALUATED, text, text, clauses=(text,))
     clauses = [

@@ -1,4 +1,4 @@
-"""A folder of bundles with every verdict, and some that nobody should trust or could read."""
+"""A folder of bundles with every verdict, and with some that are unsound or cannot be read."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_sides_of_a_rule(rule: str, expected: list[tuple[float, str, float]]
 
 
 def test_what_does_not_explain_the_outcome_is_not_drawn() -> None:
-    """NaN fails a rule of which nothing can be compared."""
+    """NaN fails a rule that compares nothing else."""
     assert compared("self.smallest <= self.largest", smallest=float("nan")) == []
 
 

@@ -1,4 +1,4 @@
-"""Scales and plots: well-formed, inside their frame, whatever the numbers."""
+"""Scales and plots: well-formed and inside their frame, for any numbers."""
 
 from __future__ import annotations
 
