@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Difference", "chosen_steps", "difference", "differences", "relative_difference", "worst"]
+__all__ = ["NOISE", "Difference", "chosen_steps", "difference", "differences", "relative_difference", "worst"]
+
+NOISE = 3.0
+"""How many times its own rounding error a shadow allows; two orders of summation differ by about 1.4 of it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ def differences(
     seen: Mapping[str, Tensor],
     expected: Mapping[str, Tensor],
     scale: Mapping[str, Tensor] | None = None,
+    *,
     roundings: int = 0,
+    rounded: Mapping[str, Tensor] | None = None,
 ) -> list[Difference]:
     """The difference of each named tensor, by `relative_difference`. A tensor that only one side has is infinitely far.
 
@@ -74,24 +79,32 @@ def differences(
         seen: the subject's tensors.
         expected: the shadow's tensors.
         scale: by name, what a difference is a share of; the expected tensors if None.
-        roundings: how many roundings to the subject's dtype a difference may come from.
+        roundings, rounded: see `relative_difference`; `rounded` by name.
     """
     scale = expected if scale is None else scale
     found = []
     for name in sorted(seen.keys() | expected.keys()):
+        ratio = math.inf
         if name in seen and name in expected:
-            ratio = relative_difference(seen[name], expected[name], scale[name], roundings)
-        else:
-            ratio = math.inf
+            twin = None if rounded is None else rounded[name]
+            ratio = relative_difference(seen[name], expected[name], scale[name], roundings=roundings, rounded=twin)
         found.append(Difference(quantity, name, ratio))
     return found
 
 
-def relative_difference(seen: Tensor, expected: Tensor, scale: Tensor, roundings: int = 0) -> float:
+def relative_difference(
+    seen: Tensor, expected: Tensor, scale: Tensor, *, roundings: int = 0, rounded: Tensor | None = None
+) -> float:
     """The Euclidean norm of `seen - expected` as a share of that of `scale`, computed in float64.
 
-    Each element's difference counts only beyond what `roundings` roundings to the dtype of `seen` can cause. A small
-    update of a large weight in bfloat16 may round away, so it says nothing about the step.
+    Args:
+        seen: the subject's tensor.
+        expected: the shadow's tensor.
+        scale: what the difference is a share of.
+        roundings: how many roundings to the dtype of `seen` a difference may come from. Only what exceeds them counts.
+            An update that is small beside its weight may round away in bfloat16, so it says nothing about the step.
+        rounded: what the shadow computes in the subject's dtype. Only a difference beyond `NOISE` times that of
+            `rounded` counts. Where terms cancel, a healthy gradient in bfloat16 is mostly rounding.
     """
     import torch
 
@@ -101,7 +114,9 @@ def relative_difference(seen: Tensor, expected: Tensor, scale: Tensor, roundings
     error = (seen.detach().to(expected) - expected).abs()
     if roundings:
         error = (error - roundings * torch.finfo(seen.dtype).eps / 2 * expected.abs()).clamp_min(0)
-    return _ratio(float(error.norm()), float(scale.detach().double().norm()))
+    noise = 0.0 if rounded is None else NOISE * float((rounded.detach().to(expected) - expected).norm())
+    size = float(error.norm())
+    return _ratio(size if math.isnan(size) else max(0.0, size - noise), float(scale.detach().double().norm()))
 
 
 def worst(found: Iterable[Difference]) -> dict[str, Difference]:

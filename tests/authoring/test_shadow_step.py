@@ -64,3 +64,14 @@ def test_what_the_dtype_rounds_away_is_no_difference() -> None:
 def test_numbers_differ_relative_to_the_expected_one() -> None:
     """The loss that is told 20 % too low is 0.2 away."""
     assert difference("loss", 0.8, 1.0).ratio == pytest.approx(0.2)
+
+
+def test_what_the_shadows_own_rounding_explains_is_no_difference() -> None:
+    """Three times the error of the shadow in the subject's dtype is allowed, by tensor; what is beyond it counts."""
+    expected = {"cancels": torch.tensor([1.0], dtype=torch.float64), "exact": torch.tensor([1.0], dtype=torch.float64)}
+    rounded = {"cancels": expected["cancels"] + 0.5, "exact": expected["exact"] + 0.01}
+    seen = {name: tensor - 1.0 for name, tensor in expected.items()}
+    found = {one.tensor: one.ratio for one in differences("gradient", seen, expected, rounded=rounded)}
+    assert found == {"cancels": 0.0, "exact": pytest.approx(0.97)}
+    gone = {name: torch.full_like(tensor, math.nan) for name, tensor in seen.items()}
+    assert {one.ratio for one in differences("gradient", gone, expected, rounded=rounded)} == {math.inf}

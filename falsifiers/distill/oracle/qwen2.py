@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-__all__ = ["SHAPES", "Shape", "load", "new_model"]
+__all__ = ["SHAPES", "NotTheModel", "Shape", "load", "new_model"]
+
+
+class NotTheModel(ValueError):
+    """The subject's tensors are not those of the model that its parameters name."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,11 @@ SHAPES: Mapping[str, Shape] = {
 """The shape that a value of parameter `model` names."""
 
 
-def new_model(name: str, device: torch.device) -> Qwen2ForCausalLM:
-    """The model in float64 on the device, in evaluation mode; load weights before you use it.
+def new_model(name: str, device: torch.device, dtype: torch.dtype = torch.float64) -> Qwen2ForCausalLM:
+    """The model on the device, in evaluation mode; load weights before you use it.
 
-    transformers computes the root mean squares of Qwen2 in float32, whatever the dtype of its weights. So logits are
-    exact to about 1e-7 of their size. The state of the random number generators does not change.
+    transformers computes the root mean squares of Qwen2 in float32, whatever the dtype of its weights. So logits in
+    float64 are exact to about 1e-7 of their size. The state of the random number generators does not change.
 
     Raises:
         ValueError: no such model.
@@ -66,7 +70,7 @@ def new_model(name: str, device: torch.device) -> Qwen2ForCausalLM:
     )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), device:
         model = Qwen2ForCausalLM(config)
-    return model.double().eval()
+    return model.to(dtype=dtype).eval()
 
 
 @torch.no_grad()
@@ -74,12 +78,12 @@ def load(model: Qwen2ForCausalLM, weights: Mapping[str, Tensor]) -> None:
     """Copy these weights into the model, by name and shape.
 
     Raises:
-        ValueError: a weight is missing, foreign, or of another shape.
+        NotTheModel: a weight is missing, foreign, or of another shape.
     """
     own = dict(model.named_parameters())
     if own.keys() != weights.keys():
-        raise ValueError(f"not the weights of this model: {sorted(own.keys() ^ weights.keys())}")
+        raise NotTheModel(f"not the weights of this model: {sorted(own.keys() ^ weights.keys())}")
     for name, parameter in own.items():
         if parameter.shape != weights[name].shape:
-            raise ValueError(f"{name} is {tuple(weights[name].shape)}; the model has {tuple(parameter.shape)}")
+            raise NotTheModel(f"{name} is {tuple(weights[name].shape)}; the model has {tuple(parameter.shape)}")
         parameter.copy_(weights[name])

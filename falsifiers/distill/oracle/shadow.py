@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from transformers import Qwen2ForCausalLM
 
 from falsifiers.distill.oracle.loss import summed_loss
-from falsifiers.distill.oracle.qwen2 import SHAPES, load, new_model
+from falsifiers.distill.oracle.qwen2 import SHAPES, NotTheModel, load, new_model
 from harness.authoring.shadow_step import Difference, difference, differences
 
 __all__ = ["Configuration", "ShadowStep", "Snapshot", "Step", "compare"]
@@ -102,27 +101,25 @@ class ShadowStep:
         """Compute on the device."""
         self.configuration = configuration
         self.device = device
-
-    @cached_property
-    def _student(self) -> Qwen2ForCausalLM:
-        return new_model(self.configuration.model, self.device)
-
-    @cached_property
-    def _teacher(self) -> Qwen2ForCausalLM:
-        return new_model(self.configuration.model, self.device)
+        self._models: dict[tuple[str, torch.dtype], Qwen2ForCausalLM] = {}
 
     @torch.no_grad()
     def logits(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """The logits [batch, sequence, vocabulary] of the model with these weights, in float64.
 
         Raises:
-            ValueError: the weights are not those of the model.
+            NotTheModel: the weights are not those of the model.
         """
-        load(self._student, weights)
-        return self._student(input_ids=inputs.to(self.device), use_cache=False).logits
+        return self._model("student", torch.float64, weights)(input_ids=inputs.to(self.device), use_cache=False).logits
 
     def step(
-        self, number: int, before: Snapshot, inputs: Tensor, labels: Tensor, teacher: Mapping[str, Tensor] | Tensor
+        self,
+        number: int,
+        before: Snapshot,
+        inputs: Tensor,
+        labels: Tensor,
+        teacher: Mapping[str, Tensor] | Tensor,
+        dtype: torch.dtype = torch.float64,
     ) -> Step:
         """The step after `before`.
 
@@ -131,18 +128,16 @@ class ShadowStep:
             before: the state that the step starts from.
             inputs, labels: token ids [batch, sequence] of the step.
             teacher: the teacher's weights by name, or its logits [batch, sequence, vocabulary].
+            dtype: in which models and gradients are computed. The optimizer always works in float64. The step in the
+                subject's dtype shows how much rounding alone changes each tensor.
 
         Raises:
-            ValueError: weights or slots are not those of the model.
+            NotTheModel: weights or slots are not those of the model.
         """
+        loss, gradients = self._gradients(before.weights, inputs, labels, teacher, dtype)
+        clipped = self._clipped(gradients)
         wanted = self.configuration
-        load(self._student, before.weights)
-        self._student.zero_grad(set_to_none=True)
-        weights = dict(self._student.named_parameters())
-        loss = self._backward(inputs, labels, teacher)
-        gradients = {name: _gradient(weight).clone() for name, weight in weights.items()}
-        self._clip(weights)
-        clipped = {name: _gradient(weight).clone() for name, weight in weights.items()}
+        weights = {name: _copied(weight).to(self.device, torch.float64) for name, weight in before.weights.items()}
         optimizer = torch.optim.AdamW(
             list(weights.values()),
             lr=wanted.rate(number),
@@ -154,14 +149,14 @@ class ShadowStep:
         )
         for name, slots in (before.slots or {}).items():
             if name not in weights:
-                raise ValueError(f"the optimizer has slots for {name}, which is no weight of {wanted.model}")
+                raise NotTheModel(f"the optimizer has slots for {name}, which is no weight of {wanted.model}")
             optimizer.state[weights[name]] = {
                 "step": torch.tensor(float(slots["step"]), dtype=torch.float64),
                 **{slot: slots[slot].to(weights[name], copy=True) for slot in ("exp_avg", "exp_avg_sq")},
             }
-        started = {name: weight.detach().clone() for name, weight in weights.items()}
+        for name, weight in weights.items():
+            weight.grad = clipped[name]
         optimizer.step()
-        after = {name: weight.detach().clone() for name, weight in weights.items()}
         return Step(
             number,
             loss,
@@ -169,47 +164,62 @@ class ShadowStep:
             gradients,
             clipped,
             slots={name: dict(optimizer.state[weight]) for name, weight in weights.items()},
-            weights=after,
-            updates={name: weight - started[name] for name, weight in after.items()},
+            weights=weights,
+            updates={name: weight - before.weights[name].to(weight) for name, weight in weights.items()},
         )
 
+    def _model(self, role: str, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> Qwen2ForCausalLM:
+        """The model of a role, `student` or `teacher`, with these weights; it is built once for each dtype."""
+        if (role, dtype) not in self._models:
+            self._models[role, dtype] = new_model(self.configuration.model, self.device, dtype)
+        model = self._models[role, dtype]
+        load(model, weights)
+        return model
+
     @torch.enable_grad()
-    def _backward(self, inputs: Tensor, labels: Tensor, teacher: Mapping[str, Tensor] | Tensor) -> float:
-        """Leave the gradient of the mean loss in the student's parameters; return the loss.
+    def _gradients(
+        self,
+        weights: Mapping[str, Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        teacher: Mapping[str, Tensor] | Tensor,
+        dtype: torch.dtype,
+    ) -> tuple[float, dict[str, Tensor]]:
+        """The mean loss of the batch and its gradients in float64, by parameter, of models in a dtype.
 
         A few rows at a time: the logits of a whole batch in float64 would be gigabytes at a vocabulary of 151,936.
         """
         wanted = self.configuration
-        if not isinstance(teacher, Tensor):
-            load(self._teacher, teacher)
+        student = self._model("student", dtype, weights)
+        student.zero_grad(set_to_none=True)
+        of_weights = None if isinstance(teacher, Tensor) else self._model("teacher", dtype, teacher)
         rows = max(1, _LOGITS_AT_ONCE // (inputs.shape[1] * SHAPES[wanted.model].vocabulary))
         total = 0.0
         for first in range(0, len(inputs), rows):
             some, answers = (part[first : first + rows].to(self.device) for part in (inputs, labels))
-            if isinstance(teacher, Tensor):
-                of_teacher = teacher[first : first + rows].to(self.device, torch.float64)
-            else:
-                with torch.no_grad():
-                    of_teacher = self._teacher(input_ids=some, use_cache=False).logits
-            of_student = self._student(input_ids=some, use_cache=False).logits
-            loss = summed_loss(of_student, of_teacher, answers, wanted.alpha, wanted.temperature) / labels.numel()
-            loss.backward()
-            total += float(loss.detach())
-        return total
+            with torch.no_grad():
+                if of_weights is None:
+                    of_teacher = teacher[first : first + rows].to(self.device)  # type: ignore[index]
+                else:
+                    of_teacher = of_weights(input_ids=some, use_cache=False).logits
+            of_student = student(input_ids=some, use_cache=False).logits
+            loss = summed_loss(of_student.double(), of_teacher.double(), answers, wanted.alpha, wanted.temperature)
+            (loss / labels.numel()).backward()
+            total += float(loss.detach()) / labels.numel()
+        return total, {name: weight.grad.double() for name, weight in student.named_parameters()}
 
-    def _clip(self, weights: Mapping[str, Tensor]) -> None:
-        """Scale all gradients down to the Euclidean norm that is configured."""
-        if self.configuration.gradient_norm is None:
-            return
-        norm = torch.stack([_gradient(weight).norm() for weight in weights.values()]).norm()
-        factor = min(1.0, self.configuration.gradient_norm / float(norm)) if float(norm) > 0.0 else 1.0
-        for weight in weights.values():
-            _gradient(weight).mul_(factor)
+    def _clipped(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All gradients, scaled down to the Euclidean norm that is configured."""
+        most = self.configuration.gradient_norm
+        norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
+        factor = 1.0 if most is None or norm <= most else most / norm
+        return {name: factor * gradient for name, gradient in gradients.items()}
 
 
 def compare(
     configuration: Configuration,
     expected: Step,
+    rounded: Step,
     before: Snapshot,
     after: Snapshot,
     *,
@@ -231,13 +241,22 @@ def compare(
       on the gradient, so it is exact where `update` is not: AdamW turns a tiny gradient into a whole step.
 
     Slots that the subject does not show are left out, and so is `applied`.
+
+    Args:
+        configuration: what determines the step.
+        expected: the step in float64.
+        rounded: the step in the subject's dtype; differences that its rounding explains do not count.
+        before, after: what the subject had before the step, and what it has after it.
+        loss, number, rate, gradients: what the subject reports about the step; None if it does not.
     """
     found = [difference("loss", loss, expected.loss), difference("number", number, expected.number)]
     if rate is not None:
         found.append(difference("rate", rate, expected.rate))
     if gradients is not None:
-        found += differences("gradient", gradients, expected.gradients)
-    found += differences("update", after.weights, expected.weights, expected.updates, _ROUNDINGS)
+        found += differences("gradient", gradients, expected.gradients, rounded=rounded.gradients)
+    found += differences(
+        "update", after.weights, expected.weights, expected.updates, roundings=_ROUNDINGS, rounded=rounded.weights
+    )
     if after.slots is None:
         return found
     share = {"exp_avg": 1 - configuration.beta1, "exp_avg_sq": 1 - configuration.beta2}
@@ -247,7 +266,8 @@ def compare(
         power = 2 if slot == "exp_avg_sq" else 1
         if slot in share:
             scale = {name: share[slot] * gradient**power for name, gradient in expected.clipped.items()}
-            found += differences(slot, seen, wanted, scale, _ROUNDINGS)
+            twin = {name: slots[slot] for name, slots in rounded.slots.items()}
+            found += differences(slot, seen, wanted, scale, roundings=_ROUNDINGS, rounded=twin)
         else:
             found += differences("count" if slot == "step" else slot, seen, wanted)
     asked = {
@@ -256,7 +276,7 @@ def compare(
         if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
     }
     updates = {name: weight - before.weights[name].to(weight) for name, weight in asked.items()}
-    return found + differences("applied", after.weights, asked, updates, _ROUNDINGS)
+    return found + differences("applied", after.weights, asked, updates, roundings=_ROUNDINGS)
 
 
 def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping[str, Tensor], rate: float) -> Tensor:
@@ -270,9 +290,3 @@ def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping
 
 def _copied(tensor: Tensor) -> Tensor:
     return tensor.detach().clone()
-
-
-def _gradient(weight: Tensor) -> Tensor:
-    """The gradient, which every parameter of a Qwen2 has after a backward pass."""
-    assert weight.grad is not None
-    return weight.grad

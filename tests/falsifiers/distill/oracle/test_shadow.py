@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from pydoc_data import topics
 from typing import Any
 
 import pytest
@@ -20,7 +21,14 @@ from falsifiers.distill.reference.loss import distillation_loss
 from harness.authoring.shadow_step import worst
 from tests.falsifiers.distill.trials import a_setting
 
-SHORT = {"steps": 4, "warmup_steps": 2, "checkpoint_every": 2, "gradient_norm": 1.0, "batch": 4}
+SHORT = {
+    "steps": 4,
+    "warmup_steps": 2,
+    "checkpoint_every": 2,
+    "gradient_norm": 1.0,
+    "batch": 4,
+    "corpus": topics.__file__,  # one file of text is read sooner than the whole standard library
+}
 PROJECTION = "model.layers.1.self_attn.o_proj.weight"
 NORM = "model.norm.weight"
 
@@ -194,14 +202,15 @@ def test_a_wrong_number_rate_and_shown_gradient_are_compared_too(tmp_path: Path,
     subject, configuration = Distillation(setting), Configuration.of(setting.parameters)
     before = Snapshot.of(subject.student_weights(), subject.optimizer_state())
     inputs, labels = subject.batch(1)
-    expected = ShadowStep(configuration, torch.device("cpu")).step(1, before, inputs, labels, subject.teacher_weights())
+    shadow, teacher = ShadowStep(configuration, torch.device("cpu")), subject.teacher_weights()
+    expected = shadow.step(1, before, inputs, labels, teacher)
+    rounded = shadow.step(1, before, inputs, labels, teacher, torch.float32)
     gradients = subject.gradients(inputs, labels)
 
     def ratios(scale: float, number: int, rate: float) -> dict[str, float]:
         shown = {name: scale * gradient for name, gradient in gradients.items()}
-        found = compare(
-            configuration, expected, before, before, loss=expected.loss, number=number, rate=rate, gradients=shown
-        )
+        told: dict[str, Any] = {"loss": expected.loss, "number": number, "rate": rate, "gradients": shown}
+        found = compare(configuration, expected, rounded, before, before, **told)
         return {quantity: one.ratio for quantity, one in worst(found).items()}
 
     right, wrong = ratios(1.0, 1, 0.005), ratios(0.5, 2, 0.01)
