@@ -1,4 +1,4 @@
-"""Writing a report into a file, so that whoever reads it finds all of it or the one before."""
+"""Writes a file in one step: a reader sees the old file or the whole new one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["write_file"]
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replace a file at once, making the folders above it; what is no file (a pipe, /dev/stdout) is written to.
+    """Replace a file in one step, and create its folders. A pipe or device is written to directly.
 
     Raises:
-        OSError: it cannot be written; the file is then what it was.
+        OSError: the file cannot be written; the old file is unchanged.
     """
     content = text.encode("utf-8", errors="backslashreplace")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ __all__ = ["of"]
 
 
 def of(bound: Bound | None, unit: str = "") -> str:
-    """A bound in words; a rule stays as the contract has it, and no bound is no text."""
+    """Return a bound in words. A rule stays as it is in the contract; without a bound the text is empty."""
     if bound is None:
         return ""
     write = _WORDS.get(bound.keyword)

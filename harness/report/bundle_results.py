@@ -1,4 +1,4 @@
-"""Bundles as reports take them: verified, and with the record of those whose verdict may be taken."""
+"""Verified bundles for reports, with the records of those that are accepted."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ __all__ = ["BundleResult", "bundle_results"]
 
 @dataclass(frozen=True)
 class BundleResult:
-    """One bundle."""
+    """One bundle with what verifying it found."""
 
     verification: Verification
     record: Record | None
-    """None where the bundle is unsound or not accepted: what its record says then counts for nothing."""
+    """None if the bundle is unsound or not accepted, because its record then counts for nothing."""
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """The bundle's folder."""
         return self.verification.path
 
     @property
     def name(self) -> str:
-        """The claim's id; where that is not known, the bundle's folder."""
+        """The claim's id, or the name of the bundle's folder if the id is unknown."""
         return printable(self.verification.id or self.path.name)
 
     @property
     def problem(self) -> str:
-        """Why its record counts for nothing."""
+        """Why the record counts for nothing."""
         return printable(f"{self.verification.standing.lower().replace('_', ' ')}: {self.verification.problem}")
 
 
 def bundle_results(verifications: Iterable[Verification]) -> list[BundleResult]:
-    """Verified bundles with the records of those that are accepted, newest first within a claim."""
+    """Return the bundles by claim, the newest first within a claim."""
     results = [_result(verification) for verification in verifications]
     results.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
     return sorted(results, key=lambda one: one.name)

@@ -1,8 +1,8 @@
-"""What came of a claim, case by case: a clause, a mutant, and where no case shows it, the verdict.
+"""The result of a claim as test cases, for JUnit, CTRF and SARIF: one for each clause and each mutant.
 
-Programs that read test reports know of cases that passed, failed or were skipped, and count. So the cases of a claim
-are made here once, for JUnit, CTRF and SARIF alike, and never is a run green of which nothing is known: a verdict that
-no case shows has one of its own, a bundle that is unsound is one case, and no bundle at all is one too.
+Readers of these formats only count the cases that passed, failed or were skipped. A run without a result must not look
+green, so there are further cases: one for a verdict that no other case shows, one for each unsound bundle, and one if
+there is no bundle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["NOTHING", "Case", "Kind", "Status", "of_bundle", "of_record"]
 
 
 class Kind(StrEnum):
-    """What a case is about."""
+    """What a case describes."""
 
     CLAUSE = "clause"
     MUTANT = "mutant"
@@ -34,43 +34,43 @@ class Kind(StrEnum):
 
 
 class Status(StrEnum):
-    """What became of a case."""
+    """The result of a case."""
 
     PASS = "PASS"
     """A clause held, or a mutant was killed."""
     FAIL = "FAIL"
     """A clause was violated."""
     VOID = "VOID"
-    """A mutant lived, or died of something else: what passed means nothing."""
+    """A mutant survived, or failed on other clauses only. The PASS of the subject means nothing."""
     UNSOUND = "UNSOUND"
-    """The bundle is no evidence, or there is none."""
+    """The bundle is not evidence, or there is no bundle."""
     NOT_ACCEPTED = "NOT_ACCEPTED"
-    """The bundle is sound, and has a remark that whoever asked does not accept."""
+    """The bundle is sound, but has a remark that you asked to refuse."""
     NOT_MEASURED = "NOT_MEASURED"
-    """The machine or the falsifier was in the way, or an interruption."""
+    """The machine, the falsifier or an interruption prevented the measurement."""
     NOT_RUN = "NOT_RUN"
-    """A mutant that this machine cannot run, or that was not asked for; a clause on what the profile omits."""
+    """A mutant that cannot run on this machine or was skipped, or a clause on measurements that the profile omits."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case. Its texts are printable."""
+    """One test case. Its texts are printable."""
 
     claim: str
     name: str
     kind: Kind
     status: Status
     message: str
-    """Why; of a clause, also the measured value and its bound."""
+    """The reason; for a clause also the measured value and its bound."""
     seconds: float = 0.0
 
 
 NOTHING = Case("harness report", "nothing ran", Kind.BUNDLE, Status.UNSOUND, "there is no bundle: nothing was measured")
-"""What a report says that has nothing to say."""
+"""The only case of a report without bundles."""
 
 
 def of_record(record: Record) -> list[Case]:
-    """The cases of a sound record."""
+    """Return the cases of a sound record."""
     cases = [_clause(record, clause, position) for position, clause in enumerate(record.clauses)]
     cases += [_unjudged(record, clause) for clause in record.unjudged]
     cases += [_mutant(record, mutant) for mutant in record.mutants]
@@ -81,14 +81,14 @@ def of_record(record: Record) -> list[Case]:
 
 
 def of_bundle(bundle: BundleResult) -> list[Case]:
-    """The cases of a bundle; of one that is unsound or not accepted just that it is."""
+    """Return the cases of a bundle. An unsound or refused bundle is a single case."""
     if bundle.record is not None:
         return of_record(bundle.record)
     return [Case(bundle.name, "bundle", Kind.BUNDLE, Status(bundle.verification.standing), bundle.problem)]
 
 
 def _shows(record: Record) -> Sequence[Status]:
-    """The statuses of which one must occur, so that the verdict can be read off the cases."""
+    """Return the statuses that show the verdict. If no case has one of them, the verdict needs its own case."""
     return tuple(Status) if record.verdict is Verdict.PASS else (Status(record.verdict),)
 
 
@@ -97,7 +97,7 @@ def _clause(record: Record, clause: ClauseResult, position: int) -> Case:
         f"measured {number_text.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
     )
     text = f"{reason_text.of(clause.reason)} ({measured})" if clause.reason else measured
-    # All clauses come of one trial; its time is told once, so that sums are right.
+    # All clauses belong to one trial. Only the first has its time, so that sums are right.
     seconds = record.trial_seconds if position == 0 else 0.0
     status = Status(clause.outcome)
     return Case(record.id, printable(clause.id), Kind.CLAUSE, status, printable(text), seconds)

@@ -12,17 +12,17 @@ __all__ = ["aligned", "terminal_width"]
 
 
 def terminal_width() -> int | None:
-    """How many columns the terminal has that standard output is; None where it is none."""
+    """Return the width of the terminal in columns, or None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int = 2) -> Iterator[str]:
-    """The rows, each cell as wide as the widest of its column.
+    """Yield the rows with all cells of a column padded to the same width.
 
     Args:
-        rows: of equally many cells.
-        width: of the terminal; columns that do not fit follow on a second line. None for lines as long as they come.
-        indent: how far from the left, in spaces; a second line is twice as far and two more.
+        rows: lists of cells, all of the same length.
+        width: of the terminal. Columns that do not fit go to a second line. None means no limit.
+        indent: spaces before a row. A second line has twice as many and two more.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]

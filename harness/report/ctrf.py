@@ -1,11 +1,11 @@
 """CTRF: test results as one JSON document, which many CI services and bots read (https://ctrf.io).
 
     passed   a clause that holds, a mutant that was killed
-    failed   a clause that FAILed, a mutant that lived (VOID), a bundle that is unsound or not accepted, none at all
-    skipped  a mutant that this machine cannot run, or that was not asked for
-    other    what was not measured; the format's "pending" would say that it still will be
+    failed   a clause that FAILed, a mutant that survived (VOID), an unsound or refused bundle, no bundle
+    skipped  a mutant that cannot run on this machine or was skipped
+    other    a clause or mutant that was not measured; "pending" would promise a later result
 
-The word of the harness stands in rawStatus.
+rawStatus has the harness's own word.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.report.verdict_text import narrowed
 __all__ = ["SPEC_VERSION", "render"]
 
 SPEC_VERSION = "0.0.0"
-"""Of the published schema: tests/recorded/schemas/ctrf-schema-0.0.json."""
+"""The version of the published schema, tests/recorded/schemas/ctrf-schema-0.0.json."""
 
 _STATUS = {
     Status.PASS: "passed",
@@ -40,11 +40,11 @@ _STATUS = {
 
 
 _LONGEST_SECONDS = 1e9
-"""Some thirty years, longer than any run."""
+"""About thirty years, longer than any run."""
 
 
 def render(bundles: Sequence[BundleResult]) -> str:
-    """The document; the same bundles give the same text."""
+    """Return the document. The same bundles give the same text."""
     tests = [_test(case, bundle) for bundle in bundles for case in ci_cases.of_bundle(bundle)]
     tests = tests or [_test(ci_cases.NOTHING, None)]
     statuses = [test["status"] for test in tests]
@@ -83,7 +83,7 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
         test["extra"] = {"bundle": printable(str(bundle.path))}
     if bundle is not None and record is not None:
         narrowing = narrowed(record, bundle.verification.remarks)
-        test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # so that a list of green lines shows it
+        test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # shown beside green lines
         test["extra"] |= {
             "verdict": str(record.verdict),
             "reason": printable(reason_text.of(record.reason)),
@@ -97,10 +97,10 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
 
 
 def _duration(seconds: float) -> int:
-    """In milliseconds. A bundle may be from anybody and claim any time, also one that is infinite in milliseconds."""
+    """Return milliseconds, bounded, because a foreign bundle may state any number of seconds."""
     return round(min(seconds, _LONGEST_SECONDS) * 1000)
 
 
 def _milliseconds(record: Record) -> int:
-    """When the run began, since 1970."""
+    """Return the start of the run in milliseconds since 1970."""
     return round(datetime.fromisoformat(record.started).timestamp() * 1000)

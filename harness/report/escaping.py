@@ -1,6 +1,6 @@
-"""Texts that others wrote, made harmless for where they are shown.
+"""Makes foreign texts harmless for terminals, XML and Markdown.
 
-A claim's title, a subject's exception, a file's name: whatever a trial could say reaches terminals, XML and Markdown.
+Foreign texts are claim titles, exceptions of subjects, file names, and everything else that a trial can write.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;"}
 
 
 def printable(text: str) -> str:
-    """One line without characters that steer a terminal, reorder text, or that XML forbids; each is written out."""
+    """Return one line in which characters that control terminals, reorder text or break XML are escaped."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def markdown(text: str) -> str:
-    """Text inside a paragraph or a cell of a table: nothing in it is markup, a mention or HTML."""
+    """Return text for a paragraph or a table cell, without markup, mentions or HTML."""
     shown = printable(text)
     for character, entity in _ENTITIES.items():
         shown = shown.replace(character, entity)
@@ -27,7 +27,7 @@ def markdown(text: str) -> str:
 
 
 def code_span(text: str) -> str:
-    """Text in a monospaced face, also inside a table, where a bar would end the cell."""
+    """Return monospaced text. It is safe in a table, where a bar would end the cell."""
     shown = printable(text)
     if "|" in shown or "`" in shown:
         return markdown(shown)
@@ -35,7 +35,7 @@ def code_span(text: str) -> str:
 
 
 def code_block(text: str, language: str = "") -> str:
-    """Lines of code or output, whatever fences they contain."""
+    """Return a fenced block of code or output. The fence is longer than any fence in the text."""
     lines = [printable(line) for line in text.splitlines()]
     longest = max((len(run) for line in lines for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)

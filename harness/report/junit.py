@@ -1,12 +1,12 @@
-"""JUnit XML, for CI: a suite a claim, in it a case for each clause and each mutant.
+"""JUnit XML for CI: one suite for each claim, with a case for each clause and each mutant.
 
     failure  a clause that FAILed
-    error    a mutant that lived or died of something else: the claim is VOID
-    skipped  what was not measured or not run, with the reason; a claim that is not due is not run
+    error    a mutant that survived or failed on other clauses only: the claim is VOID
+    skipped  a clause or mutant that was not measured or not run, or a claim that was not due; with the reason
 
-A reader that only counts failures and errors must never take a run for green of which nothing is known. So a verdict
-that no case shows has a case of its own, a file without claims has one error, and from the first moment of a run until
-its end the file says that the run has not ended.
+Readers often count only failures and errors. A run without a result must not look green to them: a verdict that no
+other case shows has its own case, a file without claims has one error, and while a run lasts the file has an error that
+says so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Result = Failure | Error | Skipped
 
 
 def render(record: Record) -> str:
-    """One claim's record as a JUnit document."""
+    """Return the record of one claim as a JUnit document."""
     return _text([_suite(record)])
 
 
@@ -49,11 +49,11 @@ def write(
     missing: Sequence[tuple[str, str]] = (),
     passed_over: Sequence[ClaimPassedOver] = (),
 ) -> None:
-    """Write many claims into one file, whole or not at all.
+    """Write the records of many claims into one file, in one step.
 
     Args:
-        missing: claims that have no record, each with the reason; they are errors.
-        passed_over: claims that were not due; a FAIL that stands is a failure.
+        missing: claims without a record, with the reasons. Each is an error.
+        passed_over: claims that were not due. One whose evidence is a FAIL is a failure.
 
     Raises:
         OSError: the file cannot be written.
@@ -62,24 +62,24 @@ def write(
 
 
 def report(bundles: Sequence[BundleResult]) -> str:
-    """Many bundles as one document; one that is unsound or not accepted is an error."""
+    """Return many bundles as one document. An unsound or refused bundle is an error."""
     refused = [(bundle.name, bundle.problem) for bundle in bundles if bundle.record is None]
     nothing = [] if bundles else [(ci_cases.NOTHING.name, ci_cases.NOTHING.message)]
     return _document([bundle.record for bundle in bundles if bundle.record is not None], [*refused, *nothing])
 
 
 def handler(path: Path) -> Handler:
-    """A handler that keeps a file up to date: a run that dies leaves errors there, not an older file.
+    """Return a handler that keeps the file current, so that a run that dies leaves errors and not an older file.
 
     Raises:
-        OSError: at once, where the file cannot be written; and at the end of the run, where it no longer can.
+        OSError: the file cannot be written, now or at the end of the run.
     """
     declared: list[str] = []
     records: list[Record] = []
     passed_over: list[ClaimPassedOver] = []
 
     def rest(reason: str) -> list[tuple[str, str]]:
-        # Claims run in the order in which they were declared.
+        # Claims run in the order of their declaration.
         return [(name, reason) for name in declared[len(records) :]]
 
     def handle(event: Event) -> None:
@@ -92,7 +92,7 @@ def handler(path: Path) -> Handler:
         if isinstance(event, RunFinished):
             write(records, path, missing=rest("the run was interrupted before it"), passed_over=passed_over)
         elif isinstance(event, (RunStarted, ClaimFinished)):
-            with suppress(OSError):  # the run goes on; whether the file is whole counts at its end
+            with suppress(OSError):  # the run continues; only the write at its end must succeed
                 write(records, path, missing=rest("the run has not ended"), passed_over=passed_over)
 
     write([], path, missing=[("nothing ran", "the run has not begun")])
@@ -104,7 +104,7 @@ def _document(
 ) -> str:
     suites = [_suite(record) for record in records]
     if not suites and not missing and not passed_over:
-        missing = [("nothing ran", "not one claim was run; name claims, or --all")]
+        missing = [("nothing ran", "no claim was run; name claims, or say --all")]
     if missing or passed_over:
         suite = TestSuite(_HARNESS)
         suite.add_testcases([_case(_HARNESS, name, None, Error(printable(why), "NOT_RUN")) for name, why in missing])
@@ -176,7 +176,7 @@ def _text(suites: Sequence[TestSuite]) -> str:
     for suite in suites:
         document.append(suite)  # type: ignore[no-untyped-call]
     document.update_statistics()  # type: ignore[no-untyped-call]
-    # Which also added up the cases' times; trials run side by side, and a suite takes as long as its claim took.
+    # update_statistics() sums the times of the cases. Trials run side by side, so the claim's own time is right.
     for suite, time in zip(document, times, strict=True):
         suite.time = round(time or 0.0, 3)
     document.time = round(seconds, 3)

@@ -1,4 +1,4 @@
-"""The live view on a terminal: a line a trial, then the tables of a claim."""
+"""The live view on a terminal: one line for each trial, then the tables of the claim."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _COLOURS = {
 
 
 class Live:
-    """Draws what happens. `NO_COLOR` is honoured by rich."""
+    """Draws the events of a run. rich respects `NO_COLOR`."""
 
     def __init__(self, stream: IO[str], verbose: bool) -> None:
         self._console = Console(file=stream, highlight=False)
@@ -71,10 +71,10 @@ class Live:
         self._live: RichLive | None = None
         self._running: dict[str, tuple[int | None, TrialStep | None]] = {}
         self._passed_over = 0
-        atexit.register(self._stop)  # however the run ends, the terminal gets its cursor back
+        atexit.register(self._stop)  # shows the cursor again, however the run ends
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Show one event."""
         match event:
             case ClaimPassedOver():
                 self._passed_over += 1

@@ -1,8 +1,8 @@
-"""Bundles as one piece of Markdown: a comment on a pull request, or the summary of a workflow's job.
+"""Bundles as one Markdown text, for a comment on a pull request or the summary of a workflow's job.
 
-Such places cut off, or refuse, what is too long. So the text is made of blocks, each whole Markdown, the weightiest
-first: counts of all bundles, a table of verdicts, what speaks against each claim, the kill tables, what was measured.
-What does not fit is left out as a whole, and the last line says how much that is.
+GitHub cuts or refuses a text that is too long. So the text consists of blocks, the most important first: the counts, a
+table of verdicts, what speaks against each claim, the kill tables, the measurements. A block that does not fit is left
+out whole, and the last line counts the blocks that are missing.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from harness.report.verdict_text import Caveat, Mono, bundle_totals, caveats, na
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 
 COMMENT: Final = 65_000
-"""Bytes of UTF-8: GitHub takes 65,536 characters in a comment, and a workflow may add a line of its own."""
+"""Bytes of UTF-8. GitHub accepts 65,536 characters in a comment, and a workflow may add a line."""
 SUMMARY: Final = (1 << 20) - 1
-"""Bytes below the 1 MiB that GitHub takes in GITHUB_STEP_SUMMARY, for all that a job's step appends."""
+"""Bytes. GitHub accepts 1 MiB in GITHUB_STEP_SUMMARY for everything that a step appends."""
 LEAST: Final = 2000
-"""Bytes that are enough for the counts."""
+"""Bytes that suffice for the counts."""
 MARK: Final = "<!-- falsifier-harness report -->"
-"""Begins the text, invisibly: a workflow finds its earlier comment by it and replaces that."""
+"""The invisible first line. A workflow uses it to find and replace its earlier comment."""
 
 _FOR_LAST = 200
-"""Bytes kept for the line that says what was left out."""
+"""Bytes reserved for the line that says what was left out."""
 _MOST_CLAUSES = 20
 _LONGEST_COMMAND = 2000
 _GRAVEST = (UNSOUND, NOT_ACCEPTED, Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
 _IN_THE_TABLE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
-"""Remarks that every row of the table says already, and that need no section of their own."""
+"""Remarks that the table already shows in each row, so they need no section."""
 
 
 def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
-    """The text, of at most `limit` bytes of UTF-8; it ends in a newline.
+    """Return the text: at most `limit` bytes of UTF-8, with a newline at its end.
 
     Args:
         limit: at least LEAST.
@@ -66,12 +66,12 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
         if count
     ]
     if missing:
-        parts.append(f"_Left out, since there is no room for more: {' and '.join(missing)}. The bundles have them._")
+        parts.append(f"_Left out, because the text would be too long: {' and '.join(missing)}. The bundles have them._")
     return "\n\n".join(parts) + "\n"
 
 
 def _fitting(blocks: Sequence[str], room: int, most: int) -> tuple[list[str], int]:
-    """The blocks that fit, in their order, and the bytes left of `room`; together they take at most `most`."""
+    """Return the blocks that fit into `room` and into `most` bytes, in order, and the bytes left of `room`."""
     shown: list[str] = []
     for block in blocks:
         size = len(block.encode()) + 40  # the separators around it
@@ -101,7 +101,7 @@ def _s(count: int) -> str:
 
 
 def _row(bundle: BundleResult) -> str:
-    """A bundle's line of the table of verdicts."""
+    """Return the row of a bundle in the table of verdicts."""
     record = bundle.record
     if record is None:
         one = bundle.verification
@@ -125,12 +125,12 @@ def _row(bundle: BundleResult) -> str:
 
 
 def _weighty(verdict: Verdict) -> str:
-    """In bold, unless it is the one that is hoped for."""
+    """Return the verdict, in bold unless it is PASS."""
     return str(verdict) if verdict is Verdict.PASS else f"**{verdict}**"
 
 
 def _against(bundle: BundleResult) -> Iterator[str]:
-    """What speaks against a claim, or against its evidence; nothing of a PASS that nothing narrows."""
+    """Yield what speaks against a claim or its evidence. A PASS without caveats yields nothing."""
     record = bundle.record
     if record is None:
         one = bundle.verification
@@ -159,14 +159,14 @@ def _against(bundle: BundleResult) -> Iterator[str]:
 
 
 def _kills(record: Record) -> Iterator[str]:
-    """The kill table, and how to reproduce a PASS; what is none has said so above."""
+    """Yield the kill table, and for a PASS the command that reproduces it. Other verdicts show the command above."""
     kills = _mutant_table(record.mutants) or "No mutant is declared."
     reproduce = f"\n\n{_reproduce(record)}" if record.verdict is Verdict.PASS else ""
     yield _folded(f"Mutants of {_which(record)}: {_tally(record.mutants)}", f"{kills}{reproduce}")
 
 
 def _measured(record: Record) -> Iterator[str]:
-    """Each clause with what was measured and its bound, but for those on types."""
+    """Yield the table of clauses with their measured values and bounds, without clauses on types."""
     shown = [clause for clause in record.clauses if not _is_trivial(clause)]
     if shown:
         yield _folded(f"Clauses of {_which(record)}: {_judged(record.clauses)}", _clause_table(shown))
@@ -177,8 +177,8 @@ def _which(record: Record) -> str:
 
 
 def _folded(title: str, content: str) -> str:
-    """Markdown behind a line that opens it."""
-    # Within these tags nothing is Markdown.
+    """Return Markdown that is folded behind its title."""
+    # GitHub does not read Markdown within these tags.
     return f"<details>\n<summary>{html.escape(printable(title))}</summary>\n\n{content}\n\n</details>"
 
 
@@ -189,25 +189,25 @@ def _reproduce(record: Record) -> str:
 
 
 def _verdict(record: Record, remarks: Iterable[Finding]) -> str:
-    """The verdict, and beside it what may not stand apart from it."""
+    """Return the verdict with its qualifications."""
     return f"{record.verdict}{_beside(record, remarks)}"
 
 
 def _beside(record: Record, remarks: Iterable[Finding]) -> str:
-    """In parentheses of what else a verdict is, and what makes a PASS less; empty where nothing does."""
+    """Return the qualifications of a verdict in parentheses; empty if there are none."""
     said = markdown(_shortened(", ".join(narrowed(record, remarks))))
     return f" ({said})" if said else ""
 
 
 def _sentence(caveat: Caveat) -> str:
-    """A caveat with its head in bold, and the code that `harness verify` prints for it."""
+    """Return a caveat with its head in bold, and with the code that `harness verify` prints for it."""
     parts = (code_span(part) if isinstance(part, Mono) else markdown(part) for part in caveat.text)
     code = f" ({code_span(caveat.code)})" if caveat.code else ""
     return f"**{caveat.head}**{code}{''.join(parts)}."
 
 
 def _clause_table(clauses: Sequence[ClauseResult]) -> str:
-    """Clauses with measured value and bound, in this order."""
+    """Return a table of clauses with measured values and bounds, in the given order."""
     rows = [
         (
             code_span(clause.id),
@@ -222,24 +222,24 @@ def _clause_table(clauses: Sequence[ClauseResult]) -> str:
 
 
 def _is_trivial(clause: ClauseResult) -> bool:
-    """Whether it says no more than that something was of the right type."""
+    """Return whether a clause says only that a value has the right type."""
     return clause.outcome is Outcome.PASS and clause.id.endswith((".type", ".closed"))
 
 
 def _judged(clauses: Sequence[ClauseResult]) -> str:
-    """How many clauses were judged, and how."""
+    """Return the number of clauses, by outcome."""
     counts = ", ".join(f"{sum(clause.outcome is one for clause in clauses)} {one}" for one in Outcome)
     return f"{len(clauses)} judged: {counts}"
 
 
 def _tally(mutants: Sequence[MutantRecord]) -> str:
-    """How many mutants there are, and what became of them."""
+    """Return the number of mutants, by fate."""
     counts = [(fate, sum(mutant.fate is fate for mutant in mutants)) for fate in Fate]
     return f"{len(mutants)} declared, " + (", ".join(f"{count} {fate}" for fate, count in counts if count) or "none")
 
 
 def _mutant_table(mutants: Sequence[MutantRecord]) -> str:
-    """The kill table; empty where there are no mutants."""
+    """Return the kill table; empty without mutants."""
     rows = [
         (
             code_span(mutant.id),
@@ -255,11 +255,11 @@ def _mutant_table(mutants: Sequence[MutantRecord]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already."""
+    """Return a table. The cells are Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _shortened(text: str) -> str:
-    """At most 300 characters."""
+    """Return at most 300 characters of a text."""
     return text if len(text) <= 300 else text[:299] + "…"

@@ -1,4 +1,4 @@
-"""How a measurement against those of earlier runs is put in words."""
+"""A measurement compared with those of earlier runs, in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["change", "earlier", "shift"]
 
 
 def earlier(count: int, middle: float, scatter: float, unit: str) -> str:
-    """What earlier runs measured: median, scatter, and how many there are."""
+    """Return the median, the scatter and the number of the earlier values."""
     if not count:
         return "none"
     if unit == "B":
@@ -20,7 +20,7 @@ def earlier(count: int, middle: float, scatter: float, unit: str) -> str:
 
 
 def shift(found: Shift | None, count: int) -> str:
-    """How a value lies against so many earlier ones; nothing where there is no value."""
+    """Return how a value compares with `count` earlier ones. Empty without a value."""
     if found is None:
         return ""
     if found is Shift.UNKNOWN:
@@ -29,7 +29,7 @@ def shift(found: Shift | None, count: int) -> str:
 
 
 def change(before: float | None, after: float | None) -> str:
-    """From one value to another, in percent of the first, or as it is where that is 0; empty where one is no number."""
+    """Return the change in percent, or as a difference if `before` is 0. Empty unless both values are finite."""
     if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)):
         return ""
     return f"{(after - before) / abs(before):+.1%}" if before else f"{after - before:+.3g}"

@@ -1,4 +1,4 @@
-"""How numbers, units and times are written for people."""
+"""Numbers, units and times as text for people."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["binary", "duration", "value"]
 
 
 def value(measured: Any, unit: str = "") -> str:
-    """A measured value, short: six significant digits, bytes in binary units, long texts cut.
+    """Return a measured value as a short text: six significant digits, binary units for bytes, long texts cut.
 
-    A text that reads as something else, such as "0.5", stands in quotes: it is no number, and clauses say so.
+    A string that looks like a number, such as "0.5", gets quotes, because clauses treat it as a string.
     """
     if measured is None:
         return "-"
@@ -22,7 +22,7 @@ def value(measured: Any, unit: str = "") -> str:
     if isinstance(measured, (int, float)):
         if unit == "B":
             return binary(measured)
-        # A whole number that passed through a float, such as a count of bytes, keeps its digits.
+        # A whole number stored as a float, such as a count of bytes, keeps its digits.
         counted = isinstance(measured, int) or (measured.is_integer() and abs(measured) >= 1e6)
         text = f"{int(measured):,}" if counted and abs(measured) < 1e15 else f"{measured:.6g}"
         return f"{text} {unit}" if unit else text
@@ -41,7 +41,7 @@ def value(measured: Any, unit: str = "") -> str:
 
 
 def _size(measured: JsonObject) -> str:
-    """What stands for a value that is too long to be shown (`harness.contract.clauses.brief`); empty for any other."""
+    """Return the text for the summary of a long value (`harness.contract.clauses.brief`); empty for other values."""
     match measured:
         case {"beginning": str(beginning), "length": int(), **others} if not others:
             return f"{beginning[:57]}…"
@@ -63,7 +63,7 @@ def _reads_as_another(text: str) -> bool:
 
 
 def binary(count: float) -> str:
-    """Bytes in the largest binary unit that leaves at least 1."""
+    """Return bytes in the largest binary unit in which the number is at least 1."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
@@ -73,7 +73,7 @@ def binary(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time span: 0.41 s, 12.3 s, 3 min 20 s."""
+    """Return a duration, such as 0.41 s, 12.3 s or 3 min 20 s."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 60:

@@ -1,4 +1,4 @@
-"""How far something is that takes long, on a terminal: nothing in a pipe, and nothing for what is done at once.
+"""A progress line on a terminal. A pipe gets none, and neither does short work.
 
 with progress_line("indexing") as watch:
     contents = read(evidence, cache=cache, watch=watch)
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["progress_line"]
 
 _PATIENCE = 0.5
-"""Seconds that need no sign of life."""
+"""Seconds before the line appears."""
 _BETWEEN = 0.1
-"""Seconds between two states of the line."""
+"""Seconds between two updates of the line."""
 
 
 @contextmanager
 def progress_line(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield what is to be told how many are done, of how many, as often as one likes.
+    """Yield a function to call with the number of items that are done and the total, as often as you like.
 
     Args:
-        what: is done, such as "indexing bundles".
+        what: the work, such as "indexing bundles".
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None
@@ -41,7 +41,7 @@ def progress_line(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class _Line:
-    """The line on standard error. It is drawn by whoever counts: no thread is there when bundles fork processes."""
+    """The line on standard error. The caller draws it, so that no thread exists when verifying forks processes."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -16,12 +16,12 @@ __all__ = ["of", "of_cell"]
 
 
 def of(reason: Reason | None) -> str:
-    """A reason in words, up to and without the full stop; empty for none."""
+    """Return a reason in words, without the full stop; empty for None."""
     return "" if reason is None else _SENTENCES[reason.code](reason)
 
 
 def of_cell(cell: Cell) -> str:
-    """Why a claim has its status on a class of device; empty if nothing is to be said."""
+    """Return why a claim has its status on a class of device; empty if there is no reason."""
     return ": ".join(filter(None, (cell.reason, of(cell.cause))))
 
 

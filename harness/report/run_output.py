@@ -38,7 +38,7 @@ from harness.run.events import (
 __all__ = ["PlainLines", "json_handler", "terminal_handler"]
 
 _STEP_LINES = 5
-"""How many lines of steps a trial prints in a pipe."""
+"""Lines with steps that a trial prints in a pipe."""
 
 
 def terminal_handler(stream: IO[str], verbose: bool) -> Handler:
@@ -52,7 +52,7 @@ def terminal_handler(stream: IO[str], verbose: bool) -> Handler:
 
 @dataclass
 class PlainLines:
-    """Prints plain lines."""
+    """Prints the events of a run as plain lines."""
 
     write: Callable[[str], None]
     verbose: bool
@@ -60,7 +60,7 @@ class PlainLines:
     _passed_over: int = 0
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Print one event."""
         match event:
             case ClaimPassedOver():
                 self._passed_over += 1
@@ -94,18 +94,20 @@ class PlainLines:
     def _is_shown(self, event: TrialStep) -> bool:
         total = self._steps.get(event.trial)
         every = max(1, (total or 50) // _STEP_LINES)
-        if total and event.step > total:  # somebody else's trainer, which goes on: told ever more rarely
+        if (
+            total and event.step > total
+        ):  # an external trainer made more steps than requested: print them ever more rarely
             every = total * 2 ** ((event.step - 1) // total).bit_length()
         return self.verbose or (event.trial == SUBJECT and (event.step % every == 0 or event.step == total))
 
 
 def json_handler(target: str) -> Handler:
-    """A handler that writes one JSON document at the end of the run to a file, or to standard output for "-".
+    """Return a handler that writes one JSON document at the end of the run: to a file, or to standard output for "-".
 
-    Until then the file is empty: that of an earlier run must not be taken for this one's.
+    Until then the file is empty, so that an older file is not mistaken for this run's.
 
     Raises:
-        OSError: at once, where the file cannot be written; and at the end of the run, where it no longer can.
+        OSError: the file cannot be written, now or at the end of the run.
     """
     bundles: dict[str, str | None] = {}
     passed_over: list[dict[str, object]] = []
@@ -120,7 +122,7 @@ def json_handler(target: str) -> Handler:
         elif isinstance(event, RunFinished):
             document = {**_document(event, bundles, len(passed_over)), "passed_over": passed_over}
             if target == "-":
-                # ASCII: the terminal's encoding may know no other letters, and no escape but JSON's own is JSON.
+                # ASCII, because the terminal's encoding may lack other letters.
                 sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
                 sys.stdout.flush()
             else:

@@ -1,4 +1,4 @@
-"""The texts of a run that terminals and plain output share: plans, steps, trials, clauses and verdicts."""
+"""The texts of a run that the live view and plain lines share: plans, steps, trials, clauses and verdicts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CLAUSE_HEAD = ("clause", "outcome", "measured", "bound")
 
 
 def plan_line(event: ClaimPlanned) -> str:
-    """How a claim is run, in a line."""
+    """Return one line on how a claim is run."""
     device = event.device
     where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
@@ -49,7 +49,7 @@ def plan_line(event: ClaimPlanned) -> str:
 
 
 def step_text(event: TrialStep, total: int | None) -> str:
-    """A step: its number and what was recorded of it."""
+    """Return a step: its number and its recorded values."""
     values = "  ".join(f"{name} {number_text.value(value)}" for name, value in event.values.items())
     memory = "" if event.memory_bytes is None else f"  memory {number_text.binary(event.memory_bytes)}"
     number = f"{event.step}/{total}" if total and event.step <= total else str(event.step)
@@ -58,7 +58,7 @@ def step_text(event: TrialStep, total: int | None) -> str:
 
 
 def trial_text(event: TrialFinished) -> str:
-    """How a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
+    """Return how a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
     took = number_text.duration(event.seconds)
     if event.mutant is None:
         reason = reason_text.of(event.judgment.reason)
@@ -70,7 +70,7 @@ def trial_text(event: TrialFinished) -> str:
 
 
 def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
-    """Where the exception came from that ended a trial; without `verbose`, how to see that, once a claim."""
+    """Return the traceback of the exception that ended a trial. Without `verbose`: how to see it, once for a claim."""
     if not event.traceback:
         return []
     if verbose:
@@ -79,7 +79,7 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
 
 
 def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
-    """The table of clauses, the verdict and the bundle, as plain lines; no table where no trial ran."""
+    """Return the table of clauses, the verdict and the bundle as plain lines. If no trial ran, there is no table."""
     record = event.record
     if nothing_ran(record):
         return [f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
@@ -95,7 +95,7 @@ def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
 
 
 def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
-    """The clauses worth a line: all but mere types that passed, or that were as little measured as what has a line."""
+    """Return the clauses to show: without those on types that passed or that repeat the reason of a shown clause."""
     told = {(_place(clause), reason_text.of(clause.reason)) for clause in record.clauses if not _is_mere_type(clause)}
     return [
         clause
@@ -116,14 +116,14 @@ def _place(clause: ClauseResult) -> str:
 
 
 def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
-    """Clause, outcome, measured value and bound, as text."""
+    """Return clause, outcome, measured value and bound as text."""
     reason = f"  ({reason_text.of(clause.reason)})" if clause.outcome is not Outcome.PASS else ""
     bound = bound_text.of(clause.bound, clause.unit)
     return clause.id, str(clause.outcome), number_text.value(clause.value, clause.unit), bound + reason
 
 
 def hidden_text(record: Record, shown: int) -> str:
-    """What a shortened table leaves out."""
+    """Return how many clauses a shortened table leaves out; empty for none."""
     hidden = len(record.clauses) - shown
     passed = sum(_is_mere_type(clause) and clause.outcome is Outcome.PASS for clause in record.clauses)
     told = "all PASS" if passed == hidden else f"{passed} PASS, {hidden - passed} NOT_MEASURED as above"
@@ -131,14 +131,14 @@ def hidden_text(record: Record, shown: int) -> str:
 
 
 def unjudged_text(record: Record) -> str:
-    """The contract's clauses that the profile leaves out; empty where it judges all."""
+    """Return the clauses that the profile does not judge; empty if it judges all."""
     if not record.unjudged:
         return ""
     return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
 
 
 def verdict_text(record: Record) -> str:
-    """The verdict with what a reader must know beside it."""
+    """Return the verdict in one line, with everything that qualifies it."""
     if nothing_ran(record):
         return f"{record.verdict}  {record.id}, nothing ran: {_obstacle(record)}"
     killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
@@ -166,7 +166,7 @@ def verdict_text(record: Record) -> str:
 
 
 def idle_text(record: Record) -> str:
-    """The mutants that did not run, by the reason; empty where all ran, none was to, or the subject did not either."""
+    """Return the mutants that did not run, by reason. Empty if all ran, if they were skipped, or if nothing ran."""
     if nothing_ran(record):
         return ""
     reasons: dict[str, list[str]] = {}
@@ -178,26 +178,26 @@ def idle_text(record: Record) -> str:
 
 
 def nothing_ran(record: Record) -> bool:
-    """Whether not even the subject's trial was started."""
+    """Return whether not even the trial of the subject was started."""
     return record.trial_seconds == 0 and all(clause.outcome is Outcome.NOT_MEASURED for clause in record.clauses)
 
 
 def _obstacle(record: Record) -> str:
-    """What was in the way: the words of the root cause, without the clause and without how the trial ended."""
+    """Return why nothing ran: the text of the root cause, without the clause and the ending."""
     if record.reason is None:
         return ""
     return record.reason.root.text or reason_text.of(record.reason.root)
 
 
 def interrupted_text(event: RunFinished) -> str:
-    """What an interrupted run leaves."""
+    """Return what an interrupted run leaves."""
     wait = f" while waiting for {event.awaited}" if event.awaited else ""
     left = "what was measured is in the evidence above" if event.records else "nothing was measured"
     return f"interrupted{wait}: {left}"
 
 
 def bundle_text(event: ClaimFinished) -> str:
-    """Where the evidence is, and how to run a counterexample in it again."""
+    """Return where the evidence is, and how to replay its counterexample."""
     if event.bundle is None:
         return "no bundle was written"
     place = _shortest(event.bundle)
@@ -211,6 +211,6 @@ def _shortest(path: Path) -> str:
 
 
 def totals_text(declared: int, verdicts: list[str]) -> str:
-    """The line that ends every summary: how many were declared, and what became of each."""
+    """Return the last line of every summary: how many claims were declared, and their verdicts."""
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
     return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}"

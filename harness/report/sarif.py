@@ -1,13 +1,13 @@
 """SARIF 2.1.0: what speaks against a claim, for code scanning and editors.
 
-    fail           a clause that FAILed, a mutant that lived (VOID), a bundle that is unsound or not accepted, no bundle
-                   at all; level error
-    open           what was not measured, so that nobody knows
-    notApplicable  a mutant that this machine cannot run, or that was not asked for
+    fail           a clause that FAILed, a mutant that survived (VOID), an unsound or refused bundle, or no bundle;
+                   its level is error
+    open           a clause or mutant that was not measured
+    notApplicable  a mutant that cannot run on this machine or was skipped
 
-What passed is left out of the results, since services that ignore `kind` would raise an alert for each; the counts
-stand in the run's properties, so that a file without results says of how many it speaks. Where anything is not sound or
-not measured, the run's invocation says that it did not succeed, with the reason.
+The results leave out what passed, because services that ignore `kind` would raise an alert for each. The run's
+properties have the counts of all cases. If a bundle is unsound or a claim was not measured, the run's invocation did
+not succeed, and a notification has the reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KINDS = {
 
 
 def render(bundles: Sequence[BundleResult]) -> str:
-    """The document; the same bundles give the same text."""
+    """Return the document. The same bundles give the same text."""
     found: list[tuple[Case, BundleResult | None]] = [(case, one) for one in bundles for case in ci_cases.of_bundle(one)]
     found = found or [(ci_cases.NOTHING, None)]
     told = [(case, bundle) for case, bundle in found if case.status is not Status.PASS]
@@ -106,7 +106,7 @@ def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) 
         "locations": [
             {"physicalLocation": {"artifactLocation": {"uri": _uri(case, bundle)}, "region": {"startLine": 1}}}
         ],
-        # The same finding of two runs on a device class is one alert.
+        # Equal findings of two runs on a class of device are one alert.
         "partialFingerprints": {"claimClauseDevice/v1": fingerprint},
         "properties": {"status": str(case.status), **(_circumstances(record) if record else {})},
     }
@@ -125,7 +125,7 @@ def _circumstances(record: Record) -> dict[str, Any]:
 
 
 def _uri(case: Case, bundle: BundleResult | None) -> str:
-    """The source file to look into: the subject's for a clause, the falsifier's for a mutant, else the bundle's."""
+    """Return the file to look into: the subject's for a clause, the falsifier's for a mutant, else the bundle."""
     if bundle is None:
         return "."
     if bundle.record is not None:
@@ -141,7 +141,7 @@ def _uri(case: Case, bundle: BundleResult | None) -> str:
 
 
 def _notifications(bundles: Sequence[BundleResult]) -> Iterator[dict[str, Any]]:
-    """Why the run as a whole cannot be taken for a success, whatever its results."""
+    """Yield why the whole run is no success, whatever its results."""
     if not bundles:
         yield {"level": "error", "message": {"text": ci_cases.NOTHING.message}}
     for bundle in bundles:

@@ -29,10 +29,10 @@ _MOST_ASIDE = 3
 
 
 def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Iterator[tuple[str, Status | None]]:
-    """Plain lines, each with the status that it is about, if about one.
+    """Yield plain lines, each with the status that it shows, or None.
 
     Args:
-        width: of the terminal, in columns; None for lines as long as they come.
+        width: of the terminal, in columns. None means no limit.
     """
     for claim in claims:
         speaks_of = f" [{claim.target}]" if claim.target else ""
@@ -59,19 +59,19 @@ def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Itera
 
 
 def unreadable_line(one: Unreadable) -> str:
-    """What to say of a bundle whose record cannot be read or believed."""
+    """Return the line for a bundle whose record cannot be read or believed."""
     return f"{_shortest(one.path)}: {printable(one.reason)}"
 
 
 def totals(claims: Iterable[ClaimStatus]) -> str:
-    """The line that ends the text: how many claims, and how many of each status."""
+    """Return the last line: the number of claims, by status."""
     count = Counter(claim.status for claim in claims)
     total = sum(count.values())
     return f"{total} claim{'' if total == 1 else 's'}: " + ", ".join(f"{count[one]} {one}" for one in Status)
 
 
 def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
-    """A page of Markdown; it ends in a newline. Bundles are linked relative to the project's root."""
+    """Return a page of Markdown with a newline at its end. Links to bundles are relative to the project's root."""
     devices = sorted({device for claim in claims for device in claim.cells})
     head = ["claim", "status", *(markdown(str(device)) for device in devices)]
     rows = [
@@ -105,7 +105,7 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
 
 
 def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unreadable], root: Path) -> dict[str, Any]:
-    """Everything as JSON values; paths are relative to the project's root where they are below it."""
+    """Return everything as JSON values. Paths below the project's root are relative to it."""
     count = Counter(claim.status for claim in claims)
     return {
         "claims": [
@@ -134,7 +134,7 @@ def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unr
 
 
 def _gap_lists(gaps: Gaps) -> Iterator[tuple[str, list[str]]]:
-    """Each gap that there is: what it is, and its items."""
+    """Yield each gap that exists: its title and its items."""
     lists = [
         ("contracts that cannot be run", [f"{name}: {'; '.join(why)}" for name, why in gaps.refused.items()]),
         ("named in sources without a contract", [f"{name}: {_places(at)}" for name, at in gaps.unclaimed.items()]),
@@ -184,7 +184,7 @@ def _linked(cell: Cell, root: Path) -> str:
 
 
 def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
-    """The FAILs that do not count, each with its bundle, the newest first; where they are many, how many more."""
+    """Yield the FAILs that do not count, each with its bundle, the newest first. A last item counts those not shown."""
     for entry in cell.set_aside[:_MOST_ASIDE]:
         parameters = ", ".join(f"{name}={number_text.value(value)}" for name, value in entry.overrides.items())
         of = f"with other parameters: {parameters}" if parameters else f"of another subject: {entry.judged}"
@@ -194,7 +194,7 @@ def set_aside(cell: Cell) -> Iterator[tuple[str, Path | None]]:
 
 
 def _target(path: Path, root: Path) -> str:
-    """A path as the target of a link in Markdown."""
+    """Return a path as the target of a Markdown link."""
     return _relative(path, root).replace(">", "%3E")
 
 

@@ -30,20 +30,20 @@ __all__ = [
 
 
 class Mono(str):
-    """A text that stands in a monospaced face: a name, a digest, a parameter with its value."""
+    """A text in a monospaced font: a name, a digest, or a parameter with its value."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Caveat:
-    """A heading of a few words and what follows it, up to and without the full stop."""
+    """Something that narrows a verdict: a heading of a few words and a text without the full stop."""
 
     head: str
     text: tuple[str, ...]
-    """Parts to be written one after the other; each is plain, or `Mono`."""
+    """The parts of the text, in order. Each is plain or `Mono`."""
     code: Code | None = None
-    """Of the remark that says so; None where no remark does."""
+    """The code of the remark behind it; None if there is no remark."""
 
 
 _HEADS = {
@@ -62,15 +62,15 @@ _HEADS = {
     Code.UNKNOWN_KEY: "Signed by an unknown key",
     Code.UNSIGNED: "Unsigned",
 }
-"""What each remark is called, the weightiest first."""
+"""The heading of each remark, the most important first."""
 _STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 _MOST_CHANGED = 4
 _KEY_LETTERS = 12
-"""Of a key's id, where it is only to be recognized."""
+"""Letters of a key's id that suffice to recognize it."""
 
 
 def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
-    """Everything that narrows what the run says, weightiest first.
+    """Yield everything that narrows a verdict, the most important first.
 
     Args:
         remarks: what verifying the bundle remarked; of one that is just being sealed, what its record says itself
@@ -80,7 +80,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
         why = "not every mutant that ran was killed, or none ran"
         if any(mutant.fate is Fate.INTERRUPTED for mutant in record.mutants):
             why = "the run was interrupted before all mutants had run"
-        yield Caveat("Unproven", (f": nothing shows that this falsifier could have failed ({why})",))
+        yield Caveat("Unproven", (f": nothing shows that this falsifier can fail ({why})",))
     idle = [mutant for mutant in record.mutants if not mutant.fate.has_run]
     if idle and not record.mutants_skipped:
         reasons: dict[str, list[MutantRecord]] = {}
@@ -96,7 +96,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
 
 
 def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
-    """What must stand beside a verdict, in a few words each: of what else it is, and what makes a PASS less.
+    """Return the qualifications of a verdict, a few words each: other subject or parameters, and what weakens a PASS.
 
     Args:
         remarks: as for `caveats`.
@@ -117,7 +117,7 @@ def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
 
 
 def changed(record: Record) -> str:
-    """The parameters that are not the contract's, with their values: the first of them, where there are many."""
+    """Return the overridden parameters with their values; of many, the first ones."""
     shown = [f"{name}={value}"[:80] for name, value in record.overrides.items()]
     return ", ".join(shown[:_MOST_CHANGED]) + (
         f" and {len(shown) - _MOST_CHANGED} more" if len(shown) > _MOST_CHANGED else ""
@@ -125,7 +125,7 @@ def changed(record: Record) -> str:
 
 
 def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The parts of several things with commas between them."""
+    """Yield the parts of all items, with commas between the items."""
     for index, parts in enumerate(items):
         if index:
             yield ", "
@@ -133,12 +133,12 @@ def _listed(items: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def statement(record: Record, verification: Verification, remarked: Collection[Code | None]) -> str:
-    """The verdict as a sentence, of what was measured: that need not be what the contract speaks of."""
+    """Return the verdict as a sentence. It names the subject and parameters if they are not the contract's."""
     if verification.standing == UNSOUND:
         found = len(verification.findings)
         return (
             f"This bundle is not sound: {found} finding{'s' if found > 1 else ''}. "
-            f"It says {record.verdict}; nothing that it says can be relied on."
+            f"It says {record.verdict}; do not rely on anything that it says."
         )
     if verification.standing == NOT_ACCEPTED:
         why = "; ".join(one.message for one in verification.objections)
@@ -155,7 +155,7 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
 
 
 def _said(record: Record) -> tuple[str, str]:
-    """What a verdict says, after the words that say of what."""
+    """Return a verdict in two parts: the beginning of the sentence, and the rest of it."""
     total = len(record.clauses)
     held = f"none of the {total} clauses that were judged was violated"
     if not record.unjudged:
@@ -164,18 +164,18 @@ def _said(record: Record) -> tuple[str, str]:
         case Verdict.PASS if record.proven:
             return "", f"{held}, and every mutant that ran was killed."
         case Verdict.PASS:
-            return "", f"{held}, but nothing shows that one could have been violated."
+            return "", f"{held}, but no mutant shows that the falsifier can fail."
         case Verdict.FAIL:
             failed = sum(clause.outcome is Outcome.FAIL for clause in record.clauses)
             return "the claim is ", f"refuted: {failed} of {total} clauses violated."
         case Verdict.VOID:
-            return "", "the subject passed, but a mutant lived, so the PASS means nothing."
+            return "", "the subject passed, but a mutant survived, so the PASS means nothing."
         case Verdict.NOT_MEASURED:
-            return "the claim was ", "neither borne out nor refuted: something kept it from being measured."
+            return "the claim was ", "neither confirmed nor refuted, because something prevented the measurement."
 
 
 def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> str:
-    """Subject and parameters, where they are not the contract's; empty where they are."""
+    """Return subject and parameters if they are not the contract's; else an empty text."""
     parts = []
     if Code.OTHER_SUBJECT in remarked:
         parts.append(f"of the subject {record.judged}")
@@ -185,7 +185,7 @@ def _other_than_the_claim(record: Record, remarked: Collection[Code | None]) -> 
 
 
 def bundle_totals(verifications: Sequence[Verification]) -> str:
-    """How many bundles there are, and what they are."""
+    """Return how many bundles are sound, and their verdicts."""
     sound = [one for one in verifications if one.sound]
     verdicts = ", ".join(f"{sum(one.verdict is verdict for one in sound)} {verdict}" for verdict in Verdict)
     refused = sum(one.standing == NOT_ACCEPTED for one in sound)
@@ -196,7 +196,7 @@ def bundle_totals(verifications: Sequence[Verification]) -> str:
 
 
 def bundle_line(one: Verification) -> str:
-    """A bundle with its verdict, all that makes it another than it looks, and its place, in a line."""
+    """Return one line with a bundle's verdict, everything that qualifies it, and its path."""
     parts = [one.standing if one.accepted else f"{one.standing} ({one.verdict or 'no verdict'})"]
     if one.id is not None:
         parts += [one.id, f"{one.profile} profile", str(one.device)]
@@ -214,7 +214,7 @@ def bundle_line(one: Verification) -> str:
 
 
 def signed(one: Verification) -> str:
-    """Who signed a bundle, in a few words."""
+    """Return who signed a bundle, in a few words."""
     codes = {finding.code for finding in (*one.findings, *one.remarks)}
     if Code.FORGED in codes:
         return "forged attestation"
@@ -224,18 +224,18 @@ def signed(one: Verification) -> str:
         return "signed by an unknown key"
     if one.signed_by:
         return f"signed by {', '.join(key[:_KEY_LETTERS] for key in one.signed_by)}"
-    return "signed by nobody as it is"
+    return "no valid signature"
 
 
 def signature(one: Verification) -> Caveat:
-    """Who signed a bundle, and what that is worth, as a heading and what follows it."""
+    """Return who signed a bundle, and what the signature proves."""
     found = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
     if Code.FORGED in found:
         return Caveat("The attestation is forged", (_sentence(found[Code.FORGED].message),), Code.FORGED)
     if Code.UNSIGNED in found:
         return Caveat("Unsigned", (_sentence(found[Code.UNSIGNED].message),), Code.UNSIGNED)
     if Code.UNKNOWN_KEY in found:
-        text = f"{_sentence(found[Code.UNKNOWN_KEY].message)}. No signature was checked that is not of a trusted key"
+        text = f"{_sentence(found[Code.UNKNOWN_KEY].message)}. Only signatures of trusted keys were checked"
         return Caveat("Signed by an unknown key", (text,), Code.UNKNOWN_KEY)
     if one.signed_by:
         keys = _monospaced(one.signed_by)
@@ -244,29 +244,30 @@ def signature(one: Verification) -> Caveat:
         return Caveat("Signed by a trusted key", ("Key ", *keys, ": the signature verifies, over every file"))
     changed = dict.fromkeys(finding.file for finding in one.findings if finding.code is Code.TAMPERED if finding.file)
     if changed:
-        covers = "A signature covers the files as the manifest lists them, and these are others: "
-        return Caveat("Signed by nobody as it is", (covers, *_monospaced(list(changed))))
-    first = "What is wrong with the bundle comes first, and no signature mends it"
-    return Caveat("Signed by nobody as it is", (first,))
+        covers = "A signature covers the files that the manifest lists, and these differ: "
+        return Caveat("No valid signature", (covers, *_monospaced(list(changed))))
+    first = "The bundle is unsound, and a signature does not change that"
+    return Caveat("No valid signature", (first,))
 
 
 def asked(against: Against) -> Iterator[Sequence[str]]:
-    """What bundles were held against, as sentences up to and without the full stop."""
+    """Yield what the bundles were checked against, as sentences without the full stop."""
     if against.state is None:
-        yield ("Whether the code has moved on was not asked, for that needs a project",)
+        yield ("Staleness was not checked, because this needs a project",)
     else:
         commit = against.state.commit
         state = {True: ", with changes in the checkout", False: "", None: ""}[commit.dirty]
         where = (" at commit ", Mono(commit.revision[:_KEY_LETTERS])) if commit.revision else (" without a commit",)
-        yield ("Whether the code has moved on was asked of the project", *where, state)
+        yield ("Staleness was checked against the project", *where, state)
     if against.trusted:
-        yield ("Trusted was ", *_monospaced(list(against.trusted)), ": what it did not sign is not accepted")
+        trusted = _monospaced(list(against.trusted))
+        yield ("Trusted keys: ", *trusted, "; a bundle that none of them signed is not accepted")
     else:
-        yield ("No key was named as trusted (", Mono("--trusted-key"), "), so no signature was checked")
+        yield ("No trusted key was given (", Mono("--trusted-key"), "), so no signature was checked")
 
 
 def _monospaced(names: Sequence[str]) -> list[str]:
-    """Ids of keys, or files, with commas between them."""
+    """Return ids of keys, or names of files, with commas between them."""
     parts: list[str] = []
     for name in names:
         parts += [", ", Mono(name)] if parts else [Mono(name)]
@@ -274,5 +275,5 @@ def _monospaced(names: Sequence[str]) -> list[str]:
 
 
 def _sentence(message: str) -> str:
-    """What goes on after a code, as something that stands alone."""
+    """Return a finding's message as the beginning of a sentence."""
     return message[:1].upper() + message[1:]

@@ -1,4 +1,4 @@
-"""A bundle as one page that stands alone: what was claimed, what was measured, and why to believe it."""
+"""One bundle as a page: what was claimed, what was measured, and why to believe it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = ["render", "unreadable"]
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
 _HIGHLIGHTS: Final = 4
 _LEAD: Final = 360
-"""Letters of a claim after which the rest of it is folded away, from the next sentence on."""
+"""Letters of a claim. The sentences after them are folded."""
 _MOST_SOURCES: Final = 200
 _MOST_JSON: Final = 8_000
 _MOST_LOG: Final = 128 << 10
-"""Letters of each log."""
+"""Letters of each log that a page shows."""
 _QUIET: Final = (Code.UNSIGNED, Code.UNKNOWN_KEY)
-"""Remarks that are said plainly among the grounds, and do not stand beside the verdict unless they are refused."""
+"""Remarks that get no chip beside the verdict unless they are refused."""
 _LINKED: Final = ("https://", "http://")
 
 
 @dataclass(frozen=True)
 class Log:
-    """A stream of the subject's trial as it is shown."""
+    """One output stream of the subject's trial, as shown."""
 
     name: str
     text: Markup
@@ -58,13 +58,13 @@ def render(
     asked: Sequence[Sequence[str]] = (),
     notes: str = "",
 ) -> str:
-    """The page.
+    """Return the page of a bundle.
 
     Args:
-        verification: what verifying the bundle said.
-        home: a link to the index; None where there is none.
-        asked: what the bundle was held against (see `harness.report.verdict_text.asked`).
-        notes: the text next to the claim's contract in the project that shows it; the bundle does not hold it.
+        verification: the result of verifying the bundle.
+        home: a link to the index; None if there is no index.
+        asked: what the bundle was checked against (see `harness.report.verdict_text.asked`).
+        notes: the notes next to the contract in the project. They are not part of the bundle.
     """
     record = contents.record
     narrowing = list(caveats(record, verification.remarks))
@@ -118,12 +118,12 @@ def render(
 
 
 def unreadable(name: str, reason: str, verification: Verification, home: str) -> str:
-    """The page of a folder that has no record to show."""
+    """Return the page of a folder without a readable record."""
     return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
 
 
 def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:
-    """Where the claim was made: the address, whether it can be a link, the place there, and what it says."""
+    """Return where the claim was made: address, link or None, place and quote."""
     listed = contents.contract.document.get("sources", ()) if contents.contract else ()
     return [
         (
@@ -147,20 +147,20 @@ def _circumstances(record: Record, verification: Verification) -> list[str]:
 
 _TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)
 _HOW_MUCH: Final = (".minItems", ".minLength", ".minProperties")
-"""Clauses on how much was measured, which no claim is about: they are shown where there is nothing else."""
+"""Clauses on how much was measured. They are shown only if there is nothing else."""
 
 
 def _parted(claim: str) -> tuple[str, str]:
-    """A claim's first sentences, and the rest, which is empty where there is little of it."""
+    """Return a claim's first sentences and the rest. A short rest is not split off."""
     end = claim.find(". ", _LEAD) + 1
     return (claim[:end], claim[end:].strip()) if 0 < end < len(claim) - _LEAD // 2 else (claim, "")
 
 
 def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
-    """What to show first: what decided the verdict, else what the claim is about: what most mutants have to fail."""
+    """Return the clauses to show first: those that decided the verdict, else those that most mutants must fail."""
     against = [row for row in rows if row.outcome is not Outcome.PASS]
     if against:
-        # Where an exception is behind it all, or another device, that says more than what it broke.
+        # An exception or a wrong device explains more than the clauses that it broke.
         against.sort(key=lambda row: (row.kind is not Kind.DECISIVE, _TELLING.index(row.nature)))
         decisive = {row.reason or row.id: row for row in reversed(against)}
         return list(reversed(decisive.values()))[:_HIGHLIGHTS]
@@ -183,12 +183,12 @@ def _tally(record: Record) -> list[tuple[Fate, int]]:
 
 
 def _figures(figures_: Iterator[plot.Figure]) -> list[tuple[plot.Figure, Markup, list[str]]]:
-    """Each plot with its drawing and what each of its lines says."""
+    """Return each plot with its drawing and a text for each of its lines."""
     return [(one, plot.draw(one), [plot.summary(one, line) for line in one.lines]) for one in figures_]
 
 
 def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:
-    """Name, requested, resolved, and whether they agree."""
+    """Return name, requested value, resolved value, and whether they agree."""
     rows = []
     for name in dict.fromkeys([*record.requested, *record.resolved]):
         asked, got = record.requested.get(name), record.resolved.get(name)
@@ -213,7 +213,7 @@ def _device(record: Record) -> list[tuple[str, str]]:
 
 
 def _facts(environment: JsonObject) -> list[tuple[str, str]]:
-    """What of the environment most often explains a difference."""
+    """Return the facts of the environment that most often explain a difference."""
     host, software = _mapping(environment.get("host")), _mapping(environment.get("software"))
     python, packages = _mapping(software.get("python")), _mapping(software.get("distributions"))
     memory = host.get("memory_bytes")
@@ -242,7 +242,7 @@ def _log(name: str, text: str, record: Record, limit: int) -> Log:
 
 
 def _lines(text: str) -> Markup:
-    """Text of several lines, each made harmless; a carriage return, as progress bars write it, ends one too."""
+    """Return lines with escaped control characters. A carriage return of a progress bar ends a line too."""
     return escape("\n".join(printable(line.expandtabs()) for line in re.split(r"\r\n|\r|\n", text.rstrip())))
 
 

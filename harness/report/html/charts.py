@@ -1,4 +1,4 @@
-"""Which plots a trial gives: its step series, its lists of samples, and how the machine behaved meanwhile."""
+"""The plots of a trial: its step series, its lists of samples, and the telemetry of the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["machine", "samples", "training"]
 _STEP, _SECONDS = "step", "seconds"
 _MOST_COLUMNS, _MOST_SAMPLES = 12, 12
 _FEWEST_SAMPLES = 8
-"""Fewer are readable as numbers."""
+"""Fewer samples are shown as numbers only."""
 
 _SUFFIXES: Final = (
     ("_per_second", "/s"),
@@ -29,7 +29,7 @@ _SUFFIXES: Final = (
     ("_us", "µs"),
     ("_nats", "nats"),
 )
-"""How the name of a column ends says its unit."""
+"""The unit of a column, by the end of its name."""
 
 _MACHINE: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     (
@@ -49,7 +49,7 @@ _MACHINE: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
 
 
 def training(contents: Contents) -> Iterator[Figure]:
-    """A plot for each column of the step series, and one of the time that each step took."""
+    """Yield a plot for each column of the step series, and one for the duration of the steps."""
     series = contents.metrics
     steps = _axis(series, _STEP)
     if not steps:
@@ -71,7 +71,7 @@ def training(contents: Contents) -> Iterator[Figure]:
 
 
 def machine(series: Series) -> Iterator[Figure]:
-    """How the machine behaved during the trial, as it was sampled from outside."""
+    """Yield the plots of the telemetry, which another process sampled during the trial."""
     seconds = _axis(series, _SECONDS)
     for title, unit, columns in _MACHINE if len(seconds) > 1 else ():
         lines = [
@@ -84,7 +84,7 @@ def machine(series: Series) -> Iterator[Figure]:
 
 
 def samples(contents: Contents) -> Iterator[Figure]:
-    """Every measurement that is a list of numbers, in the order they were taken, unless a column already is it."""
+    """Yield a plot for each measurement that is a list of numbers, unless a column has the same numbers."""
     contract, observation = contents.contract, contents.observation
     known = [list(column) for column in contents.metrics.columns.values()]
     shown = 0
@@ -116,14 +116,14 @@ def _figure(title: str, unit: str, x_label: str, lines: list[Line]) -> Figure:
 
 
 def _axis(series: Series, name: str) -> list[float]:
-    """A column that has a number in every row; nothing where it has not."""
+    """Return a column if it has a number in every row, else an empty list."""
     column = series.columns.get(name, ())
     values = [value for value in column if value is not None and abs(value) < 1e15]
     return values if len(values) == len(column) else []
 
 
 def _named(name: str, contract: Contract | None) -> tuple[str, str]:
-    """A column's title and unit."""
+    """Return the title and unit of a column."""
     for suffix, unit in _SUFFIXES:
         if name.endswith(suffix) and name != suffix:
             base = name.removesuffix(suffix)
@@ -132,7 +132,7 @@ def _named(name: str, contract: Contract | None) -> tuple[str, str]:
 
 
 def _unit(name: str, contract: Contract | None) -> str:
-    """What the contract says of the measurement of this name, else of all whose names end in it, if they agree."""
+    """Return the unit of the measurement with this name, or the common unit of those whose names end in it."""
     properties = contract.observation["properties"] if contract else {}
     if name in properties:
         items = properties[name].get("items", {})

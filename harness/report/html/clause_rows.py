@@ -1,4 +1,4 @@
-"""The clauses of a judgment as rows: what was measured, what it was held against, how near it came, and who says so."""
+"""Clauses and mutants as rows of tables: measured values, bounds, margins and sources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_QUANTITIES: Final = 12
 
 
 class Kind(StrEnum):
-    """Where a clause belongs on a page, in this order."""
+    """The groups of clauses on a page, in order. The values are headings."""
 
     DECISIVE = "Violated"
     UNMEASURED = "Not measured"
@@ -48,12 +48,12 @@ class Kind(StrEnum):
     BOUND = "Bounds on measurements"
     BUILT_IN = "What holds for every claim"
     FORM = "Types and signs"
-    """A measurement of the right type, or not below zero: what nobody would call a result."""
+    """The right type, or a number that is not negative. These are not results."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with its unit, in two parts so that columns of them align."""
+    """A number and its unit, separate so that columns align."""
 
     number: str
     unit: str = ""
@@ -62,25 +62,25 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Row:
-    """One clause."""
+    """One row of a table of clauses."""
 
     id: str
     outcome: Outcome
     quantities: tuple[Quantity, ...]
     bound: str
     operator: str
-    """The sign of a comparison with a number; empty where the bound is none."""
+    """The sign of the comparison; empty if the bound is not a number."""
     reason: str
     source: str
     about: str
     kind: Kind
     nature: Kind
-    """The kind that it is of when it passes."""
+    """The kind of the clause if it passes."""
     comparisons: tuple[Comparison, ...] = ()
 
     @property
     def scales(self) -> Sequence[tuple[Markup, str]]:
-        """Each comparison drawn, with its margin in words."""
+        """Each comparison as a drawing, with its margin in words."""
         return [(scale(one), one.margin) for one in self.comparisons]
 
 
@@ -89,7 +89,7 @@ _KINDS: Final = tuple(Kind)
 
 @dataclass(frozen=True)
 class Clauses:
-    """What a contract says of its clauses, for showing the results of any trial held against them."""
+    """The clauses of a contract, to show the results of any trial."""
 
     contract: Contract | None
     schema: Mapping[str, SchemaClause]
@@ -97,17 +97,17 @@ class Clauses:
 
     @classmethod
     def of(cls, contract: Contract | None) -> Clauses:
-        """Look them up in a contract; without one, rows have neither sources nor scales."""
+        """Take the clauses of a contract. Without a contract, rows have no sources and no scales."""
         schema = {clause.id: clause for clause in contract.clauses} if contract else {}
         return cls(contract, schema, {rule.id: rule for rule in contract.rules} if contract else {})
 
     def rows(self, results: Sequence[ClauseResult], observation: Observation | None) -> list[Row]:
-        """By kind; those that failed before those that were not measured; else in the contract's order."""
+        """Return the rows by kind, then FAIL before NOT_MEASURED, then in the contract's order."""
         rows = [self.row(result, observation) for result in results]
         return sorted(rows, key=lambda row: (_KINDS.index(row.kind), _ORDER.index(row.outcome)))
 
     def row(self, result: ClauseResult, observation: Observation | None) -> Row:
-        """One of them."""
+        """Return the row of one clause."""
         clause, rule = self.schema.get(result.id), self.rules.get(result.id)
         comparisons: tuple[Comparison, ...] = ()
         about = ""
@@ -132,7 +132,7 @@ class Clauses:
         )
 
     def unjudged(self, names: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Of clauses that a profile leaves out: id, bound, and what it is that was not measured; mere types last."""
+        """Return id, bound and description of the clauses that a profile omits, those on types last."""
         rows = []
         for name in sorted(names, key=lambda name: name.endswith((".type", ".closed"))):
             row = self.row(self._without_outcome(name), None)
@@ -159,7 +159,7 @@ class Clauses:
 
 
 def quantity(value: Any, unit: str = "", name: str = "") -> Quantity:
-    """A measured value as a number and its unit; text and lists have only the first part."""
+    """Return a measured value as number and unit. For text and lists the unit is empty."""
     written = number_text.value(value, unit)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if is_number and unit == "B":
@@ -188,12 +188,12 @@ def _nature(clause: SchemaClause | None, rule: Rule | None, result: ClauseResult
 
 
 def _tells(comparisons: Sequence[Comparison], outcome: Outcome) -> bool:
-    """Whether what was compared is why the clause came out so; a list with NaN in it fails whatever its length."""
+    """Return whether the comparisons explain the outcome. They do not if a list has a NaN, for example."""
     return all(one.holds for one in comparisons) == (outcome is Outcome.PASS) and outcome is not Outcome.NOT_MEASURED
 
 
 def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Observation | None) -> str:
-    """Why, unless that only repeats value and bound; of a list that should be shorter, what is in it."""
+    """Return the reason, unless it repeats value and bound. For a list that is too long: its first items."""
     reason = result.reason
     repeats = reason is not None and reason.code is ReasonCode.VIOLATED and reason.place == result.id.partition(".")[0]
     if clause is None or not repeats:
@@ -226,19 +226,19 @@ def _cut(text: str) -> str:
 
 @dataclass(frozen=True)
 class Kill:
-    """One mutant."""
+    """One row of the kill table."""
 
     mutant: MutantRecord
     named: tuple[Row, ...]
-    """What its trial measured on the clauses that it must fail on."""
+    """The clauses that the mutant must fail, with its measurements."""
     others: tuple[str, ...]
-    """The clauses that it failed besides."""
+    """The other clauses that it failed."""
     case: Counterexample | None
-    """The case that killed it, where the falsifier searches."""
+    """The case that killed it, if the falsifier searches."""
 
 
 def kills(contents: Contents, clauses: Clauses) -> list[Kill]:
-    """Every mutant, those that show something amiss first."""
+    """Return the rows of all mutants, those that were not killed first."""
     ordered = sorted(contents.record.mutants, key=lambda mutant: _KILL_ORDER.index(mutant.fate))
     return [
         _kill(mutant, clauses, contents.mutants.get(mutant.id), contents.mutant_judgments.get(mutant.id))

@@ -1,4 +1,4 @@
-"""What a clause compares: the numbers on both sides, so that a page can show how near one came to the other."""
+"""The numbers that a clause compares, as margins and as drawings."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 _WIDTH, _HEIGHT, _MIDDLE = 160.0, 18.0, 9.0
 _LEFT, _RIGHT = 6.0, 154.0
 _DECADES = 30
-"""Beyond this ratio of value and bound the line is logarithmic: on a plain one they would be one point."""
+"""Above this ratio of value and bound the scale is logarithmic. On a linear one both would be one point."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A measured value held against a bound."""
+    """A measured value and its bound."""
 
     value: float
     operator: str
-    """One of <, <=, >, >= and ==, read from left to right: the value, then the bound."""
+    """One of <, <=, >, >= and ==, between value and bound."""
     bound: float
 
     @property
     def holds(self) -> bool:
-        """Whether it is true."""
+        """Whether the comparison is true."""
         return bool(_HOLDS[self.operator](self.value, self.bound))
 
     @property
@@ -72,13 +72,13 @@ class Comparison:
         if ratio >= 2:
             return f"{float(f'{ratio:.3g}'):,g} times the bound" if ratio < 1e6 else f"{ratio:.2g} times the bound"
         if 0 < ratio < 0.05:
-            return f"{100 * ratio:.2g} % of the bound"  # "100 % below" would be said of all that is far below
+            return f"{100 * ratio:.2g} % of the bound"  # every value far below the bound would be "100 % below"
         percent = 100 * abs(ratio - 1)
         return f"{percent:.0f} % {side}" if percent >= 10 else f"{percent:.2g} % {side}"
 
 
 def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
-    """What a keyword of the observation schema compared; None where that is no number."""
+    """Return the comparison of a keyword of the observation schema; None if it compares no numbers."""
     operator = _KEYWORDS.get(clause.keyword)
     value, bound = _measure(clause.keyword, result.value), _plain(clause.argument)
     if operator is None or value is None or bound is None:
@@ -87,7 +87,7 @@ def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
 
 
 def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:
-    """What a rule compared, where it is one comparison of numbers or several that must all hold; else nothing."""
+    """Return the comparisons of a rule that is a conjunction of comparisons of numbers; empty for other rules."""
     terms = tuple(_terms(rule))
     if not terms:
         return ()
@@ -143,7 +143,7 @@ def _plain(value: Any) -> float | None:
 
 
 def scale(comparison: Comparison) -> Markup:
-    """The line. It repeats what stands beside it as text, and is hidden from screen readers."""
+    """Draw value and bound on a line. Screen readers skip it, because the text beside it says the same."""
     place = _place(comparison.value, comparison.bound)
     bound, value = place(comparison.bound), place(comparison.value)
     allowed = {"<": (_LEFT, bound), ">": (bound, _RIGHT), "=": (bound - 3, bound + 3)}[comparison.operator[0]]
@@ -164,7 +164,7 @@ def _line(path: str, style: str) -> Markup:
 
 
 def _mark(x: float, holds: bool) -> Markup:
-    """A dot where the comparison holds, a cross where not: nobody has to tell green from red."""
+    """Draw a dot if the comparison holds, else a cross, so that colour alone decides nothing."""
     if holds:
         return element("circle", cx=x, cy=_MIDDLE, r=4.5, class_="dot")
     left, right, top, bottom = number(x - 4), number(x + 4), number(_MIDDLE - 4), number(_MIDDLE + 4)
@@ -172,7 +172,7 @@ def _mark(x: float, holds: bool) -> Markup:
 
 
 def _place(value: float, bound: float) -> Callable[[float], float]:
-    """From a number to its place on the line: from zero where both are on one side of it, so that lengths compare."""
+    """Return a function from a number to its place. The line begins at zero if value and bound have the same sign."""
     low, high = sorted((value, bound))
     if low > 0 and high / low > _DECADES:
         start, end = math.log(low) - 1, math.log(high) + 1

@@ -1,4 +1,4 @@
-"""What a page shows of a bundle: the parts that can be read, and why the others cannot."""
+"""The parts of a bundle that a page shows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Contents", "ContentsError"]
 
 
 class ContentsError(ValueError):
-    """A folder has no record that can be read, so there is nothing to show; the text says why."""
+    """A folder has no readable record. The text has the reason."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page can show of a bundle."""
+    """The parts of a bundle that a page shows."""
 
     record: Record
     contract: Contract | None
@@ -35,9 +35,9 @@ class Contents:
     stdout: str
     stderr: str
     mutants: Mapping[str, MutantTrial]
-    """The trials of the mutants that ran, by id."""
+    """The trials of the mutants that ran, by mutant id."""
     mutant_judgments: Mapping[str, Judgment]
-    """The same trials, judged."""
+    """The judgments of these trials."""
     environment: JsonObject
     artifacts: tuple[Artifact, ...]
     counterexample: Counterexample | None

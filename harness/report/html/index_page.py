@@ -1,4 +1,4 @@
-"""The index: which claims were tried on which devices, and every bundle."""
+"""The index page: a matrix of claims and devices, and a list of all bundles."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 @dataclass(frozen=True)
 class Entry:
-    """A bundle as the index shows it."""
+    """One bundle in the list."""
 
     page: str
-    """Its page, relative to the index."""
+    """The path of its page, relative to the index."""
     id: str
     title: str
     verification: Verification
@@ -46,27 +46,27 @@ class Entry:
     killed: int = 0
     mutants: int = 0
     skipped: bool = False
-    """Whether the mutants were."""
+    """Whether its mutants were skipped."""
     overridden: bool = False
 
     @property
     def signed(self) -> str:
-        """Who signed it, in a few words."""
+        """Who signed the bundle, in a few words."""
         return signed(self.verification)
 
     @property
     def codes(self) -> list[Code]:
-        """What verifying found and remarked beside the signature, each once."""
+        """The codes of all findings and remarks, without those on signatures."""
         found = (*self.verification.findings, *self.verification.remarks)
         return list(dict.fromkeys(one.code for one in found if one.code not in _SIGNATURE))
 
 
 def render(entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
-    """The page.
+    """Return the index page.
 
     Args:
-        entries: the bundles in the order in which they are to be listed.
-        asked: what they were held against (see `harness.report.verdict_text.asked`).
+        entries: the bundles, in the order of the list.
+        asked: what the bundles were checked against (see `harness.report.verdict_text.asked`).
     """
     words = [*map(str, Verdict), NOT_ACCEPTED, UNSOUND]
     standings = [entry.verification.standing for entry in entries]
@@ -83,47 +83,47 @@ def render(entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[st
 
 @dataclass(frozen=True)
 class Field:
-    """A claim on a class of device."""
+    """A cell of the matrix: one claim on one class of device."""
 
     word: str
-    """A status, or the verdict of the newest bundle where no project says what the evidence covers."""
+    """A status; without a project, the verdict of the newest bundle."""
     note: str
     page: str | None
-    """The page of the bundle that decides; None where there is none."""
+    """The page of the bundle that decides; None if there is none."""
     aside: tuple[tuple[str, str | None], ...] = ()
-    """The FAILs that do not speak for the claim, in words, each with its page."""
+    """The FAILs that do not count for the claim, in words, each with its page."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim."""
+    """A row of the matrix: one claim."""
 
     id: str
     title: str
     issue: str
     target: str
     status: str
-    """Over all devices; empty where it is not known."""
+    """The status over all devices; empty if unknown."""
     fields: tuple[Field | None, ...]
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The whole."""
+    """Claims by classes of device."""
 
     devices: tuple[str, ...]
     rows: tuple[Row, ...]
     legend: str
-    """What the words mean here."""
+    """What the words in the cells mean."""
 
     def counts(self) -> list[tuple[str, int]]:
-        """How many claims have each status; nothing where none is known."""
+        """Return the number of claims with each status; empty if no status is known."""
         words = [row.status for row in self.rows if row.status]
         return [(str(status), words.count(status)) for status in Status] if words else []
 
 
 def matrix_of_project(project: Project, evidence: Sequence[index.Entry], pages: Mapping[Path, str]) -> Matrix:
-    """The status of every claim of a project, by sound bundles.
+    """Return the status of every claim of a project, by sound bundles.
 
     Args:
         pages: the page of each bundle, by its folder.
@@ -144,7 +144,7 @@ def matrix_of_project(project: Project, evidence: Sequence[index.Entry], pages: 
         for claim in claims
     ]
     known = {claim.id for claim in claims}
-    # Of a stranger's bundle, the rest of the project's claims are not what its reader came for.
+    # Claims with bundles come first. A reader of foreign bundles does not look for the rest.
     tried, others = [row for row in rows if row.id in here], [row for row in rows if row.id not in here]
     strangers = matrix_of_verdicts(
         [entry for entry in evidence if entry.id not in known], pages, [str(one) for one in devices]
@@ -161,7 +161,7 @@ def matrix_of_project(project: Project, evidence: Sequence[index.Entry], pages: 
 def matrix_of_verdicts(
     evidence: Sequence[index.Entry], pages: Mapping[Path, str], devices: Sequence[str] | None = None
 ) -> Matrix:
-    """The verdict of the newest sound bundle of each claim, where there is no project to say what it covers."""
+    """Return the verdict of the newest sound bundle of each claim. It needs no project."""
     newest: dict[tuple[str, str], index.Entry] = {}
     for entry in sorted(evidence, key=lambda entry: (entry.when, entry.run), reverse=True):
         newest.setdefault((entry.id, str(entry.device_class)), entry)

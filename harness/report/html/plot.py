@@ -1,4 +1,4 @@
-"""Line plots: one figure for what shares a unit, drawn for a column of 360 pixels, which a phone has."""
+"""Line plots, 360 pixels wide to fit a phone. Lines with the same unit share a figure."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["Figure", "Line", "draw", "summary"]
 _WIDTH, _HEIGHT = 360.0, 200.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 350.0, 10.0, 166.0
 _MOST_POINTS = 120
-"""Of a line; where there are more, each stretch is shown by its lowest and its highest."""
+"""Points of a line. Of more points, the lowest and the highest of each stretch are drawn."""
 
 _LARGEST = 1e150
 _NOISE = 1e-6
-"""A relative difference below this is no shape: stamps have microseconds, and drawing it would show only rounding."""
+"""Relative differences below this are rounding errors of time stamps. They are drawn as a flat line."""
 _BROKEN = "\N{MULTIPLICATION SIGN}"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series; None is a gap, and what is not finite is marked at the top."""
+    """One series. None is a gap. A value that is not finite is marked at the top."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float | None]
 
     def finite(self) -> list[tuple[float, float]]:
-        """The points that can be drawn."""
+        """Return the points that can be drawn."""
         return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None and _is_drawable(y)]
 
     def broken(self) -> list[float]:
-        """Where a value is not finite, or so large that differences of such values are not."""
+        """Return the x of each value that is not finite or too large to be drawn."""
         return [x for x, y in zip(self.x, self.y, strict=True) if y is not None and not _is_drawable(y)]
 
 
@@ -50,11 +50,11 @@ class Figure:
     x_label: str
     lines: tuple[Line, ...]
     divisor: float = 1.0
-    """What values are divided by to have the unit, as bytes are for GiB."""
+    """The divisor that converts values to the unit, such as bytes to GiB."""
 
 
 def summary(figure: Figure, line: Line) -> str:
-    """A line in words, for those who do not see it and for those who want the figures."""
+    """Return a line in words, for screen readers and for readers who want numbers."""
     points = line.finite()
     if not points:
         return f"no finite value in {len(line.y)}"
@@ -71,7 +71,7 @@ def summary(figure: Figure, line: Line) -> str:
 
 
 def draw(figure: Figure) -> Markup:
-    """The plot; its figure's caption says in words what it shows."""
+    """Return the plot as SVG. The caption of its figure has the same facts in words."""
     points = [point for line in figure.lines for point in line.finite()]
     broken = [x for line in figure.lines for x in line.broken()]
     xs, ys = [x for x, _ in points] or broken or [0.0], [y / figure.divisor for _, y in points] or [0.0]
@@ -117,7 +117,7 @@ def _stroke(places: Sequence[tuple[float, float]], style: str) -> Markup:
 
 
 def _stretches(line: Line) -> Iterator[list[tuple[float, float]]]:
-    """The points between gaps."""
+    """Yield the stretches of points between gaps."""
     stretch: list[tuple[float, float]] = []
     for x, y in zip(line.x, line.y, strict=True):
         if y is not None and _is_drawable(y):
@@ -130,7 +130,7 @@ def _stretches(line: Line) -> Iterator[list[tuple[float, float]]]:
 
 
 def _fewer(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most `_MOST_POINTS`, the first, the last, and every peak among them."""
+    """Return at most `_MOST_POINTS` points: the first, the last, and all peaks."""
     if len(points) <= _MOST_POINTS:
         return points
     size = math.ceil(len(points) / (_MOST_POINTS // 2 - 1))
@@ -151,7 +151,7 @@ def _is_drawable(y: float) -> bool:
 
 
 def _range(low: float, high: float) -> tuple[float, float]:
-    """The axis: from zero where that costs less than half of the height."""
+    """Return the range of the axis. It begins at zero if that uses less than half of the height."""
     if high - low <= _NOISE * max(abs(low), abs(high)):
         return (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
     if 0 < low < (high - low):
@@ -163,7 +163,7 @@ def _range(low: float, high: float) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float, count: int) -> Iterator[float]:
-    """About so many round numbers inside a range."""
+    """Yield about `count` round numbers within a range."""
     rough = (high - low) / count
     if not (math.isfinite(rough) and rough > 0):
         return

@@ -1,10 +1,10 @@
-"""A folder of pages: an index of claims and devices, and a page for each bundle. It opens from the file system.
+"""A static site: an index of claims and devices, and a page for each bundle. It opens from the file system.
 
     against = Against(state=ProjectState(project))
     site = write([*verify_all(find_bundles([Path("evidence")]), against=against)], Path("site"), against, project)
 
-The same bundles and the same project give the same bytes. Each bundle is shown in a process of its own, with bounded
-time and memory; one that cannot be shown has a page that says why.
+The same bundles and the same project give the same bytes. Each page is made in its own process, with bounded time and
+memory. If that fails, the page has the reason.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _MARK = f'<meta name="generator" content="{GENERATOR} '.encode()
 
 
 class SiteError(OSError):
-    """The folder cannot take the pages; the text says why, and what to do."""
+    """The folder cannot take the pages. The text says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """A bundle's page and what the index says of it."""
+    """A bundle's page, and its entry in the index."""
 
     page: str
     entry: dict[str, Any]
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, and make sure that it can take the pages: verifying thousands of bundles comes before them.
+    """Make the folder, and check that it can take the pages. Call it before you verify thousands of bundles.
 
     Raises:
         SiteError: it holds an index of somebody else's, or cannot be written.
@@ -77,7 +77,7 @@ def write(
     limits: Limits | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> list[Entry]:
-    """Write the pages of these bundles, and the index last; what the index says of each, newest first.
+    """Write the pages of these bundles, and then the index. Return the entries of the index, the newest first.
 
     Args:
         verifications: of the bundles. Only those that are accepted count for what the index says of the claims.
@@ -87,7 +87,7 @@ def write(
         project: whose contracts say what the evidence comes to; without one, the index shows verdicts. The notes next
             to its contracts stand on the pages too.
         limits: what showing one bundle may use.
-        watch: is told how many pages were written, of how many.
+        watch: called with the number of written pages and of all pages.
 
     Raises:
         SiteError: the folder holds an index of somebody else's, or cannot be written.
@@ -131,7 +131,7 @@ def _unusable(folder: Path, error: OSError) -> SiteError:
 def _shown(
     verifications: Sequence[Verification], held: Sequence[Sequence[str]], notes: Mapping[str, Path], limits: Limits
 ) -> Iterator[_Shown]:
-    """The page of each bundle, several made side by side, where nothing that a bundle asks for can hurt."""
+    """Yield the page of each bundle. Several are made at a time, each in its own process."""
     works = [partial(_page, verification, held, notes) for verification in verifications]
     outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
     for verification, outcome in zip(verifications, outcomes, strict=True):
@@ -144,7 +144,7 @@ def _shown(
 
 
 def _page(verification: Verification, held: Sequence[Sequence[str]], notes: Mapping[str, Path]) -> bytes:
-    """The page of one bundle and what the index says of it, as the text that leaves its process."""
+    """Return the page of one bundle and its entry in the index as JSON."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
     place = notes.get(contents.record.id)
     text = notes_at(place) if place else ""
@@ -153,7 +153,7 @@ def _page(verification: Verification, held: Sequence[Sequence[str]], notes: Mapp
 
 
 def _entry(record: Record) -> dict[str, Any]:
-    """What the index shows of a record; all of it JSON."""
+    """Return what the index shows of a record, as JSON values."""
     names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
     return {
         "page": "/".join(names),
@@ -176,7 +176,7 @@ def _entry(record: Record) -> dict[str, Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """A file name that no other page has: copies of one bundle have a page each."""
+    """Return a file name that no other page has. Copies of a bundle get a page each."""
     count, candidate = 1, name
     while candidate.lower() in taken:
         count += 1

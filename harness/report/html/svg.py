@@ -1,4 +1,4 @@
-"""Vector graphics as text: elements whose attributes and texts are escaped, coloured by the page's style alone."""
+"""SVG as text: elements with escaped attributes and texts. The page's style sheet colours them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["element", "number", "text"]
 
 
 def element(name: str, *children: Markup, **attributes: object) -> Markup:
-    """One element. `class_` stands for class, and an underscore inside a name for a hyphen; None leaves one out."""
+    """Return an element. `class_` is class, other underscores are hyphens, and None omits an attribute."""
     written = Markup("").join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _value(value))
         for key, value in attributes.items()
@@ -22,12 +22,12 @@ def element(name: str, *children: Markup, **attributes: object) -> Markup:
 
 
 def text(content: str, x: float, y: float, **attributes: object) -> Markup:
-    """A text at a place."""
+    """Return a text element."""
     return element("text", escape(printable(content)), x=x, y=y, **attributes)
 
 
 def number(value: float) -> str:
-    """A coordinate with at most one decimal: a tenth of a pixel is more than anybody sees."""
+    """Return a coordinate with at most one decimal. Smaller differences are invisible."""
     written = f"{value:.1f}"
     return written.removesuffix(".0") if written != "-0.0" else "0"
 

@@ -1,4 +1,4 @@
-"""The templates, and what holds for every page: escaping, one style, and a policy that lets nothing in from outside."""
+"""The templates with everything that pages share: escaping, the style, and a policy that forbids outside content."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from harness.report.verdict_text import Mono
 __all__ = ["GENERATOR", "compiled", "marked", "page"]
 
 GENERATOR = "falsifier-harness"
-"""How a page says that it is one of ours."""
+"""The name by which the harness recognizes its own pages."""
 
 
 def page(template: str, **values: Any) -> str:
-    """A whole page from one of the templates."""
+    """Return a whole page from a template."""
     return compiled(template).render(**values)
 
 
 def compiled(template: str) -> Template:
-    """One of the templates, compiled once."""
+    """Return a template, compiled once."""
     return _environment().get_template(template)
 
 
 def marked(parts: Sequence[str]) -> Markup:
-    """Text in which names and digests stand in a monospaced face."""
+    """Return text with names and digests in a monospaced font."""
     return Markup("").join(
         Markup("<code>{}</code>").format(printable(part)) if isinstance(part, Mono) else escape(printable(part))
         for part in parts
@@ -53,14 +53,14 @@ def _environment() -> Environment:
     )
     try:
         version = metadata.version("falsifier-harness")
-    except metadata.PackageNotFoundError:  # it runs from a checkout that nobody installed
+    except metadata.PackageNotFoundError:  # a checkout that is not installed
         version = "not installed"
     style, script = _asset("style.css"), _asset("enhance.js")
     environment.globals.update(
         generator=f"{GENERATOR} {version}",
         style=Markup(style),  # noqa: S704 (our own file)
         script=Markup(script),  # noqa: S704 (our own file)
-        # Hashes, not 'self': a page from the file system has no origin.
+        # Hashes, because a page from the file system has no origin, so 'self' matches nothing.
         policy="default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"style-src '{_hash(style)}'; script-src '{_hash(script)}'",
     )
@@ -71,7 +71,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """What every expression of a template goes through: no text steers or reorders what is around it."""
+    """Escape control characters in the value of every template expression."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)
     return value
