@@ -1,4 +1,4 @@
-"""The command `harness`: each subcommand is a module of this package with a `command`, imported when it is called."""
+"""The command `harness`. Each subcommand is a module of this package, imported when it is called."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _COMMANDS = {
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "make the harness at home in another repository",
 }
-"""What each is for, which `--help` of it tells in full; short enough for a line of 80 columns."""
+"""What each command does, short enough for a line of 80 columns. Its `--help` says more."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
     "3 nothing failed but something was NOT_MEASURED or nothing ran, 4 VOID, 130 interrupted, "
-    "141 nobody reads the output any more."
+    "141 the reader of the output has gone."
 )
 
 
 class _ReaderLeftError(Exception):
-    """Nobody reads the output any more. Of a BrokenPipeError click makes the status 1, as if a claim FAILed."""
+    """The reader of the output has gone. click would turn a BrokenPipeError into status 1, which means FAIL."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _noticing() -> Iterator[None]:
 
 
 class _Commands(click.Group):
-    """Imports a command's module only when it is called, so that `harness list` starts at once."""
+    """Imports the module of a command only when it is called, so that `harness list` starts fast."""
 
     def make_context(self, *arguments: Any, **named: Any) -> click.Context:
         with _noticing():
@@ -85,7 +85,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command, as click does of options."""
+        """Suggest the nearest command, as click does for options."""
         if args[0] not in _COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -94,7 +94,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the summaries above: click would import every command for its own, and cut them."""
+        """Write the summaries above. click would import every command and cut its summary."""
         with formatter.section("Commands"):
             formatter.write_dl([*_COMMANDS.items()])
 
@@ -106,7 +106,7 @@ def _group() -> None:
 
 
 def main() -> None:
-    """Run the command line; every refusal is one line that names the cause and the remedy."""
+    """Run the command line. Every refusal is one line with the cause and the remedy."""
     from harness.contract import ContractError
     from harness.contract.project import ProjectError
     from harness.machine.paths import NoCacheFolderError
@@ -130,22 +130,22 @@ def main() -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        # Python's own status for a crash is 1, which would say that a claim FAILed.
+        # Python's own status for a crash is 1, which means FAIL.
         if isinstance(error, OSError) and error.errno in _FULL:
             if error.filename is None:
                 _drop_output()
-            place = error.filename or "what there is to say"
+            place = error.filename or "the output"
             why = f"{place} cannot be written: {error.strerror}; free some space and run it again"
         else:
             traceback.print_exc()
-            why = "that is a defect of the harness itself; nothing counts as measured"
+            why = "this is a defect of the harness; nothing counts as measured"
         click.echo(f"harness: {why}", err=True)
         status = ExitStatus.NOT_MEASURED
     sys.exit(int(status or 0))
 
 
 def _open_what_was_closed() -> None:
-    """Let standard streams that were closed before we began lead nowhere.
+    """Connect standard streams that were closed at the start to /dev/null.
 
     Python has None for such a stream, and the next file that is opened gets its number: what a child prints would end
     up in it.
@@ -162,6 +162,6 @@ def _open_what_was_closed() -> None:
 
 
 def _drop_output() -> None:
-    """Send what is left of stdout nowhere: Python would write it at its end, and say that it cannot."""
+    """Drop the unwritten rest of stdout. Python would try to write it at its end, and print an error."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

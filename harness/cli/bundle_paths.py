@@ -1,4 +1,4 @@
-"""The PATHs of commands that take any number of bundles, and what was found at or below them."""
+"""The PATH arguments of commands that take any number of bundles, and the bundles found there."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["BundlePaths"]
 
 @dataclass(frozen=True)
 class BundlePaths:
-    """What the paths led to."""
+    """The bundles at or below the paths."""
 
     bundles: tuple[Path, ...]
-    """Each once, also where it lies below two of the paths."""
+    """Each bundle once, even if it is below two of the paths."""
     no_folder: tuple[Path, ...]
     without: tuple[Path, ...]
-    """Folders with no bundle at or below them."""
+    """The paths with no bundle at or below them."""
 
     @classmethod
     def find(cls, paths: Sequence[Path]) -> BundlePaths:
-        """Look below each path."""
+        """Find the bundles at or below each path."""
         from harness.evidence.verification import find_bundles
 
         found = {path: find_bundles([path]) for path in paths if path.is_dir()}
@@ -37,10 +37,10 @@ class BundlePaths:
         )
 
     def tell(self, doing: str) -> None:
-        """Say on standard error which paths led to nothing.
+        """Print on standard error which paths have no bundle.
 
         Args:
-            doing: what there is nothing to do for, such as "verify".
+            doing: what the command does, such as "verify".
         """
         from harness.evidence.verification import no_folder
         from harness.report.escaping import printable
@@ -48,13 +48,13 @@ class BundlePaths:
         for path in self.no_folder:
             click.echo(printable(f"{path}: {no_folder(path)}"), err=True)
         for path in self.without:
-            click.echo(f"{printable(str(path))}: nothing to {doing}, there is no bundle below it", err=True)
+            click.echo(f"{printable(str(path))}: nothing to {doing}: there is no bundle at or below it", err=True)
 
     def status(self, *, accepted: bool) -> ExitStatus:
-        """The exit status.
+        """Return the exit status.
 
         Args:
-            accepted: whether every bundle is.
+            accepted: whether every bundle is accepted.
         """
         if self.no_folder or not accepted:
             return ExitStatus.REFUSED

@@ -1,4 +1,4 @@
-"""`harness calibrate`: run a claim with many seeds, and say by what margin its falsifier is right."""
+"""`harness calibrate`: runs a claim with many seeds, and shows the margins of its clauses."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def command(
 
 
 def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterator[ClaimResult]:
-    """Run the claim once with each seed; yields what a bundle would have been made from.
+    """Run the claim once with each seed, and yield the results. Nothing is sealed.
 
     Raises:
-        KeyboardInterrupt: the run that was under way is not among them.
+        KeyboardInterrupt: the interrupted run is not among the results.
     """
     from harness.machine.host import probe
     from harness.report.escaping import printable
@@ -110,7 +110,7 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
 
     def keep(result: ClaimResult) -> Path:
         kept.append(result)
-        return project.evidence  # where it would have gone
+        return project.evidence  # never written
 
     def tell(event: Event) -> None:
         if isinstance(event, ClaimWaiting):
@@ -133,7 +133,7 @@ def _tell(result: ClaimResult) -> None:
 
 
 def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
-    """Tables of what was found."""
+    """Print tables of rates, ratios and ranges."""
     from harness.report.columns import aligned, terminal_width
     from harness.report.escaping import printable
     from harness.run import calibration_results

@@ -1,4 +1,4 @@
-"""`harness diff`: what changed between two runs of a claim."""
+"""`harness diff`: shows what changed between two runs of a claim."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
 
     if len(runs) > 2:
         raise click.UsageError("name two bundles, or one claim")
-    project = Project.around()  # two bundles can be compared without one
+    project = Project.around()  # comparing two bundles needs no project
     place = evidence or (project.evidence if project else None)
     before, after = _newest_two(runs[0], place, project) if len(runs) == 1 else (_bundle(run, place) for run in runs)
     try:
@@ -78,7 +78,7 @@ def _entries(place: Path, claim: str | None = None) -> tuple[Entry, ...]:
 
 
 def _bundle(run: str, place: Path | None) -> Path:
-    """The folder of a bundle, given that or the name of its run."""
+    """Return the folder of a bundle, given the folder or the name of its run."""
     if os.sep in run or Path(run).exists():
         return Path(run)
     found = [entry.path for entry in _entries(place) if entry.run == run] if place else []
@@ -95,7 +95,7 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
         raise click.UsageError("name two bundles; a claim can be named inside its project only")
     entries = sorted(_entries(place, claim), key=lambda one: (one.when, one.run))
     if not entries:
-        project.contract(claim)  # refuses what is no claim, and names the nearest
+        project.contract(claim)  # refuses an unknown claim, and suggests the nearest
         raise click.UsageError(f"there is no run of {claim} under {place}")
     idle = [one.run for one in entries if not ran(one)]
     if idle:
@@ -112,7 +112,7 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
 
 
 def _noise(after: Path, place: Path | None) -> dict[str, Noise]:
-    """What the runs before B measured: those in the project's evidence, or beside it."""
+    """Return the noise of the runs before B: those in the project's evidence, or beside B."""
     from harness.evidence import index, measurement_history
     from harness.machine.paths import cache_folder
     from harness.report.progress_line import progress_line

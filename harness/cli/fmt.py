@@ -1,4 +1,4 @@
-"""`harness fmt`: contracts laid out the same way everywhere."""
+"""`harness fmt`: gives all contracts the same layout."""
 
 from __future__ import annotations
 

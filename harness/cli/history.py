@@ -1,4 +1,4 @@
-"""`harness history ID`: the measurements of a claim over time and devices."""
+"""`harness history ID`: shows the measurements of a claim over time and devices."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def command(
         click.echo(unreadable_line(one), err=True)
     entries = [entry for entry in found.entries if device in str(entry.device_class)]
     if not entries:
-        project.contract(identifier)  # refuses what is no claim, and names the nearest
+        project.contract(identifier)  # refuses an unknown claim, and suggests the nearest
     table = measurement_history.measured(entries, index.measurements(place, identifier, cache_folder()))
     known = set(table["measurement"])
     for name in names:
@@ -78,19 +78,19 @@ def command(
         for line in _runs(table) if names else _newest(table):
             click.echo(line)
         idle = sum(not measurement_history.ran(entry) for entry in entries)
-        told = f", {idle} of which measured nothing" if idle else ""
+        told = f"; {idle} measured nothing" if idle else ""
         click.echo(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}{told}")
     return ExitStatus.PASS if entries else ExitStatus.NOT_MEASURED
 
 
 def need_pandas(what: str) -> None:
-    """Refuse, with the remedy, where pandas is not installed."""
+    """Refuse if pandas is not installed, with the remedy."""
     if importlib.util.find_spec("pandas") is None:
         raise click.UsageError(f"{what} needs pandas: pip install 'falsifier-harness[analysis]'")
 
 
 def _newest(table: pd.DataFrame) -> Iterator[str]:
-    """Of every series the newest value of each measurement, beside the earlier ones."""
+    """Yield the newest value of each measurement, beside the earlier ones, by series."""
     from harness.evidence.measurement_history import newest_of_series
 
     for series, rows in newest_of_series(table).groupby("series", sort=False):
@@ -107,7 +107,7 @@ def _newest(table: pd.DataFrame) -> Iterator[str]:
 
 
 def _runs(table: pd.DataFrame) -> Iterator[str]:
-    """Every run of the measurements chosen, oldest first."""
+    """Yield every run of the chosen measurements, the oldest first."""
     for (series, name), rows in table.groupby(["series", "measurement"], sort=False):
         yield printable(f"{name} on {series}")
         cells = [

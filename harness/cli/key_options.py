@@ -1,4 +1,4 @@
-"""The options --key and --trusted-key: keys are read and checked before there is anything to sign or to verify."""
+"""The options --key and --trusted-key. Keys are read and checked before any work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 
 def trusted_key_option(command: F) -> F:
-    """The option, as the parameter `trusted_keys`."""
+    """Add the option --trusted-key, as the parameter `trusted_keys`."""
     return click.option(
         "--trusted-key",
         "trusted_keys",
@@ -37,11 +37,11 @@ def trusted_key_option(command: F) -> F:
 
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
-    """What bundles are held against: the keys, and the project that they may no longer cover.
+    """Return what bundles are checked against: the trusted keys, and the project.
 
     Args:
-        trusted_keys: files of public keys; where there is one, what none of them signed is not accepted.
-        refused: other remarks that are not accepted.
+        trusted_keys: files of public keys. If there is one, a bundle that none of them signed is not accepted.
+        refused: further remarks that are not accepted.
     """
     from harness.evidence.keys import KeyRefused, load_public
     from harness.evidence.staleness import ProjectState
@@ -55,7 +55,7 @@ def against(trusted_keys: Sequence[Path], project: Project | None, refused: froz
 
 
 def signer_of(key: Path) -> CryptoSigner:
-    """Who signs with a key's file; a warning where others can read it, BadParameter where it cannot sign."""
+    """Return the signer of a private key. Warn if others can read the file; refuse a key that cannot sign."""
     from harness.evidence.keys import KeyRefused, exposure, load_private
     from harness.report.escaping import printable
 
@@ -69,7 +69,7 @@ def signer_of(key: Path) -> CryptoSigner:
 
 
 def attest_of(key: Path | None) -> Attest | None:
-    """What signs a bundle; None without a key. It is made before any work, so that a bad key refuses the run."""
+    """Return what signs a bundle, or None without a key. A bad key refuses the run before the work."""
     if key is None:
         return None
     from functools import partial

@@ -1,4 +1,4 @@
-"""`harness lint`: whether the contracts are sound, and can go both ways."""
+"""`harness lint`: shows that contracts are sound, can be satisfied, and can be violated."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _files(project: Project, path: Path) -> list[Path]:
 
 
 def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
-    """One report a file: its state, and its findings; what the loader refuses is a finding too."""
+    """Yield the state and the findings of each file. What the loader refuses is a finding too."""
     from harness.lint import Severity, lint
 
     contracts, refused = project.load_all(files)

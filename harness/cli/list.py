@@ -1,4 +1,4 @@
-"""`harness list`: the claims of the project."""
+"""`harness list`: lists the claims of the project."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`harness new ID`: the files of a new claim, sound from the start and NOT_MEASURED until they are filled in.
+"""`harness new ID`: makes the files of a new claim. They pass lint; the claim is NOT_MEASURED until you fill them in.
 
-Everything of a claim is in modules of its own, beside whatever its folder holds already: F-DISTILL-SMOKE-001 becomes
-falsifiers/distill/smoke.py (falsifier, and the Protocol of what it needs), smoke_subject.py and smoke_mutants.py.
-Where the claims of a folder come to share a subject, it moves to a subject.py by hand.
+Each claim has its own modules: F-DISTILL-SMOKE-001 becomes falsifiers/distill/smoke.py (the falsifier, and the Protocol
+that it needs), smoke_subject.py and smoke_mutants.py. If several claims of a folder share a subject, move it to a
+subject.py by hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IN_THE_WAY = (FileExistsError, NotADirectoryError)
 
 @dataclass(frozen=True)
 class _Claim:
-    """A new claim, and where its files go."""
+    """A new claim, with the places of its files."""
 
     id: str
     issue: str
@@ -42,7 +42,7 @@ class _Claim:
 
     @property
     def module(self) -> str:
-        """The falsifier's module."""
+        """The name of the falsifier's module."""
         return f"falsifiers.{self.folder}.{self.name}"
 
 
@@ -70,7 +70,7 @@ def command(
     try:
         write_all(contents)
     except OSError as error:
-        # Where the disk is full or read-only, no other name helps.
+        # If the disk is full or read-only, another name does not help.
         remedy = "; another --name or --folder may help" if isinstance(error, _IN_THE_WAY) else ""
         raise click.ClickException(f"{error}{remedy}") from error
     for path in contents:
@@ -81,7 +81,7 @@ def command(
 
 
 def _claim(identifier: str, issue: str, spec: str | None, title: str, folder: str | None, name: str | None) -> _Claim:
-    """The claim, with what was not given derived from its id."""
+    """Return the claim. Missing options are derived from its id."""
     schema = strictjson.load(schemas.schema_folder() / "contract.schema.json")["properties"]["id"]
     if not re.fullmatch(schema["pattern"], identifier) or len(identifier) > schema["maxLength"]:
         raise click.BadParameter(
@@ -104,7 +104,7 @@ def _claim(identifier: str, issue: str, spec: str | None, title: str, folder: st
 
 
 def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
-    """The contract's path, and the text of every file to write by its path, the test's last."""
+    """Return the contract's path, and the text of each file by its path. The test is the last file."""
     home = next((folder for folder in project.search if (folder / "falsifiers").is_dir()), project.search[0])
     package, tests = home / "falsifiers" / claim.folder, project.root / "tests"
     contract = project.contracts / claim.folder / f"{claim.id}.json"
@@ -118,7 +118,7 @@ def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
         package / f"{claim.name}_subject.py": render("subject.py.template", id=claim.id),
         package / f"{claim.name}_mutants.py": render("mutants.py.template", id=claim.id, module=claim.module),
     }
-    # Only where the tests are a package throughout; elsewhere a package tests/falsifiers would hide the falsifiers.
+    # Only if tests/ is a package. Otherwise a package tests/falsifiers would hide the falsifiers.
     nested = (tests / "__init__.py").exists()
     test_packages = {folder / "__init__.py": "" for folder in (mirror.parent, mirror) if nested}
     test = {mirror / f"test_{claim.name}.py": render("test.py.template", id=claim.id)}
@@ -136,7 +136,7 @@ def _missing(packages: dict[Path, str]) -> dict[Path, str]:
 
 
 def _contract(claim: _Claim, path: Path) -> str:
-    """The contract's text; the command's options are refused where the schema refuses them."""
+    """Return the contract's text. Options that break the schema are refused."""
     quoted = {key: json.dumps(getattr(claim, key), ensure_ascii=False) for key in ("id", "issue", "spec", "title")}
     text = render("contract.json.template", module=claim.module, **quoted)
     document: Any = strictjson.loads(text.encode())
@@ -147,7 +147,7 @@ def _contract(claim: _Claim, path: Path) -> str:
 
 
 def _refuse_lookalikes(project: Project, claim: _Claim) -> None:
-    """Refuse what would not be overwritten and yet would not work."""
+    """Refuse a claim that has a contract already, or a module that a package would hide."""
     for path in project.files():
         if path.stem == claim.id:
             raise click.ClickException(f"{claim.id} has a contract already, {path}; give the claim another id")
@@ -162,11 +162,11 @@ def _next(claim: _Claim, contract: Path, test: Path) -> str:
     return "\n".join(
         [
             "",
-            "Now fill in what is marked TODO, and fit the test to it:",
-            f"  1. {contract}: the claim, where it was made, which measurements refute it",
-            f"  2. {place}_subject.py: the code under test, behind what the falsifier needs",
+            "Now fill in each TODO, and adapt the test:",
+            f"  1. {contract}: the claim, its source, and the measurements that refute it",
+            f"  2. {place}_subject.py: the code under test, behind the falsifier's Protocol",
             f"  3. {place}.py: do the work and measure",
-            f"  4. {place}_mutants.py: a defect that it must not miss",
+            f"  4. {place}_mutants.py: a defect that the falsifier must find",
             f"  5. {test}: measurements that satisfy the contract, and some that refute the claim",
             f"Then: harness lint, and harness run {claim.id}",
         ]

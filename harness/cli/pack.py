@@ -1,4 +1,4 @@
-"""`harness pack`: sound bundles as one file, to attach to a pull request."""
+"""`harness pack`: packs sound bundles into one file, to attach to a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`-P KEY=VALUE` and `--device`: refused before anything runs if they are not what the contracts allow."""
+"""The options `-P KEY=VALUE` and `--device`. Values that a contract does not allow are refused before anything runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["allowed", "checked_device", "overrides"]
 
 
 def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, Any]:
-    """Overrides by name; each must be a parameter of every claim, and what that claim allows.
+    """Return the overrides by name. Every contract must have each parameter and allow its value.
 
     Raises:
-        click.BadParameter: with what is allowed.
+        click.BadParameter: a value is refused. The text says what is allowed.
     """
     found: dict[str, Any] = {}
     redactor = Redactor()
@@ -41,7 +41,7 @@ def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, 
 
 
 def checked_device(text: str) -> str:
-    """The value of --device; BadParameter where it names no device."""
+    """Return the value of --device. Raise BadParameter if it names no device."""
     if text in ("auto", "cpu") or (re.fullmatch(r"cuda:[0-9]{1,4}", text)):
         return text
     wanted = text.lower()
@@ -51,7 +51,7 @@ def checked_device(text: str) -> str:
 
 
 def allowed(contract: Contract, name: str) -> str:
-    """What a contract declares of a parameter, in words; empty where it declares nothing."""
+    """Return in words which values of a parameter a contract allows; empty if it declares none."""
     if contract.parameters is None:
         return ""
     itself: list[str] = []

@@ -1,4 +1,4 @@
-"""`harness replay BUNDLE`: run the counterexample of a bundle again against the present code."""
+"""`harness replay BUNDLE`: runs the counterexample of a bundle again, against the present code."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _show(sealed: Sealed, found: Replay) -> None:
 _CONCLUSIONS = {
     Outcome.FAIL: "it still refutes the claim",
     Outcome.PASS: "it no longer refutes the claim",
-    Outcome.NOT_MEASURED: "it could not be run: nothing is known",
+    Outcome.NOT_MEASURED: "it could not be run, so nothing is known",
 }
 
 

@@ -1,4 +1,4 @@
-"""`harness report`: bundles as pages for people, and as files for the services that read test results."""
+"""`harness report`: writes bundles as HTML pages, Markdown, and the formats of CI services."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def command(
 
 
 def _prepare(folder: Path) -> None:
-    """Refuse, before any bundle is verified, what could not be written after it."""
+    """Refuse a folder that cannot take the pages, before any bundle is verified."""
     if importlib.util.find_spec("jinja2") is None:
         raise click.UsageError("pages need jinja2, which is not installed: pip install jinja2")
     from harness.report.html import site
@@ -129,7 +129,7 @@ def _files(verifications: Sequence[Verification], targets: dict[str, Path], summ
 
 
 def _writer(name: str) -> Callable[[Sequence[BundleResult]], str]:
-    """What writes a format; each is loaded when it is asked for."""
+    """Return the function that writes a format. Its module is imported only now."""
     if name == "markdown":
         from harness.report.markdown import render as render_markdown
 
@@ -148,7 +148,7 @@ def _writer(name: str) -> Callable[[Sequence[BundleResult]], str]:
 
 
 def _step_summary() -> Path:
-    """The file that GitHub shows as the summary of a workflow's job."""
+    """Return the file that GitHub shows as the summary of a job."""
     named = os.environ.get("GITHUB_STEP_SUMMARY")
     if not named:
         raise click.UsageError("GITHUB_STEP_SUMMARY is not set: outside of a GitHub workflow use --markdown FILE")
@@ -156,7 +156,7 @@ def _step_summary() -> Path:
 
 
 def _append(results: Sequence[BundleResult], summary: Path) -> None:
-    """Append to a job's summary as much as it still takes."""
+    """Append to a job's summary as much as fits."""
     from harness.report import markdown
 
     try:

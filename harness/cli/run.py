@@ -1,4 +1,4 @@
-"""`harness run`: run claims, show what happens, and leave a sealed bundle for each."""
+"""`harness run`: runs claims, shows what happens, and seals a bundle for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `harness run`, and the request that they make."""
+"""The options of `harness run`, and the request that they become."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ OPTIONS = (
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command these options."""
+    """Add these options to a command."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
@@ -85,7 +85,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What was typed, by the name of the option."""
+    """The values of the options, by name."""
 
     ids: tuple[str, ...]
     everything: bool
@@ -111,7 +111,7 @@ class RunOptions:
 
 
 def request_of(given: RunOptions, project: Project) -> RunRequest:
-    """What the options ask for.
+    """Return the request that the options describe.
 
     Raises:
         click.UsageError, ProjectError, ContractError: an option or a contract is refused; nothing has run.
@@ -142,7 +142,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
 
 
 def _slurm_options(executor: str, partition: str | None, text: str) -> list[str] | None:
-    """Further options of `srun`; None if claims run on this machine.
+    """Return further options of `srun`, or None if claims run on this machine.
 
     Raises:
         click.UsageError: the options have no effect, or no job can be submitted.
@@ -163,19 +163,19 @@ def _slurm_options(executor: str, partition: str | None, text: str) -> list[str]
 
 
 def _select(project: Project, given: RunOptions) -> list[Contract]:
-    """The claims asked for, in the order asked for; one that is refused refuses the run before anything runs."""
+    """Return the requested claims, in the requested order. One invalid contract refuses the run."""
     ids, issue, spec = given.ids, given.issue, given.spec
     everything = given.everything or (given.stale and not (ids or issue or spec))
     chosen: dict[str, Contract] = {name: project.contract(name) for name in ids}
     if ids and (everything or issue or spec):
         raise click.UsageError("name claims, or say --all, --issue or --spec; not both")
-    if sum((everything, bool(issue), bool(spec))) > 1:  # one would be meant to narrow the other, and hours would run
+    if sum((everything, bool(issue), bool(spec))) > 1:  # refused, because the user may expect one to narrow the other
         raise click.UsageError("say one of --all, --issue and --spec")
     if everything or issue or spec:
         contracts, refused = project.load_all()
         if refused:
             *others, last = refused
-            for error in others:  # whoever mends one of them should not meet the next in the night after
+            for error in others:  # show all, so that they can be mended at once
                 click.echo(f"harness: {error}", err=True)
             raise last
         found = [

@@ -1,4 +1,4 @@
-"""New files from templates: all of them, or none, and never over one that exists.
+"""Writes new files from templates: all or none. Existing files are never overwritten.
 
 The templates are files of harness/cli/templates/ with `$name` where a value goes (`string.Template`).
 """
@@ -16,21 +16,21 @@ __all__ = ["render", "write_all"]
 
 
 def render(template: str, **values: str) -> str:
-    """The text of a template with its values put in; KeyError where one is missing."""
+    """Return a template with its values filled in. Raise KeyError if one is missing."""
     text = files("harness.cli").joinpath("templates", template).read_text(encoding="utf-8")
     return Template(text).substitute(values)
 
 
 def write_all(contents: Mapping[Path, str], additions: Mapping[Path, str] | None = None) -> None:
-    """Write files, and the folders they need: all of them or none.
+    """Write files and their folders: all or none.
 
     Args:
-        contents: the text of new files, with the line ends that it has.
-        additions: text to put at the end of files that exist.
+        contents: the texts of new files. Line ends are kept.
+        additions: texts to append to existing files.
 
     Raises:
         FileExistsError: some of the new files exist; nothing was written.
-        OSError: one cannot be written; what had been written is gone again.
+        OSError: one cannot be written; the others were removed again.
     """
     taken = [str(path) for path in contents if os.path.lexists(path)]
     if taken:

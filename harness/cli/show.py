@@ -1,4 +1,4 @@
-"""`harness show ID`: what a claim says, what will run, and what would refute it."""
+"""`harness show ID`: shows what a claim says, what runs here, and what would refute it."""
 
 from __future__ import annotations
 
@@ -93,19 +93,19 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
 
 
 def _outside(kinds: list[Kind], project: Project) -> str:
-    """How somebody else's trainer is judged, and which ones the project describes."""
+    """Return how to judge an external trainer, and which trainers the project describes."""
     forms = {Kind.COMMAND: "command:TRAINER.toml", Kind.RECORDED: "recorded:TRAINER.toml -P dir=RUN"}
-    text = f"or against somebody else's trainer: --subject {' or --subject '.join(forms[kind] for kind in kinds)}"
+    text = f"or against an external trainer: --subject {' or --subject '.join(forms[kind] for kind in kinds)}"
     there = sorted(path.relative_to(project.root).as_posix() for path in project.root.glob("trainers/*.toml"))
     return f"{text}; {', '.join(there)} {'says' if len(there) == 1 else 'say'} how" if there else text
 
 
 def _last(contract: Contract, project: Project) -> dict[str, str]:
-    """By profile, how long the newest evidence says that a trial of the subject and the whole run took, and on what.
+    """Return by profile how long the newest run in the evidence took, and on which device.
 
-    Runs with other parameters and those that were cut short say nothing of how long it will take.
+    Runs with other parameters and interrupted runs do not count.
     """
-    from harness.evidence.index import read  # SQLite, which no other part of the page needs
+    from harness.evidence.index import read  # imports SQLite
 
     told: dict[str, str] = {}
     for entry in sorted(read(project.evidence, contract.id).entries, key=lambda entry: entry.started):
@@ -143,11 +143,11 @@ def _rules(contract: Contract) -> Iterator[str]:
         if rule.source:
             yield from _paragraph(f"[{rule.source}]", indent=6)
     builtin = ", ".join(contract.builtin_clauses)
-    yield from _paragraph(f"whatever breaks a bound below, and, as of every claim: {builtin}", indent=2)
+    yield from _paragraph(f"any bound below, and the clauses of every claim: {builtin}", indent=2)
 
 
 def _bounds(contract: Contract) -> Iterator[str]:
-    """Every bound but the types, and the zeros that say no more than a type does, which follow in a line each."""
+    """Yield every bound. Types, and minimums of 0, share a line at the end."""
     types: dict[str, list[str]] = {}
     natural: list[str] = []
     shown: dict[str, list[SchemaClause]] = {}
@@ -211,9 +211,9 @@ _NEEDS: Mapping[str, Callable[[Any], str]] = {
 
 
 def _paragraph(text: str, indent: int = 0) -> list[str]:
-    """Lines as wide as the terminal, at most 100; an id is never cut at its hyphens."""
+    """Return lines as wide as the terminal, at most 100 columns. An id is never cut at its hyphens."""
     width = min(100, shutil.get_terminal_size((100, 24)).columns)
-    # What follows a head stands under it, so that heads can be found at a glance.
+    # Further lines are indented, so that heads are easy to find.
     further = " " * (indent + 2 if indent else 0)
     return textwrap.wrap(
         text,

@@ -1,4 +1,4 @@
-"""`harness status`: what the evidence of every claim comes to, on every class of device."""
+"""`harness status`: shows the status of every claim, on every class of device with evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GAPS = ("unclaimed", "never-full", "never-killed", "orphaned")
 
 
 class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of click 8.4
-    """Words of a list, separated by commas."""
+    """Words from a list, separated by commas."""
 
     name = "words"
 
@@ -105,7 +105,7 @@ def command(
         for claim in survey.claims
         if (not ids or claim.id in ids) and issue in (None, claim.issue) and spec in (None, claim.spec)
     ]
-    if ids or issue or spec:  # then only of these, and what they are not responsible for is left out
+    if ids or issue or spec:  # only the gaps of the chosen claims
         names = {claim.id for claim in chosen}
         contracts = [contract for contract in survey.contracts if contract.id in names]
         found = gaps(contracts, (), [one for one in survey.contents.entries if one.id in names], {})
@@ -139,7 +139,7 @@ def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
 
 
 def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
-    """The claims whose status is among these words, and the gaps that are; contracts that cannot be run stay."""
+    """Return the claims and gaps that these words name. Contracts that cannot be run always stay."""
     from harness.evidence.survey import Gaps
 
     kept = Gaps(

@@ -1,4 +1,4 @@
-"""`--subject`: an entry point of the project, or somebody else's trainer; with what `-P` sets of it."""
+"""The option `--subject`: an entry point of the project, or an external trainer with its parameters."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "checked_subject", "choose"]
 
 _FOLDER = "trainers"
-"""Where a project keeps its trainers' files; one that is alone there need not be named."""
+"""The folder of a project's trainers. The name of a trainer may be omitted if there is only one."""
 _OF_RECORDED = ("dir", "device")
 """Parameters of a run that has ended: its folder, and what it was asked to run on."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The subject of a run, and the parameters that were set."""
+    """The subject of a run, and its parameters."""
 
     subject: str | None = None
-    """The entry point; None for the contract's own, and for a trainer."""
+    """The entry point; None for the contract's own subject and for a trainer."""
     external: External | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
-    """Overrides of the claim's parameters, for the mutants too."""
+    """Overrides of the claim's parameters. They hold for the mutants too."""
 
 
 def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
-    """What --subject and -P ask for.
+    """Return the subject and the parameters that --subject and -P name.
 
     Raises:
-        click.BadParameter: with the remedy.
+        click.BadParameter: an option is refused. The text has the remedy.
     """
     kind, _, file = (text or "").partition(":")
     if kind not in set(Kind):
@@ -80,7 +80,7 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
 
 
 def checked_subject(text: str | None, project: Project) -> str | None:
-    """An entry point; BadParameter where the project defines no such name."""
+    """Return an entry point. Raise BadParameter if the project does not define it."""
     if text is not None:
         if text.partition(":")[0] in set(Kind):
             raise _refused(f"only `harness run` takes {text}; name a subject of this project, as module:Name")
@@ -111,7 +111,7 @@ def _file(kind: Kind, file: str, project: Project) -> Path:
 def _split(
     settings: Iterable[str], trainer: Trainer, contracts: Sequence[Contract], kind: Kind
 ) -> tuple[list[str], list[str]]:
-    """The settings of the trainer's own parameters, and the others."""
+    """Split the settings into those of the trainer's own parameters and the others."""
     claims = _of_claims(contracts)
     mine = {name for name in trainer.parameters if name not in claims}
     mine |= set(_OF_RECORDED) if kind is Kind.RECORDED else set()
@@ -128,12 +128,12 @@ def _split(
 
 
 def _of_claims(contracts: Sequence[Contract]) -> set[str]:
-    """The names of the claims' parameters, whose values a trainer takes from the claim, and not from its own file."""
+    """Return the names of the claims' parameters. A trainer takes their values from the claim."""
     return {name for contract in contracts for profile in contract.profiles.values() for name in profile.parameters}
 
 
 def _own(settings: Iterable[str], trainer: Trainer) -> dict[str, Any]:
-    """The trainer's own parameters that were set: of the type of their default, texts as they are typed."""
+    """Return the trainer's own parameters that were set, with the types of their defaults."""
     found: dict[str, Any] = {}
     redactor = Redactor()
     for setting in settings:
@@ -155,7 +155,7 @@ def _own(settings: Iterable[str], trainer: Trainer) -> dict[str, Any]:
 
 
 def _directory(mine: dict[str, Any]) -> dict[str, Any]:
-    """The trainer's parameters with the run's directory, which must be there."""
+    """Return the trainer's parameters with the absolute directory of the run, which must exist."""
     if not mine.get("dir"):
         raise _refused("which run? Name its directory: -P dir=RUN", "-P")
     place = Path(mine["dir"]).absolute()
@@ -180,7 +180,7 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
 
 
 def _check(external: External, trainer: Trainer, contract: Contract, changed: dict[str, Any], project: Project) -> None:
-    """Refuse a claim that has no adapter for such a subject, and a command line that could never be complete."""
+    """Refuse a claim without an adapter for the subject, and a command with parameters that have no value."""
     from harness.external.trainer import GIVEN, unknown
 
     if not _takes(contract, external, project):
@@ -199,7 +199,7 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
 
 
 def _takes(contract: Contract, external: External, project: Project) -> bool:
-    """Whether the spec of a claim has an adapter for such a subject."""
+    """Return whether the spec of a claim has an adapter for such a subject."""
     try:
         locate(external.entry_point(contract.falsifier), project.search)
     except EntryPointError:
@@ -208,7 +208,7 @@ def _takes(contract: Contract, external: External, project: Project) -> bool:
 
 
 def _no_adapter(contract: Contract, external: External, project: Project) -> str:
-    """That a claim takes no such subject, how else it looks at a trainer, and which claims do take one."""
+    """Return that a claim takes no such subject, which it takes, and which claims take this one."""
     said = [f"{contract.id} takes no {external.kind} as its subject"]
     said += [
         f"it takes {kind}:{external.trainer}"

@@ -1,4 +1,4 @@
-"""`harness unpack`: the bundles of an archive that anybody may have made, verified, or nothing at all."""
+"""`harness unpack`: unpacks and verifies the bundles of an untrusted archive, all or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`harness verify`: whether bundles are as they were sealed, and what they say when judged again."""
+"""`harness verify`: checks that bundles are unchanged, and judges them again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROJECT = frozenset(
         Code.OTHER_HARNESS,
     }
 )
-"""The remarks that only a project can be the cause of."""
+"""The remarks that need a project."""
 
 
 @click.command("verify")
@@ -63,7 +63,7 @@ def command(
         raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
     found = BundlePaths.find(paths)
     verifications = []
-    # The lines themselves show how far it is.
+    # The printed lines show the progress.
     with progress_line("verifying bundles") if as_json else nullcontext() as watch:
         for one in verify_all(found.bundles, against=asked):
             verifications.append(one)
@@ -77,7 +77,7 @@ def command(
         found.tell("verify")
         click.echo(_counted(verifications))
         if asked.state is None and verifications:
-            click.echo("staleness was not asked: this folder belongs to no project")
+            click.echo("staleness was not checked, because this folder belongs to no project")
     return found.status(accepted=all(one.accepted for one in verifications))
 
 
@@ -127,7 +127,7 @@ def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> No
             "verdicts": {verdict: sum(one.verdict is verdict for one in sound) for verdict in Verdict},
         },
     }
-    # Names of files may be no UTF-8: what has none is escaped.
+    # File names may not be UTF-8, so everything else than ASCII is escaped.
     click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))
 
 

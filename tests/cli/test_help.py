@@ -37,7 +37,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str) -> No
                 text=True,
             )
             assert done.returncode == ExitStatus.NOT_MEASURED
-            said = "harness: what there is to say cannot be written: No space left on device; "
+            said = "harness: the output cannot be written: No space left on device; "
             assert done.stderr == said + "free some space and run it again\n"
 
 

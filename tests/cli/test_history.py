@@ -82,7 +82,7 @@ def test_runs_in_which_nothing_ran(project: Path) -> None:
     done = harness(project, "history", CLAIM)
     lines = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines() if line.strip()}
     assert lines["trial_seconds"].startswith("trial_seconds 1.25 s")
-    assert done.stdout.endswith(f"8 runs of {CLAIM}, 1 of which measured nothing\n")
+    assert done.stdout.endswith(f"8 runs of {CLAIM}; 1 measured nothing\n")
     (project / "contracts" / f"{CLAIM}.json").unlink()
     done = harness(project, "diff", CLAIM)
     assert f"B {PLACE}/run-6" in done.stdout

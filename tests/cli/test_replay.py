@@ -236,4 +236,4 @@ def test_where_the_case_cannot_be_run(folder: Path) -> None:
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     done = harness(folder, "replay", str(bundle), "--device", "cuda:77")
     assert done.returncode == ExitStatus.NOT_MEASURED
-    assert done.stdout.splitlines()[-1] == "  it could not be run: nothing is known"
+    assert done.stdout.splitlines()[-1] == "  it could not be run, so nothing is known"

@@ -268,7 +268,7 @@ def test_a_changed_project_makes_evidence_stale(folder: Path) -> None:
     stale = harness(folder, *gate)
     assert stale.returncode == ExitStatus.REFUSED
     assert "STALE_SUBJECT record.json/sources: toy/sorting.py differ" in stale.stdout
-    assert "staleness was not asked" not in stale.stdout
+    assert "staleness was not" not in stale.stdout
 
 
 def test_without_the_libraries_the_remedy_is_told(folder: Path) -> None:

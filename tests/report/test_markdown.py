@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from harness.contract.bound import Bound
 from harness.contract.project import Project
@@ -51,7 +52,7 @@ def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> Non
     text = markdown.render(bundles)
     assert "| PASS (another subject, reduced profile) | " in text
     assert "### PASS (another subject, reduced profile): F-DEMO-SORT-001" in text
-    assert f"measured was {other}, not falsifiers.demo.sorting:Sorter" in text
+    assert other in text.partition("### ")[2]
     assert f'<property name="subject" value="{other}"/>' in junit.report(bundles)
     (test, *_) = json.loads(ctrf.render(bundles))["results"]["tests"]
     assert test["tags"] == ["PASS", "another subject", "reduced profile"]
@@ -99,18 +100,10 @@ def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
     assert blocks_are_whole(text)
 
 
-def test_what_speaks_against_a_claim_is_shown(tmp_path: Path) -> None:
-    """Value against bound, the mutant that lived, the finding, and the command to reproduce."""
+def test_the_text(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """Counts, table, value against bound, the mutant that survived, findings, commands, folded tables."""
     text = markdown.render(every_verdict(tmp_path))
-    failed = text[text.index("### FAIL: F-DEMO-SORT-001") : text.index("### VOID")]
-    assert re.search(r"\| `nothing-lost` \| \*\*FAIL\*\* \| .*returned 2.* \| self\.returned == self\.given \|", failed)
-    assert "```sh\nharness run F-DEMO-SORT-001\n```" in failed
-    void = text[text.index("### VOID") : text.index("### NOT_MEASURED")]
-    assert "| `forgets-one` | **survived** | drops the first item |" in void
-    unsound = text[text.index("### UNSOUND") : text.index("### FAIL")]
-    assert "TAMPERED environment.json: was changed" in unsound
-    assert "### PASS (unproven, reduced profile)" in text
-    assert "**Unproven** (`MUTANTS_SKIPPED`): the mutants were skipped: nothing shows that this falsifier" in text
+    assert text.replace(str(tmp_path), "FOLDER") == snapshot
 
 
 def test_kill_tables_are_folded(tmp_path: Path) -> None:
@@ -144,11 +137,9 @@ def test_a_pass_that_nothing_narrows_needs_no_words(tmp_path: Path) -> None:
     assert "###" not in markdown.render([examined(record)])
 
 
-def test_no_bundle_is_said(tmp_path: Path) -> None:
-    """It is not silence."""
-    text = markdown.render([])
-    assert "nothing was measured" in text
-    assert "0 bundles of 0 claims: 0 sound" in text
+def test_no_bundle_is_said(snapshot: SnapshotAssertion) -> None:
+    """A report without bundles is not empty."""
+    assert markdown.render([]) == snapshot
 
 
 @pytest.mark.parametrize("limit", [markdown.LEAST, 5000, 20_000, markdown.COMMENT, markdown.SUMMARY])
@@ -161,7 +152,7 @@ def test_any_number_of_bundles_fits(tmp_path: Path, limit: int) -> None:
     assert "300 UNSOUND, 700 FAIL" in text
     assert "1000 bundles of" in text
     assert blocks_are_whole(text)
-    left_out = re.search(r"no room for more: (\d+) rows", text)
+    left_out = re.search(r"(\d+) rows", text.splitlines()[-1])
     rows = sum(line.startswith("| **") for line in text.split("\n\n###")[0].splitlines())
     assert int(left_out[1]) + rows == 1000 if left_out else rows == 1000
 

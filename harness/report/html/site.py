@@ -56,7 +56,7 @@ def prepare(folder: Path) -> None:
     """Make the folder, and check that it can take the pages. Call it before you verify thousands of bundles.
 
     Raises:
-        SiteError: it holds an index of somebody else's, or cannot be written.
+        SiteError: the folder has an index that another program wrote, or cannot be written.
     """
     index = folder / INDEX
     try:
@@ -90,7 +90,7 @@ def write(
         watch: called with the number of written pages and of all pages.
 
     Raises:
-        SiteError: the folder holds an index of somebody else's, or cannot be written.
+        SiteError: the folder has an index that another program wrote, or cannot be written.
     """
     prepare(folder)
     try:
