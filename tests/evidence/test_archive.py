@@ -43,7 +43,7 @@ PLACE = "DEMO-1/F-DEMO-SORT-001/run"
     ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
-    """Or is not spelt plainly, or lies in no bundle."""
+    """So is a name with an empty or relative part, and one that lies in no bundle."""
     with pytest.raises(ArchiveError):
         files_by_bundle([name])
 

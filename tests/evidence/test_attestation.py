@@ -33,7 +33,7 @@ def stranger() -> CryptoSigner:
 
 
 def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSigner) -> None:
-    """With and without a key to trust."""
+    """A trusted key makes no difference."""
     for verification in (known(bundle), known(bundle, signer)):
         assert verification.sound
         assert (signing(verification), verification.signed_by) == ({Code.UNSIGNED}, ())
@@ -87,7 +87,7 @@ def test_who_sign_at_the_same_moment_all_have_signed(bundle: Path) -> None:
 
 
 def test_an_unsound_bundle_is_not_signed(bundle: Path, attested: Path, signer: CryptoSigner) -> None:
-    """Nor one whose attestation is forged."""
+    """A bundle with a forged attestation is not signed either."""
     forge(attested, {**statement_of(attested), "subject": []}, signer)
     with pytest.raises(KeyRefused, match="FORGED"):
         sign(attested, signer)
@@ -132,7 +132,7 @@ def test_a_signed_bundle_can_be_moved(attested: Path, tmp_path: Path, signer: Cr
 def test_a_record_changed_under_its_signature_is_forged(
     attested: Path, signer: CryptoSigner, change: Callable[[Any], None]
 ) -> None:
-    """Also where judging again would notice nothing, and with a manifest that confirms it."""
+    """Judging again would not notice the change, and the manifest agrees with it."""
     path, content = attested / ATTESTATION, (attested / ATTESTATION).read_bytes()
     path.unlink()
     rewrite(attested, RECORD, change)
@@ -178,7 +178,7 @@ def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoS
 def test_a_statement_that_says_otherwise_is_forged(
     attested: Path, signer: CryptoSigner, change: Callable[[Any], Any]
 ) -> None:
-    """Also when the trusted key signed it: nothing is taken from it, so no unknown field turns a no into a yes."""
+    """Even if the trusted key signed it. Verifying takes nothing from the statement, so no field of it can help."""
     said = statement_of(attested)
     before = copy.deepcopy(said)
     change(said)
@@ -264,7 +264,7 @@ def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigne
     ],
 )
 def test_an_envelope_that_is_none_is_invalid(attested: Path, signer: CryptoSigner, damage: Mapping[str, Any]) -> None:
-    """With its place."""
+    """The finding has the place."""
     put(attested, {**envelope_of(attested), **damage})
     verification = known(attested, signer)
     assert signing(verification) == {Code.INVALID}
@@ -367,7 +367,7 @@ def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSig
 
 
 def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
-    """And a manifest made again of the same files is the same."""
+    """A manifest made again of the same files is the same."""
     twin = copy_of(attested, tmp_path / "twin")
     names = {path.name for path in twin.iterdir()}
     content = (twin / ATTESTATION).read_bytes()

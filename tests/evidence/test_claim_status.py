@@ -214,7 +214,7 @@ def test_a_cell_in_full(
 
 
 def test_a_device_without_evidence_of_the_claim_has_an_empty_cell() -> None:
-    """And never is what the claim has its status from, where there is any."""
+    """It never gives the claim its status if there is other evidence."""
     status = status_of(entry(device=CPU, **UNMEASURED), entry(id="F-OTHER-001", device=GPU))
     cells = {device.name: cell for device, cell in status.cells.items()}
     assert list(cells) == ["x86_64", "NVIDIA H200"]
@@ -344,7 +344,7 @@ def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> N
 
 @given(entries)
 def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
-    """Then each cell is STALE or UNRUN, and STALE exactly where something had been said."""
+    """Each cell is STALE or UNRUN. It is STALE if and only if a run counted before."""
     for cell in status_of(*(replace(one, contract_digest=STALE) for one in found)).cells.values():
         assert cell.status in (Status.STALE, Status.UNRUN)
         assert (cell.status is Status.STALE) is (cell.decided_by is not None)
@@ -369,7 +369,7 @@ def test_hardware_that_a_claim_speaks_of(device: Device, target: dict[str, Any],
 
 
 def test_a_fail_that_does_not_speak_for_the_claim_is_set_aside_and_named() -> None:
-    """With other parameters or another subject; never one that counts, and nothing but FAILs."""
+    """A FAIL with other parameters or another subject is set aside; a FAIL that counts and other verdicts are not."""
     aside = [entry(3, **FAIL, overrides={"steps": 4}), entry(2, **FAIL, subject="falsifiers.demo.sorting:Other")]
     cell = only_cell(entry(1), entry(4, overrides={"steps": 4}), *aside)
     assert (cell.status, cell.set_aside) == (Status.DISCHARGED, tuple(aside))

@@ -47,7 +47,7 @@ def test_a_pipe_is_not_waited_for(bundle: Path, name: str) -> None:
 
 
 def test_a_socket_is_not_opened(bundle: Path) -> None:
-    """Nor a device."""
+    """A device is not opened either."""
     with socket.socket(socket.AF_UNIX) as listener:
         os.chdir(bundle)
         try:
@@ -113,7 +113,7 @@ def test_a_million_problems_are_counted_not_listed(bundle: Path) -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[31mred", "half\udcff", "two\nlines", "right\u202eleft"])
 def test_names_that_steer_terminals_are_findings(bundle: Path, name: str) -> None:
-    """And can be told to another process."""
+    """The findings can be sent to another process."""
     (bundle / os.fsencode(name).decode(errors="surrogateescape")).touch()
     verification = verify(bundle)
     assert (Code.TAMPERED, name) in found(verification)
@@ -121,7 +121,7 @@ def test_names_that_steer_terminals_are_findings(bundle: Path, name: str) -> Non
 
 
 def test_a_manifest_cannot_name_what_lies_outside(bundle: Path) -> None:
-    """Or make us read it."""
+    """The file outside is not read."""
     text = (bundle / "MANIFEST.sha256").read_text()
     (bundle / "MANIFEST.sha256").write_text(f"{'0' * 64}  ../../../../../../../etc/passwd\n" + text)
     assert (Code.INVALID, "MANIFEST.sha256") in found(verify(bundle))

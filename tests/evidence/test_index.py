@@ -60,7 +60,7 @@ def test_an_entry_says_what_the_record_says(tmp_path: Path) -> None:
 
 
 def test_the_second_time_nothing_is_read_again(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the answer is the same."""
+    """The answer is the same."""
     for run in ("a", "b", "c"):
         sealed(tmp_path, run=run)
     first = read(tmp_path / "evidence", cache=cache)

@@ -100,7 +100,7 @@ def test_reading_tolerates_nothing(text: str, snapshot: SnapshotAssertion) -> No
 
 
 def test_bytes_that_are_no_utf8_are_refused() -> None:
-    """With the place."""
+    """The refusal names the byte."""
     with pytest.raises(ManifestError, match="byte 66"):
         parse(DIGEST.encode() + b"  \xff\n")
 

@@ -61,7 +61,7 @@ def test_only_comparable_runs_are_noise() -> None:
 
 
 def test_a_trainer_is_a_subject_of_its_own() -> None:
-    """With each choice of its own parameters; the directories of its runs are what there is to compare."""
+    """Each choice of its own parameters is another subject. The directory of a run makes no difference."""
 
     def of(number: int, **parameters: str) -> Entry:
         own = {"trainer": "trainers/mine.toml", "dir": f"/runs/{number}", "teacher": "1.5b", "notes": "", **parameters}
@@ -81,6 +81,6 @@ def test_the_newest_of_each_series() -> None:
 
 
 def test_no_run_is_an_empty_table() -> None:
-    """With its columns."""
+    """The table has its columns."""
     assert measured([], {}).empty
     assert "shift" in measured([], {}).columns

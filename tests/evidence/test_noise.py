@@ -46,7 +46,7 @@ def test_how_many_scatters_are_noise(count: int, factor: float) -> None:
 
 
 def test_the_words_are_those_of_the_reports() -> None:
-    """And below five runs nothing is said."""
+    """Below five runs there is no answer."""
     assert [*Shift] == ["within", "above", "below", "not finite", "too few"]
     assert FEWEST == 5
 
@@ -59,7 +59,7 @@ def test_what_was_rounded_when_it_was_printed_did_not_move() -> None:
 
 
 def test_of_too_few_the_middle_is_known_and_no_bound() -> None:
-    """And of none at all not even that."""
+    """Without values there is no median either."""
     few = Noise.of([1.0, 2.0, 4.0])
     assert (few.count, few.middle, few.scatter) == (3, 2.0, pytest.approx(1.4826))
     assert math.isnan(few.low)
@@ -87,13 +87,13 @@ def test_an_outlier_among_the_earlier_runs_hides_nothing() -> None:
 
 @given(st.lists(finite, max_size=FEWEST - 1), finite)
 def test_too_few_say_nothing(earlier: list[float], value: float) -> None:
-    """And that is said."""
+    """The shift is UNKNOWN."""
     assert Noise.of(earlier).shift(value) is Shift.UNKNOWN
 
 
 @given(st.lists(finite, min_size=FEWEST, max_size=30))
 def test_the_median_is_noise(earlier: list[float]) -> None:
-    """And what is beyond everything is not, by enough."""
+    """A value far beyond all others is a shift."""
     noise = Noise.of(earlier)
     assert noise.shift(noise.middle) is Shift.WITHIN
     assert noise.shift(1e12) is Shift.ABOVE

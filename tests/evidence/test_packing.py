@@ -76,7 +76,7 @@ def test_a_selection_is_packed_once_each_in_the_order_of_places(tmp_path: Path) 
 
 
 def test_an_unsound_bundle_is_not_packed(bundle: Path, tmp_path: Path) -> None:
-    """And no file is left."""
+    """No file is left."""
     tamper(bundle)
     with pytest.raises(ArchiveError, match=r"is unsound \(TAMPERED environment.json"):
         pack([bundle], tmp_path / "a.zip")
@@ -101,7 +101,7 @@ def test_a_bundle_that_changes_after_it_was_verified_is_not_packed(
 
 
 def test_an_existing_file_is_not_replaced(pristine: Path, tmp_path: Path) -> None:
-    """Nor one that came while we packed, nor a link that leads nowhere."""
+    """The same holds for a file that appears during packing, and for a dangling link."""
     target = tmp_path / "a.zip"
     target.write_text("mine")
     with pytest.raises(FileExistsError):
@@ -136,7 +136,7 @@ def test_a_filesystem_that_is_read_only_is_told_by_the_name_that_was_given(
 def test_a_file_that_comes_meanwhile_is_not_replaced(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the filesystem has no hard links."""
+    """On filesystems without hard links too."""
 
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")

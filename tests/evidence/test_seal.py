@@ -109,7 +109,7 @@ def test_metrics_hold_the_union_of_what_was_recorded(tmp_path: Path) -> None:
 
 
 def test_a_bundle_of_twenty_mutants_and_fifty_steps_stays_under_150_kilobytes(tmp_path: Path) -> None:
-    """With a log of each trial, in at most fifteen files."""
+    """It has a log of each trial, and at most fifteen files."""
     mutants = [
         {"id": f"mutant-{number}", "subject": "a.b:C", "violates": ["nothing-lost"], "defect": "loses an item"}
         for number in range(20)
@@ -241,7 +241,7 @@ def test_at_most_three_artifacts_are_copied(tmp_path: Path) -> None:
 
 
 def test_a_thousand_artifacts_are_listed_and_the_rest_counted(tmp_path: Path) -> None:
-    """Nor does the number make a bundle that cannot be verified."""
+    """The bundle can still be verified."""
     left = tmp_path / "left"
     left.mkdir()
     for number in range(1010):
@@ -347,7 +347,7 @@ def test_a_full_disk_leaves_nothing_that_looks_like_a_bundle(small_disk: Path, t
 
 
 def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path: Path) -> None:
-    """As where no filesystem can be mounted: `ulimit -f` cuts a write short."""
+    """`ulimit -f` cuts a write short, so this test needs no small filesystem."""
     script = f"""
 import resource, signal, sys
 from pathlib import Path
@@ -367,14 +367,14 @@ except OSError as error:
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """Where the evidence folder should be."""
+    """A file has the name of the evidence folder."""
     (tmp_path / "evidence").write_text("")
     with pytest.raises(SealError, match="--evidence"):
         sealed(tmp_path)
 
 
 def test_a_folder_without_permission_is_named(not_root: Path, snapshot: SnapshotAssertion) -> None:
-    """With the remedy."""
+    """The text has the remedy."""
     (not_root / "evidence").mkdir(mode=0o500)
     with pytest.raises(SealError) as refused:
         sealed(not_root)
@@ -383,7 +383,7 @@ def test_a_folder_without_permission_is_named(not_root: Path, snapshot: Snapshot
 
 
 def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
-    """As where no trial ran at all."""
+    """This is the result if no trial ran."""
     bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
     assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
     assert verify(bundle).findings == ()

@@ -95,7 +95,7 @@ def codes(record: Record, root: Path) -> set[Code]:
 
 
 def test_a_run_of_the_project_as_it_is_covers_it(root: Path) -> None:
-    """Also after every file was touched, and after a commit that changed none of its sources."""
+    """It still does after every file was touched, and after a commit that changed none of its sources."""
     record = record_of(root)
     for name in FILES:
         os.utime(root / name, (1, 1))
@@ -120,8 +120,8 @@ def test_a_run_of_the_project_as_it_is_covers_it(root: Path) -> None:
         ("falsifiers/demo/by_name.py", {Code.STALE_FALSIFIER}),
     ],
 )
-def test_a_changed_source_is_stale_for_whoever_uses_it(root: Path, name: str, expected: set[Code]) -> None:
-    """And fresh again once it is changed back."""
+def test_a_changed_source_is_stale_for_what_uses_it(root: Path, name: str, expected: set[Code]) -> None:
+    """It is fresh again when the change is undone."""
     record = record_of(root)
     with (root / name).open("a") as file:
         file.write("# more\n")

@@ -194,7 +194,7 @@ def test_a_project_is_looked_at_once(root: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
-    """As where reading ends in an error of the machine."""
+    """Reading it ends in an error of the operating system."""
     (root / "unreadable").symlink_to("/proc/self/mem")  # a regular file whose first byte cannot be read
     opened = len(os.listdir("/proc/self/fd"))
     for name in ("unreadable", SOURCE, "falsifiers"):
@@ -256,7 +256,7 @@ def test_of_a_record_its_origin_is_enough(root: Path, record: Record) -> None:
 
 
 def test_a_file_too_large_for_a_source_is_none(root: Path) -> None:
-    """Nor is a folder; one of just the largest size is read."""
+    """A file of exactly the largest size is read. A folder has no digest."""
     from harness.evidence.bundle_layout import LARGEST_DOCUMENT
 
     for name, size in (("largest", LARGEST_DOCUMENT), ("larger", LARGEST_DOCUMENT + 1)):

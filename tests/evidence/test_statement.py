@@ -48,7 +48,7 @@ def listed(predicate: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def test_a_pass_that_covers_the_claim_has_passed(tmp_path: Path) -> None:
-    """And nothing else has: not the mutant that could not run."""
+    """Nothing else has passed: the mutant that could not run is in no list."""
     predicate = said(tmp_path, **COVERED)
     assert predicate["result"] == "PASSED"
     assert predicate["passedTests"][0] == CLAIM
@@ -70,7 +70,7 @@ def test_a_pass_that_covers_the_claim_has_passed(tmp_path: Path) -> None:
     ],
 )
 def test_a_pass_that_covers_less_is_warned_of(tmp_path: Path, changes: dict[str, Any], code: str) -> None:
-    """With the reason."""
+    """The remark's code is listed too."""
     predicate = said(tmp_path, **{**COVERED, **changes})
     assert predicate["result"] == "WARNED"
     assert predicate["warnedTests"] == [CLAIM, f"{CLAIM}/remarks/{code}"]
@@ -95,7 +95,7 @@ def test_a_fail_has_failed(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_is_in_no_list(tmp_path: Path) -> None:
-    """And the result is not PASSED, nor anything a policy may take for nearly so."""
+    """The result is FAILED, so that no policy accepts it."""
     predicate = said(tmp_path, measurements={}, **COVERED)
     assert predicate["result"] == "FAILED"
     assert listed(predicate)["failedTests"] == set()
@@ -111,7 +111,7 @@ def test_void_is_not_passed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dirty", [True, None])
 def test_a_tree_with_changes_is_not_the_commit(tmp_path: Path, dirty: bool | None) -> None:
-    """Nor is one that may have had some."""
+    """A tree that may have had changes is not the commit either."""
     clean = claim_result(tmp_path).record
     assert [one["name"] for one in document(clean)["subject"]] == ["MANIFEST.sha256", "commit"]
     assert document(clean)["subject"][1]["digest"] == {"gitCommit": "c" * 40}

@@ -55,7 +55,7 @@ def test_a_bundle_comes_back_as_it_was(pristine: Path, archive: Path, tmp_path: 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_folder_to_unpack_into_is_made(archive: Path, tmp_path: Path, depth: int) -> None:
-    """And is gone again after a refusal."""
+    """After a refusal it is removed."""
     into = tmp_path.joinpath(*"abc"[:depth])
     unpack(archive, into)
     assert refused(
@@ -118,7 +118,7 @@ def test_a_bundle_that_is_there_and_differs_is_not_replaced(
 
 
 def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
-    """And what is not yet there comes beside it; one that differs keeps all from coming."""
+    """New bundles are unpacked beside it. If one differs, none is unpacked."""
     first, second = sealed(tmp_path / "made", run="a"), sealed(tmp_path / "made", run="b")
     pack([first], tmp_path / "one.zip")
     pack([first, second], tmp_path / "two.zip")
@@ -149,7 +149,7 @@ def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(pristine: Pat
 def test_a_bundle_that_comes_meanwhile_is_not_replaced(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And those moved before it are taken back, with the folders made for them."""
+    """Bundles that were moved before it are removed, with the folders made for them."""
     evidence = tmp_path / "made"
     first, second = sealed(evidence, run="a"), sealed(evidence, run="b")
     pack([first, second], tmp_path / "two.zip")
@@ -182,7 +182,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("name", "content"), HOSTILE)
 def test_a_hostile_entry_spoils_the_whole_archive(pristine: Path, tmp_path: Path, name: str, content: bytes) -> None:
-    """Also beside a sound bundle: nothing is written, inside or outside."""
+    """Even a sound bundle in the same archive is not unpacked. Nothing is written, inside or outside."""
     attributes = (0o040755 if name.endswith("/") else 0o100644) << 16
     entries = [
         Entry("/".join([*pristine.parts[-3:], path.relative_to(pristine).as_posix()]).encode(), path.read_bytes())
@@ -246,7 +246,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def test_what_a_killed_reader_left_is_no_bundle_and_is_removed_by_the_next(
     pristine: Path, archive: Path, tmp_path: Path
 ) -> None:
-    """But not what a living one is still writing."""
+    """A folder that a living process still writes stays."""
     into = tmp_path / "out"
     dead, living = into / ".unpacking-dead", into / ".unpacking-living"
     for folder in (dead, living):

@@ -177,7 +177,7 @@ def test_a_bundle_in_anothers_place_is_noticed(bundle: Path, field: str, depth: 
     ],
 )
 def test_every_format_is_checked(bundle: Path, name: str, content: str, pointer: str) -> None:
-    """With the file and the place in it."""
+    """The finding has the file and the place in it."""
     (bundle / name).write_text(content)
     reseal(bundle)
     findings = [finding for finding in verify(bundle).findings if finding.file == name]
@@ -204,7 +204,7 @@ def test_the_record_agrees_with_the_series_and_logs(bundle: Path, steps: tuple[A
 
 
 def test_a_wrong_type_is_named_with_its_pointer(bundle: Path) -> None:
-    """Where to look."""
+    """The pointer leads to the value."""
     rewrite(bundle, "record.json", set_at("clauses", 3, "outcome", "MAYBE"))
     assert ("record.json", "/clauses/3/outcome") in {(one.file, one.pointer) for one in verify(bundle).findings}
 
@@ -213,7 +213,7 @@ def test_a_wrong_type_is_named_with_its_pointer(bundle: Path) -> None:
 
 
 def test_bundles_are_found_from_any_folder_above(pristine: Path) -> None:
-    """And from the bundle itself."""
+    """The bundle's own folder is found too."""
     for folder in (pristine, pristine.parent, pristine.parents[2], pristine.parents[3]):
         assert find_bundles([folder]) == [pristine]
     assert find_bundles([pristine, pristine.parent]) == [pristine]
