@@ -89,7 +89,7 @@ def command(
     until = time.monotonic() + budget
     campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed)
     plantings: list[Planting] = []
-    killed: set[str] = set()
+    settled: set[str] = set()
     for place, contract in enumerate(contracts):
         now = time.monotonic()
         share = now + max(0.0, until - now) / (len(contracts) - place)
@@ -97,9 +97,9 @@ def command(
         def tell(one: Planted, left: int, claim: str = contract.id) -> None:
             click.echo(told(claim, one, left), err=True)
 
-        planting = campaign.run(contract, share, tell, killed=killed, listing=is_listing)
+        planting = campaign.run(contract, share, tell, settled=settled, listing=is_listing)
         plantings.append(planting)
-        killed |= {one.defect.id for one in planting.planted if one.fate is Fate.KILLED}
+        settled |= {one.defect.id for one in planting.planted if one.fate in (Fate.KILLED, Fate.NOT_STARTED)}
         if planting.interrupted:
             break
     return _reported(plantings, is_listing, json_file)

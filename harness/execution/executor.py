@@ -40,10 +40,9 @@ class TrialRequest:
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
     root: Path | None = None
-    """The project, or a copy of it, whose code the trial imports itself; it then has an empty cache of its own.
-
-    None if the fork server has imported the code.
-    """
+    """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
+    cache: Path | None = None
+    """The trial's cache folder; None for the executor's."""
     reached: Path | None = None
     """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
 

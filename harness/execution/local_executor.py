@@ -87,7 +87,7 @@ class LocalExecutor:
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
         watch = Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted, masked)
         try:
-            for place in (folder / "workspace", folder / "artifacts", self._cache_of(request, folder)):
+            for place in (folder / "workspace", folder / "artifacts", request.cache or self._cache):
                 place.mkdir(parents=True, exist_ok=True)
             strictjson.dump(_claim(request), folder / "claim.json")
             if self._lost is not None:
@@ -102,8 +102,7 @@ class LocalExecutor:
             watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
             telemetry = watch.sampler.stop()
-        for place in (folder / "workspace", folder / "cache"):  # the checkpoints of twenty trials would fill a disk
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder / "workspace", ignore_errors=True)  # the checkpoints of twenty trials would fill a disk
         (folder / "claim.json").unlink(missing_ok=True)
         mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
@@ -148,7 +147,7 @@ class LocalExecutor:
             threads=request.threads,
             workspace=folder / "workspace",
             artifacts=folder / "artifacts",
-            cache=self._cache_of(request, folder),
+            cache=request.cache or self._cache,
             memory_gib=request.contract.profiles[request.profile].requires.get("memory_gib", 0.0),
             declared=tuple(sorted(request.contract.measurements)),
             claim=folder / "claim.json",
@@ -158,10 +157,6 @@ class LocalExecutor:
             else (),
             reached=None if request.reached is None else str(request.reached),
         )
-
-    def _cache_of(self, request: TrialRequest, folder: Path) -> Path:
-        """The cache of a trial. Other code than the fork server's would leave there what later trials trust."""
-        return self._cache if request.root is None else folder / "cache"
 
 
 def _told(error: Exception, folder: Path) -> str:

@@ -59,6 +59,7 @@ class Reached:
         The trial goes on unwatched.
         """
         if sys.version_info >= (3, 12):
+            sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
             sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
         else:
             sys.settrace(None)

@@ -43,6 +43,20 @@ class Sum:
             result += 1
         return result
 """
+CACHES = """\
+KEPT = 3
+
+
+class Sum:
+    def __init__(self, setting):
+        self.place = setting.cache / "start"
+
+    def total(self, items):
+        place = self.place
+        if not place.exists():
+            place.write_text(str(KEPT))
+        return sum(items) + int(place.read_text()) - 3
+"""
 FALSIFIER = """\
 def falsify(trial):
     with trial.subject_fault():
@@ -100,35 +114,32 @@ def fates(document: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def test_two_survive(folder: Path) -> None:
-    """The others die; one cannot be imported. A second run remembers them all, and a third those that are left."""
-    code, document, tried = plant(folder)
-    assert code == ExitStatus.FAIL
+    """The others die; one cannot be imported. A second run tries only what is left, until a source changes."""
+    done = harness(folder, "plant", CLAIM, "--json", "planted.json")
+    document = json.loads((folder / "planted.json").read_text())
+    assert done.returncode == ExitStatus.FAIL
     killed = {"if (not (len(items) > 1000)):", "result -= item", "pass"}
     assert fates(document) == {"killed": killed, "survived": MISSED, "not started": {"ZERO = 1"}}
     assert document["total"]["score"] == 0.6
-    assert len(tried) == 6
+    assert len(done.stderr.splitlines()) == 6
     clauses = {one["after"]: one["clauses"] for one in document["claims"][0]["tried"]}
     assert clauses["pass"] == ["inversions.maximum"]
     assert (folder / "toy" / "summing.py").read_text() == SUBJECT
     assert not (folder / "evidence").exists()
-
-    again, same, tried = plant(folder)
-    assert (again, same["total"], tried) == (code, document["total"], [])
-
-    (state,) = (folder / "cache" / "planting").glob(f"{CLAIM}-*.jsonl")
-    *_, last, torn = [line for line in state.read_text().splitlines() if line]
-    state.write_text(f"{last}\n{torn[:20]}")
-    again, same, tried = plant(folder)
-    assert (again, same["total"], len(tried)) == (code, document["total"], 5)
-
-    table = harness(folder, "plant", CLAIM).stdout.splitlines()
+    table = done.stdout.splitlines()
     assert "+        if len(items) >= 1000:" in table
     rows = {line.split()[0]: line.split()[1:] for line in table if line.startswith("  ")}
     assert rows["comparison"] == ["0", "1", "0", "0", "0", "0", "0.0%"]
     assert rows["all"] == ["3", "2", "0", "1", "0", "0", "60.0%"]
 
+    (state,) = (folder / "cache" / "planting").glob(f"{CLAIM}-*.jsonl")
+    *whole, torn = [line for line in state.read_text().splitlines() if line]
+    state.write_text("\n".join([*whole, torn[:20]]))
+    code, same, tried = plant(folder)
+    assert (code, same["total"], len(tried)) == (ExitStatus.FAIL, document["total"], 1)
+
     (folder / "toy" / "adversary.py").write_text(f"{FALSIFIER}# another falsifier\n")
-    assert len(plant(folder)[2]) == 6
+    assert len(plant(folder, "--budget", "10s")[2]) > 1
 
 
 def test_equivalent_defects_are_not_counted(folder: Path) -> None:
@@ -166,14 +177,35 @@ def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
 def test_the_budget_ends_trials(tmp_path: Path) -> None:
     """What it cut short was not tried. Where it ends before anything was, nothing ran."""
     folder, began = write(tmp_path, HANGS, seconds=60), time.monotonic()
-    _, document, _ = plant(folder, "--budget", "4s", "--jobs", "1")
+    _, document, _ = plant(folder, "--budget", "3s", "--jobs", "1")
     assert time.monotonic() - began < 10
     untried = document["claims"][0]["untried"]
-    assert document["total"]["untried"] == len(untried) > 0
+    assert document["total"]["untried"] == len(untried)
+    assert untried or document["claims"][0]["obstacle"]
     code, document, _ = plant(folder, "--budget", "0.01s")
     assert (code, document["claims"][0]["tried"]) == (ExitStatus.NOT_MEASURED, [])
     assert document["claims"][0]["obstacle"]
     assert harness(folder, "plant", CLAIM, "--budget", "20").returncode == ExitStatus.REFUSED
+
+
+def test_a_defect_in_code_that_fills_the_cache(tmp_path: Path) -> None:
+    """The healthy subject's cache does not hide it; nor does a defect leave anything there for others."""
+    code, document, _ = plant(write(tmp_path, CACHES))
+    assert {"KEPT = 4", "pass"} <= fates(document)["killed"]
+    assert (code, fates(document).keys()) == (ExitStatus.PASS, {"killed"})
+
+
+def test_two_claims_share_what_they_kill(folder: Path) -> None:
+    """A defect that one of them kills is dead, and the next does not try it."""
+    (folder / "toy" / "longer.py").write_text(FALSIFIER.replace("[1, 2, 4]", "[1] * 1001").replace("- 7", "- 0"))
+    contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
+    contract |= {"id": "F-TOY-SUM-002", "falsifier": "toy.longer:falsify"}
+    contract["mutants"][0] |= {"subject": "toy.longer:Other"}
+    (folder / "toy" / "longer.py").open("a").write("\nclass Other:\n    pass\n")
+    (folder / "contracts" / "F-TOY-SUM-002.json").write_text(json.dumps(contract))
+    code, document, tried = plant(folder, "F-TOY-SUM-002")
+    assert [line.split(":")[0] for line in tried] == [CLAIM] * 6 + ["F-TOY-SUM-002"] * 3
+    assert (code, document["total"]["killed"], document["total"]["survived"]) == (ExitStatus.FAIL, 5, 1)
 
 
 def test_a_claim_that_does_not_pass_is_not_planted(tmp_path: Path) -> None:

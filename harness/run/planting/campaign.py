@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -88,7 +89,7 @@ class Planting:
     unmatched: tuple[Equivalent, ...] = ()
     """Entries of the author's file that name no defect."""
     elsewhere: frozenset[str] = frozenset()
-    """The ids of those that another claim has killed. These are not tried."""
+    """The ids of those that another claim has settled. These are not tried."""
     obstacle: str = ""
     """Why nothing can be planted; empty if something can."""
     interrupted: bool = False
@@ -125,7 +126,7 @@ class Campaign:
         until: float,
         tell: Callable[[Planted, int], None],
         *,
-        killed: Collection[str] = (),
+        settled: Collection[str] = (),
         listing: bool = False,
     ) -> Planting:
         """Plant in one claim's subject.
@@ -133,7 +134,7 @@ class Campaign:
         Args:
             until: the `time.monotonic()` at which the trials end.
             tell: takes each defect that was tried, and how many are left.
-            killed: the ids of defects that need no trial because another claim has killed them.
+            settled: the ids of defects that need no trial: another claim has killed them, or they do not start.
             listing: plant nothing; only list the defects.
 
         Raises:
@@ -154,15 +155,27 @@ class Campaign:
                 return replace(nothing, interrupted=True)
             except LeaseUnavailable as error:
                 return replace(nothing, obstacle=str(error))
-            return _Trials(self, plan, executor, interruption, until).run(nothing, marked, tell, killed, listing)
+            folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="falsifier-plant-")))
+            return _Trials(self, plan, executor, interruption, until, folder).run(
+                nothing, marked, tell, settled, listing
+            )
 
 
 class _Trials:
     """The trials of one claim, under its lease."""
 
     def __init__(
-        self, campaign: Campaign, plan: Plan, executor: LocalExecutor, interruption: Interruption, until: float
+        self,
+        campaign: Campaign,
+        plan: Plan,
+        executor: LocalExecutor,
+        interruption: Interruption,
+        until: float,
+        folder: Path,
     ) -> None:
+        """Args:
+        folder: an empty one, for what the trials need.
+        """
         self._campaign, self._plan, self._executor = campaign, plan, executor
         self._interruption, self._until = interruption, until
         self._root = campaign.project.root
@@ -172,27 +185,29 @@ class _Trials:
         self._threads = max(1, cpus // self._parallel)
         self._seconds = plan.profile.seconds
         self._contents: dict[str, bytes] = {}
+        self._folder, self._cache = folder, folder / "cache"
+        """The cache that the subject without a defect filled."""
+        self._cache.mkdir()
+        self._with_cache: frozenset[str] = frozenset()
 
     def run(
         self,
         nothing: Planting,
         marked: Sequence[Equivalent],
         tell: Callable[[Planted, int], None],
-        killed: Collection[str],
+        settled: Collection[str],
         listing: bool,
     ) -> Planting:
-        with tempfile.TemporaryDirectory(prefix="falsifier-reached-") as folder:
-            healthy = self._awaited(lambda: self._trial(self._root, Path(folder, "reached.json")))
-            if self._interruption.requested:
-                return replace(nothing, interrupted=True)
-            if self._is_over():
-                return replace(nothing, obstacle="the budget ended while the subject ran without a defect")
-            judgment = judge(self._plan.contract, healthy.observation)
-            if judgment.outcome is not Outcome.PASS:
-                ending = healthy.observation.ending
-                why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
-                return replace(nothing, obstacle=f"without a defect the claim is {judgment.outcome}: {why}")
-            reached = json.loads(Path(folder, "reached.json").read_text(encoding="utf-8"))
+        healthy, reached = self._healthy("without a cache")
+        if self._interruption.requested:
+            return replace(nothing, interrupted=True)
+        if self._is_over():
+            return replace(nothing, obstacle="the budget ended while the subject ran without a defect")
+        judgment = judge(self._plan.contract, healthy.observation)
+        if judgment.outcome is not Outcome.PASS:
+            ending = healthy.observation.ending
+            why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
+            return replace(nothing, obstacle=f"without a defect the claim is {judgment.outcome}: {why}")
         found = self._defects(reached["lines"])
         reasons: dict[str, str] = {}
         used: set[Equivalent] = set()
@@ -206,7 +221,7 @@ class _Trials:
             defects=tuple(found),
             equivalent=reasons,
             unmatched=tuple(entry for entry in marked if entry not in used),
-            elsewhere=frozenset(one.id for one in found if one.id in killed and one.id not in reasons),
+            elsewhere=frozenset(one.id for one in found if one.id in settled and one.id not in reasons),
         )
         if listing:
             return planting
@@ -216,10 +231,33 @@ class _Trials:
         random.Random(self._campaign.seed).shuffle(pending)  # noqa: S311 (an order, no secret)
         if pending:
             self._awaited(lambda: self._executor.warm(reached["modules"]))
+            self._with_cache = self._beside_cache(found)
         planted += self._plant(pending, state, tell)
         order = {defect.id: place for place, defect in enumerate(found)}
         planted.sort(key=lambda one: order[one.defect.id])
         return replace(planting, planted=tuple(planted), interrupted=self._interruption.requested)
+
+    def _healthy(self, name: str) -> tuple[TrialResult, dict[str, Any]]:
+        """The trial of the subject without a defect, and what it reached: `lines` by file, and `modules`."""
+        place = self._folder / f"{name}.json"
+        healthy = self._awaited(lambda: self._trial(self._root, self._cache, place))
+        passed = judge(self._plan.contract, healthy.observation).outcome is Outcome.PASS
+        return healthy, json.loads(place.read_text(encoding="utf-8")) if passed else {"lines": {}, "modules": []}
+
+    def _beside_cache(self, found: Sequence[Defect]) -> frozenset[str]:
+        """The ids of the defects that a full cache cannot hide: no line of their functions runs only to fill it.
+
+        A defect in code that fills the cache shows only if the cache is empty. To fill it again for each of the others
+        may take longer than the rest of the trial.
+        """
+        if not any(self._cache.iterdir()):
+            return frozenset()
+        ran = self._healthy("with a cache")[1]["lines"]
+        lines = used_lines({file: (content, ran.get(file, ())) for file, content in self._contents.items()})
+        fills = [one for one in found if lines.get(one.file, frozenset()).isdisjoint(one.lines)]
+        functions = {(one.file, one.within) for one in fills if one.within}
+        ids = {one.id for one in fills}
+        return frozenset(one.id for one in found if one.id not in ids and (one.file, one.within) not in functions)
 
     def _defects(self, reached: Mapping[str, Sequence[int]]) -> list[Defect]:
         """The defects of the files that the subject imports, without the falsifier's own code, on lines that ran."""
@@ -282,8 +320,9 @@ class _Trials:
             compile(changed, defect.file, "exec")
         except (SyntaxError, ValueError) as error:
             return Planted(defect, patch, Fate.NOT_STARTED, reason=str(error))
-        with project_copy(self._root, defect.file, changed) as root:
-            result = self._trial(root, None)
+        # Broken code may spoil a cache for the trials that come after.
+        with project_copy(self._root, defect.file, changed) as root, self._own_cache(defect) as cache:
+            result = self._trial(root, cache)
         ending = result.observation.ending
         if ending.kind is EndingKind.INTERRUPTED:
             return None
@@ -300,7 +339,15 @@ class _Trials:
         reason = ending.reason or f"not measured: {unmeasured}"
         return Planted(defect, patch, fate, reason=reason, seconds=result.seconds)
 
-    def _trial(self, root: Path, reached: Path | None) -> TrialResult:
+    @contextmanager
+    def _own_cache(self, defect: Defect) -> Iterator[Path]:
+        """A copy of the cache; an empty one if the defect is in code that fills it."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            if defect.id in self._with_cache:
+                shutil.copytree(self._cache, name, dirs_exist_ok=True)
+            yield Path(name)
+
+    def _trial(self, root: Path, cache: Path, reached: Path | None = None) -> TrialResult:
         plan = self._plan
         request = TrialRequest(
             contract=plan.contract,
@@ -312,6 +359,7 @@ class _Trials:
             seconds=self._seconds,
             threads=self._threads,
             root=root,
+            cache=cache,
             reached=reached,
         )
         return self._executor.run(request, lambda step, values, memory: None)

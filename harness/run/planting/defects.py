@@ -43,6 +43,11 @@ class Defect:
         """Names it in this version of the file: file:line:operator:index."""
         return f"{self.file}:{self.line}:{self.operator}:{self.index}"
 
+    @property
+    def lines(self) -> range:
+        """The numbers of the lines that the patch changes."""
+        return range(self.line, self.line + self.before.count("\n") + 1)
+
     def planted(self, content: bytes) -> bytes:
         """The file with the defect."""
         return content[: self.edit.start] + self.edit.text.encode() + content[self.edit.end :]

@@ -116,6 +116,7 @@ def _trial(one: Planted) -> Mapping[str, Any]:
     return {
         "id": one.defect.id,
         "operator": one.defect.operator,
+        "file": one.defect.file,
         "within": one.defect.within,
         "before": one.defect.before,
         "after": one.defect.after,
