@@ -1,4 +1,4 @@
-"""Somebody else's trainer as a subject: the file that describes it, its output read from outside, and its process.
+"""An external trainer as a subject: the file that describes it, its output, and its process.
 
 `trainer` reads the TOML file, `log` what a trainer prints (pure), `run` what that comes to, `command` runs it,
 `directory` finds what it wrote, `subject` is the choice of one on the command line. None of them knows a claim; what a

@@ -1,11 +1,11 @@
-"""What the adapters of every spec have in common: a trainer's file, its run listened to, and what ran as it told.
+"""The common base of the adapters of all specs: a trainer's file, the run and its output, and what ran.
 
     class Command(CommandRun):
         def train(self, on_step):
             self.listen(on_step)
 
-A spec's `external.py` puts them behind the spec's Protocol. Whatever else a falsifier wants of such a subject is
-`NotShown`, never made up.
+A spec's `external.py` implements the spec's Protocol with them. Any other attribute of such a subject raises
+`NotShown`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _DTYPES = {
 
 
 class Outside(Elsewhere):
-    """A trainer that is seen from outside only."""
+    """A trainer that is observed only from outside."""
 
     directory: Path
-    """Where its files are."""
+    """The folder of its files."""
 
     def __init__(self, setting: Setting, output: Path) -> None:
         """Read the trainer's file, which the parameter `trainer` names from the project's root."""
@@ -54,18 +54,18 @@ class Outside(Elsewhere):
             "python": sys.executable,
         }
         self.telling: Telling | None = None
-        """What the run told so far; None before it was listened to."""
+        """The output of the run so far; None before `listen`."""
         self.step = 0
-        """The step that its output has come to, counted from 1."""
+        """The newest step in the output, counted from 1."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Whatever else a claim wants of a subject; names with an underscore are Python's own questions."""
+        """Any other attribute raises `NotShown`, except names with an underscore, which Python itself looks up."""
         if name.startswith("_") or "trainer" not in vars(self):
             raise AttributeError(name)
         raise NotShown(f"{self.trainer.name} shows nothing of its {name.replace('_', ' ')} from outside")
 
     def ran(self) -> dict[str, Any]:
-        """What ran, as far as the output says: device, dtype, backend, and how many steps."""
+        """What ran, as far as the output says: device, dtype, backend and number of steps."""
         if self.telling is None:
             return {}
         found: dict[str, Any] = {name: value.lower() for name, value in self.telling.ran.items() if name != "target"}
@@ -83,7 +83,7 @@ class Outside(Elsewhere):
         return type(self)(setting)  # type: ignore[call-arg]
 
     def filled(self, text: str) -> str:
-        """A text of the trainer's file with this run's values."""
+        """A text of the trainer's file with the values of this run."""
         return self.trainer.filled(text, self.values)
 
     def _begin(self, on_step: Callable[..., None]) -> Telling:
@@ -101,17 +101,17 @@ class CommandRun(Outside):
     """A trainer that is run."""
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing is started yet."""
+        """Start nothing yet."""
         super().__init__(setting, setting.workspace / "output")
         self.memory_bytes: int | None = None
-        """After `listen`: of its processes, the most that any one held on the CPU; None where that was not seen."""
+        """After `listen`: the peak CPU memory of its largest process in bytes; None if it is unknown."""
 
     def listen(self, on_step: Callable[..., None]) -> Telling:
-        """Run the command to its end, and hand every step that it tells to `on_step`.
+        """Run the command to its end, and call `on_step` for every step in its output.
 
         Raises:
-            CommandFailed: it failed.
-            NotMeasured: it could not be started, or the machine was in the way.
+            CommandFailed: the command failed.
+            NotMeasured: it could not be started, or the machine prevented the run.
         """
         telling = self._begin(on_step)
         self.setting.workspace.mkdir(parents=True, exist_ok=True)
@@ -120,18 +120,18 @@ class CommandRun(Outside):
 
 
 class RecordedRun(Outside):
-    """A run that is over, in the directory that the parameter `dir` names. Nothing is run, and nothing is changed."""
+    """A finished run in the directory that the parameter `dir` names. Nothing is run or changed."""
 
     def __init__(self, setting: Setting) -> None:
-        """Nothing is read yet but the trainer's file."""
+        """Read nothing yet but the trainer's file."""
         super().__init__(setting, Path(setting.parameters["dir"]))
 
     def listen(self, on_step: Callable[..., None]) -> Telling:
-        """Read the logs to their end, and hand every step that they tell to `on_step`.
+        """Read the logs to their end, and call `on_step` for every step in them.
 
         Raises:
-            CommandFailed: they say that the run failed.
-            NotMeasured: one cannot be read, or the directory has nothing of a run of this trainer.
+            CommandFailed: the logs say that the run failed.
+            NotMeasured: a log cannot be read, or the directory holds no run of this trainer.
         """
         telling = self._begin(on_step)
         files = self.logs()
@@ -153,11 +153,11 @@ class RecordedRun(Outside):
         raise NotShown("a run that has ended cannot be made again with other parameters")
 
     def logs(self) -> list[Path]:
-        """Where its output was kept."""
+        """The files with its output."""
         return directory.logs(self.trainer, self.directory)
 
     def no_logs(self) -> str:
-        """Why nothing is known of what it printed; empty where there is a log."""
+        """Why its output is unknown; empty if there is a log."""
         if self.logs():
             return ""
         wanted = ", ".join(self.trainer.logs) or "none: its file has no /log/files"

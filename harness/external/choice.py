@@ -1,4 +1,4 @@
-"""The choice of somebody else's trainer as the subject of a run: `command:TRAINER.toml`, `recorded:TRAINER.toml`."""
+"""The choice of an external trainer as the subject of a run: `command:TRAINER.toml` or `recorded:TRAINER.toml`."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ __all__ = ["External", "Kind"]
 
 
 class Kind(StrEnum):
-    """How a trainer is looked at."""
+    """How a trainer is observed."""
 
     COMMAND = "command"
-    """It is run."""
+    """The harness runs it."""
     RECORDED = "recorded"
-    """It has run; its directory is read."""
+    """It has run; the harness reads its directory."""
 
 
 @dataclass(frozen=True)
 class External:
-    """Somebody else's trainer as a run's subject."""
+    """An external trainer as the subject of a run."""
 
     kind: Kind
     trainer: str
     """Its TOML file, from the project's root."""
     parameters: JsonObject = field(default_factory=dict)
-    """Those of the subject's trial alone: `trainer`, the trainer's own, and of a run that is over all that were set."""
+    """Parameters of the subject's trial alone: `trainer`, its own ones, and for a finished run all that were set."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of its TOML file, and of the sources that this names, by path from the project's root."""
+    """The sha256 of its TOML file and of the sources that the file names, by path from the project's root."""
     seconds: float | None = None
-    """How long a trial of it may take, where not as long as the profile says."""
+    """Time limit of its trial in seconds; None for the profile's limit."""
     admits: tuple[str, ...] = ()
-    """Variables of the user's that its trials get beyond those that every trial gets."""
+    """Names of your environment variables that its trials also get."""
 
     @property
     def is_recorded(self) -> bool:
-        """Whether its run has ended, so that this machine need not meet the profile's requirements."""
+        """Whether its run is finished. Then this machine need not meet the profile's requirements."""
         return self.kind is Kind.RECORDED
 
     def entry_point(self, falsifier: str) -> str:
-        """The adapter that the spec of a falsifier has for such a subject: `external.py` beside the falsifier."""
+        """The entry point of the spec's adapter for such a subject, in `external.py` beside the falsifier."""
         package = falsifier.partition(":")[0].rpartition(".")[0]
         return f"{package}.external:{self.kind.value.capitalize()}"
 
     @property
     def spelling(self) -> str:
-        """What `--subject` takes."""
+        """The value of `--subject`."""
         return f"{self.kind}:{self.trainer}"

@@ -1,8 +1,8 @@
-"""Runs a trainer's command line and listens to it while it runs.
+"""Runs a trainer's command line and reads its output while it runs.
 
-What it prints is passed on to our own stdout and stderr, where a trial's logs are bounded, and read as it comes. The
-process stays in the trial's session, so that it ends with the trial; it has a process group of its own, so that it can
-be ended with what it started when nobody wants to hear more.
+The output is copied to our own stdout and stderr, where a trial's logs are limited in size. The process stays in the
+trial's session, so that it ends with the trial. It has its own process group, so that it can be ended together with its
+children.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ __all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]
 _CHUNK = 1 << 16
 _TICK = 0.05
 _AFTERMATH_SECONDS = 1.0
-"""How long what a process left running may keep its output open."""
+"""Seconds that children may keep the output open after the process has ended."""
 _NOT_ITS_OWN = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU)
-"""What the kernel, a scheduler or a user sends; a process that dies of it was not at fault."""
+"""Signals from the kernel, a scheduler or a user. A process that dies of one is not at fault."""
 _LARGEST_DIGESTED = 1 << 30
 _LARGEST_WORD_DIGESTED = 1 << 24
-"""Bytes: scripts and configurations are smaller, and of weights nobody waits for a digest."""
+"""Bytes. Scripts and configurations are smaller; a digest of larger files, such as weights, takes too long."""
 _LONGEST_WORDS = 200
 _ROOM = 1 << 20
-"""Free bytes below which a disk counts as full: less than a write of any checkpoint."""
+"""Free bytes below which a disk counts as full. Any checkpoint is larger."""
 
 
 class CommandFailed(RuntimeError):
-    """The trainer ended otherwise than well."""
+    """The trainer failed."""
 
 
 class RequestRefused(NotMeasured):
-    """The trainer refused its command line: right where the request makes no sense, else this file's mistake."""
+    """The trainer refused its command line: correct for an invalid request, else a mistake in its TOML file."""
 
 
 class OutOfMemory(CommandFailed):
-    """The trainer ran out of the GPU's memory."""
+    """The trainer ran out of GPU memory."""
 
 
 def run(trainer: Trainer, values: JsonObject, telling: Telling) -> int | None:
     """Run the trainer to its end.
 
     Returns:
-        Bytes: of its processes, the most that any one held at once, on the CPU; None where that was not seen.
+        The peak CPU memory of its largest process in bytes; None if it is unknown.
 
     Raises:
-        CommandFailed: it failed, by its exit status or by a signal of its own making.
-        NotMeasured: it could not be started, it refused its command line, or the machine was in the way.
+        CommandFailed: it failed, by its exit status or a signal that it caused.
+        NotMeasured: it could not be started, it refused its command line, or the machine prevented the run.
         TrainerError: there is no command line for these values.
     """
     words, variables = trainer.words(values), trainer.variables(values)
@@ -104,19 +104,19 @@ def run(trainer: Trainer, values: JsonObject, telling: Telling) -> int | None:
 
 
 def _is_full(output: Path) -> bool:
-    """Whether a trainer that failed had no room left to write; its own words for that are anybody's guess."""
+    """Whether the disk was full when a trainer failed. Its own message for that is unknown."""
     place = next((folder for folder in (output, *output.parents) if folder.is_dir()), Path("/"))
     return shutil.disk_usage(place).free < _ROOM
 
 
 def _last_words(readers: Sequence[LogReader]) -> str:
-    """What a trainer said last on stderr, else on stdout: more often than not, why it failed."""
+    """The last line on stderr, else on stdout. It usually says why the trainer failed."""
     said = next((reader.last_words for reader in reversed(readers) if reader.last_words), "")
     return said if len(said) <= _LONGEST_WORDS else f"{said[:_LONGEST_WORDS]}…"
 
 
 def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> None:
-    """Say whose fault an ending was."""
+    """Raise the error that fits how the trainer ended; nothing if it succeeded."""
     meaning = trainer.meaning(status)
     if meaning is Exit.COMPLETED:
         return
@@ -140,7 +140,7 @@ def _judge(trainer: Trainer, status: int, telling: Telling, last_words: str) -> 
 def _listen(
     process: subprocess.Popen[bytes], trainer: Trainer, telling: Telling, memory: LargestProcess
 ) -> list[LogReader]:
-    """Read both streams until they end, or until the process has ended and what it left has had its second."""
+    """Read both streams until they end, or until a second after the process has ended."""
     streams = [(process.stdout, sys.stdout), (process.stderr, sys.stderr)]
     readers = [LogReader(trainer.lines) for _ in streams]
     give_up = None
@@ -169,7 +169,7 @@ def _listen(
 
 
 def _pass_on(ours: IO[str], chunk: bytes) -> None:
-    with contextlib.suppress(OSError, ValueError):  # nobody listens: that is no reason to end
+    with contextlib.suppress(OSError, ValueError):  # no reader: the trainer goes on
         ours.flush()
         left = memoryview(chunk)
         while left:
@@ -177,9 +177,9 @@ def _pass_on(ours: IO[str], chunk: bytes) -> None:
 
 
 def _announce(words: list[str], variables: Mapping[str, str]) -> None:
-    """Tell the trial's log what is run, and the digests of the program and of small files that the line names.
+    """Print the command line and the digests of the program and of small files that it names to the trial's log.
 
-    The evidence is of these: where the program is an interpreter, the trainer is the script.
+    The evidence is about these files. If the program is an interpreter, the script is the trainer.
     """
     assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     print("+", *assigned, shlex.join(words))

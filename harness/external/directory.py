@@ -1,4 +1,4 @@
-"""What a run left in its directory: checkpoints by step, logs, and the export."""
+"""The files in the directory of a run: checkpoints by step, logs, and the export."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_FILES = 100_000
 
 
 def checkpoints(trainer: Trainer, values: JsonObject, suffix: str = "") -> dict[int, Path]:
-    """The checkpoints by step, in the order of their steps; with a suffix, the files called so but for that suffix."""
+    """The checkpoints by step, in order. With a suffix, the files named like checkpoints with that suffix."""
     if not trainer.files.checkpoints:
         return {}
     escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
@@ -35,7 +35,7 @@ def checkpoints(trainer: Trainer, values: JsonObject, suffix: str = "") -> dict[
 
 
 def logs(trainer: Trainer, directory: Path) -> list[Path]:
-    """The logs of a run that is over, in the order of the trainer's globs and then by name."""
+    """The logs of a finished run, in the order of the trainer's globs and then by name."""
     found: dict[Path, None] = {}
     for pattern in trainer.logs:
         for path in sorted(directory.glob(pattern)):
@@ -45,10 +45,10 @@ def logs(trainer: Trainer, directory: Path) -> list[Path]:
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file that a run left, for the trial's log: the evidence is of these bytes.
+    """The sha256 of a file of a run, for the trial's log: the evidence is about these bytes.
 
     Raises:
-        NotMeasured: it cannot be read.
+        NotMeasured: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -58,7 +58,7 @@ def digest(path: Path) -> str:
 
 
 def read_logs(trainer: Trainer, files: Sequence[Path], telling: Telling) -> None:
-    """Read logs to their end. The last line of each is believed only where it is finished: a run may have been cut off.
+    """Read logs to their end. An unfinished last line is ignored, because the run may have been cut off.
 
     Raises:
         NotMeasured: a log cannot be read.

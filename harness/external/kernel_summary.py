@@ -1,4 +1,4 @@
-"""What a run's output says of its kernels: which were compiled and when, and what could not be loaded."""
+"""A run's output about its kernels: which were compiled and when, and what could not be loaded."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from harness.external.output_events import Event, EventKind
 __all__ = ["KernelTelling"]
 
 _MOST = 10_000
-"""Lines of a kind that are kept; more are only counted."""
+"""Most lines of a kind that are kept. Further lines are only counted."""
 _LONGEST_LINE = 500
 
 
 @dataclass
 class KernelTelling:
-    """All that was told of kernels, in the order of the lines."""
+    """All output about kernels, in the order of the lines."""
 
     warmed: int | None = None
-    """How many kernels were ready before the first step; None where no line said that any were."""
+    """How many kernels were ready before the first step; None if no line says so."""
     before: list[str] = field(default_factory=list)
-    """Kernels that were compiled until they were ready."""
+    """Kernels that were compiled before that."""
     after: list[str] = field(default_factory=list)
-    """Kernels that were compiled since."""
+    """Kernels that were compiled after that."""
     counted: int | None = None
-    """Compilations by the run's own counter, where it told one."""
+    """Compilations by the run's own counter; None without one."""
     told: int = 0
-    """Compilations that were told one by one."""
+    """Compilations that have a line of their own."""
     refused: list[str] = field(default_factory=list)
-    """Lines by which the driver refused to compile."""
+    """Lines that say that the driver refused to compile."""
     failed_uploads: list[str] = field(default_factory=list)
-    """Lines by which weights could not be put on the device."""
+    """Lines that say that weights could not be loaded onto the device."""
 
     def hear(self, event: Event) -> None:
-        """Take one event; those of other kinds are passed over."""
+        """Take one event. Events of other kinds are ignored."""
         if event.kind is EventKind.WARMED:
-            # A warm-up may be told in several parts; what was compiled until the last of them belongs to it.
+            # A warm-up can have several lines. All compilations up to the last of them belong to it.
             self.warmed = (self.warmed or 0) + (event.whole("kernels") or 0)
             self.before, self.after = self.before + self.after, []
         elif event.kind is EventKind.COMPILED:
@@ -47,7 +47,7 @@ class KernelTelling:
 
     @property
     def compilations(self) -> int | None:
-        """How often it says that it compiled: the larger of both counts; None where it says nothing of it."""
+        """The number of compilations: the larger of both counts; None if the output says nothing about them."""
         counts = [count for count in (self.counted, self.told or None) if count is not None]
         return max(counts, default=None)
 

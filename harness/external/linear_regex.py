@@ -1,4 +1,4 @@
-"""Regular expressions that cannot run away: RE2 matches in time linear in the text, whatever the expression."""
+"""Regular expressions in linear time: RE2 matches every expression in time linear in the text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 __all__ = ["PatternRefused", "compiled"]
 
 _MOST_BYTES = 1 << 22
-"""Memory for one expression and its matching."""
+"""Bytes of memory for one expression and its matching."""
 
 
 class PatternRefused(ValueError):
-    """An expression that RE2 does not take; the text says why."""
+    """RE2 refuses an expression. The message says why."""
 
 
 def compiled(expression: str) -> Any:
-    """The expression, ready to `search`; groups are named as in Python.
+    """The compiled expression. Groups have names as in Python.
 
     Raises:
-        PatternRefused: it is malformed, too large, or needs more than linear time (look-around, backreferences).
-        ModuleNotFoundError: RE2 is not installed; the text says what to install.
+        PatternRefused: it is malformed, too large, or not linear (look-around, backreferences).
+        ModuleNotFoundError: RE2 is not installed. The message says what to install.
     """
     try:
         re2 = importlib.import_module("re2")
@@ -36,4 +36,4 @@ def compiled(expression: str) -> Any:
     except re2.error as error:
         said = error.args[0] if error.args else error
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        raise PatternRefused(f"{expression!r} is no linear-time regular expression: {text}") from error
+        raise PatternRefused(f"{expression!r} is not a linear-time regular expression: {text}") from error

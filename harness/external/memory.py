@@ -1,9 +1,9 @@
-"""How much memory a command takes: of its processes, the most that any one of them held at once.
+"""The memory of a command: the peak of its largest process.
 
-The kernel keeps for every process the most that was resident (`VmHWM` in /proc/PID/status), counted anew from each
-`exec`. It is read again and again while the command runs, since it is gone with the process. What `wait` returns
-(`ru_maxrss`) is exact to the end, but is never less than what the process that started the command held itself
-(`setmax_mm_hiwater_rss` in the kernel's `exec_mmap`): a trial has hundreds of MiB. It counts where it is clearly more.
+The kernel records the peak resident memory of each process (`VmHWM` in /proc/PID/status), reset by each `exec`. It is
+read repeatedly while the command runs, because it disappears with the process. `wait` returns a peak (`ru_maxrss`) that
+is exact to the end, but never less than the memory of the process that started the command (`setmax_mm_hiwater_rss` in
+the kernel's `exec_mmap`), which is hundreds of MiB for a trial. So it counts only if it is clearly larger.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["LargestProcess"]
 
 _DISCOVERY_SHARE = 0.01
-"""Of one processor, for finding descendants: that reads every process of the machine."""
+"""Share of one processor for finding descendants, which reads every process of the machine."""
 _CLEARLY = 1.125
-"""The kernel's counters are kept by processor and may lag; no process is taken for ours within an eighth of us."""
+"""`ru_maxrss` counts if it exceeds our own memory by this factor. The kernel's counters, one per processor, can lag."""
 
 
 @final
 class LargestProcess:
-    """The most memory that one process of a command, or of what it started, was seen to hold."""
+    """The peak memory of the largest process of a command, its descendants included."""
 
     def __init__(self, pid: int) -> None:
-        """`pid` is the command's process, which has been through its `exec` already and was not waited for yet."""
+        """`pid` is the command's process, after its `exec` and before it is waited for."""
         import psutil
 
         self._root: psutil.Process | None = None
@@ -44,7 +44,7 @@ class LargestProcess:
         self.look()
 
     def look(self) -> None:
-        """Read the high-water marks of those that live."""
+        """Read the peaks of the processes that are alive."""
         self._discover()
         for pid in list(self._known):
             mark = _high_water_mark(pid)
@@ -54,7 +54,7 @@ class LargestProcess:
                 self._peak = max(self._peak, mark)
 
     def bytes(self) -> int | None:
-        """In bytes, after the command was waited for; None where nothing was seen of it."""
+        """The peak in bytes, after the command was waited for; None if it is unknown."""
         waited = _waited_for()
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         if waited > max(self._waited_before, own * _CLEARLY):
@@ -71,17 +71,17 @@ class LargestProcess:
             for child in self._root.children(recursive=True):
                 self._known.setdefault(child.pid, child)
         except psutil.Error:
-            pass  # it has ended; what it started is known from before
+            pass  # it has ended; its descendants are known from before
         self._discover_at = time.monotonic() + (time.thread_time() - before) / _DISCOVERY_SHARE
 
 
 def _waited_for() -> int:
-    """Of all processes that were waited for, the most that one held, or held that started it; in bytes."""
+    """The peak of the largest process that was waited for, or of the process that started it, in bytes."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
 def _high_water_mark(pid: int) -> int | None:
-    """The most that was resident of a process since its `exec`, in bytes; None where it has ended."""
+    """The peak resident memory of a process since its `exec`, in bytes; None if it has ended."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:

@@ -1,12 +1,12 @@
-"""Reading what a trainer prints: bytes in, events out. Pure, in time linear in the bytes, and bounded in memory.
+"""Reading a trainer's output: bytes in, events out. Pure, linear in time, and limited in memory.
 
     reader = LogReader(trainer.lines)
     for event in reader.feed(chunk):
         ...
 
-Terminals are undone: escape sequences are taken out, and a carriage return ends a line as a newline does, so that each
-state of a progress bar is a line of its own. A last line without an end may be half of one, and half a number is
-another number: it is believed only where `end` says that the output is whole.
+Escape sequences of terminals are removed. A carriage return ends a line like a newline, so each state of a progress bar
+is a line. A last line without an end can be half a line, with half a number. It counts only if `end` says that the
+output is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from harness.external.linear_regex import compiled
 __all__ = ["LONGEST_LINE", "Event", "EventKind", "LineRule", "LogReader"]
 
 LONGEST_LINE = 1 << 16
-"""Bytes of a line that are looked at; the rest of a longer one is passed over."""
+"""Most bytes of a line that are read. The rest of a longer line is ignored."""
 _LONGEST_VALUE = 4096
 _ESCAPES = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, colours among them (ECMA-48, 5.4)
@@ -41,39 +41,39 @@ _NOT_FINITE = {"nan": float("nan"), "inf": float("inf"), "infinity": float("inf"
 
 
 class EventKind(StrEnum):
-    """What a line tells."""
+    """What a line reports."""
 
     STEP = "step"
     """An optimizer step was made: `step` and any numbers, `loss` among them."""
     SUMMARY = "summary"
-    """Of the whole run: `steps`, `initial_loss`, `final_loss`, `seconds`, in one line or several."""
+    """Values of the whole run: `steps`, `initial_loss`, `final_loss`, `seconds`, on one line or several."""
     CHECKPOINT = "checkpoint"
     """A periodic checkpoint was written: `step` or `path`."""
     FAILED_SAVE = "failed_save"
     """A periodic checkpoint could not be written."""
     RAN = "ran"
-    """What the run used: `device`, `dtype`, `backend`, `target` (such as sm_121), of which only what the line says."""
+    """What the run used: any of `device`, `dtype`, `backend` and `target` (such as sm_121)."""
     OUT_OF_MEMORY = "out_of_memory"
     FAILED_UPLOAD = "failed_upload"
-    """Weights could not be put on the device: of `block`, where the line says which."""
+    """Weights could not be loaded onto the device: those of `block`, if the line names it."""
     COMPILED = "compiled"
-    """A `kernel` was compiled, or so many were by the run's own `count`."""
+    """A `kernel` was compiled, or `count` kernels were."""
     WARMED = "warmed"
-    """What is made ready before the first step is ready: so many `kernels`."""
+    """The preparation before the first step is complete, with so many `kernels`."""
     REFUSED_LOAD = "refused_load"
-    """The driver refused code that it would have had to compile."""
+    """The driver refused to compile code."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that a trainer said; texts are as printed, without spaces around them."""
+    """One event of a trainer's output. Texts are as printed, without spaces around them."""
 
     kind: EventKind
     values: Mapping[str, str]
     line: str
 
     def number(self, name: str) -> float | None:
-        """A value as a number; None where there is none, or it is none. NaN and infinities are numbers here."""
+        """A value as a number, which can be NaN or infinite; None if it is missing or not a number."""
         return number(self.values[name]) if name in self.values else None
 
     def whole(self, name: str) -> int | None:
@@ -84,7 +84,7 @@ class Event:
 
 @dataclass(frozen=True)
 class LineRule:
-    """Which lines tell of an event, and where in them the values are: by an expression, or by keys of a JSON object."""
+    """Which lines report an event, and the places of its values: in an expression, or in a JSON object."""
 
     kind: EventKind
     pattern: Any = None
@@ -93,11 +93,11 @@ class LineRule:
 
     @classmethod
     def of_pattern(cls, kind: EventKind, expression: str) -> LineRule:
-        """A rule that searches lines; PatternRefused where the expression could run away."""
+        """A rule with a regular expression. Raises PatternRefused if it does not run in linear time."""
         return cls(kind, pattern=compiled(expression))
 
     def read(self, line: str, document: Any) -> Event | None:
-        """The event that a line tells by this rule, or None. `document` is the line as JSON, where it is that."""
+        """The event of a line by this rule, or None. `document` is the line as JSON, if it is JSON."""
         if self.keys is not None:
             found = {name: _at(document, path) for name, path in self.keys.items()}
             if any(value is _ABSENT or (value is None and name not in _LOSSES) for name, value in found.items()):
@@ -111,14 +111,14 @@ class LineRule:
 
 
 class LogReader:
-    """Reads one stream; several streams have a reader each, for the halves of their lines may alternate."""
+    """Reads one stream. Each stream needs its own reader, because parts of their lines can alternate."""
 
     def __init__(self, rules: Sequence[LineRule]) -> None:
         self._rules = rules
         self._wants_json = any(rule.keys is not None for rule in rules)
         self._line = bytearray()
         self.newest = ""
-        """The last line that ended and says anything."""
+        """The last complete line that is not blank."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events of the lines that end in this chunk."""
@@ -130,17 +130,17 @@ class LogReader:
         self._add(chunk[position:])
 
     def end(self) -> Iterator[Event]:
-        """The events of a last line without an end, of an output that is whole."""
+        """The events of a last line without an end, if the output is complete."""
         yield from self._read()
 
     @property
     def last_words(self) -> str:
-        """What the stream said last, whether or not that line ended; empty where it said nothing."""
+        """The last line of the stream, complete or not; empty if there is none."""
         return self.unfinished or self.newest
 
     @property
     def unfinished(self) -> str:
-        """The beginning of a line whose end was not seen."""
+        """The beginning of an incomplete line."""
         return _plain(bytes(self._line))
 
     def _add(self, piece: bytes) -> None:
@@ -161,7 +161,7 @@ class LogReader:
 
 
 def number(text: str) -> float | None:
-    """A printed number, with commas or underscores between thousands where there are; None where it is none."""
+    """A printed number, also with commas or underscores between thousands; None if it is not a number."""
     text = text.strip()
     if len(text) > 400:
         return None
@@ -185,7 +185,7 @@ def _json(line: str) -> Any:
 
 
 def _at(document: Any, path: str) -> Any:
-    """What lies at a dotted path of a JSON object; `_ABSENT` where there is none."""
+    """The value at a dotted path of a JSON object; `_ABSENT` if there is none."""
     for key in path.split("."):
         if not isinstance(document, dict) or key not in document:
             return _ABSENT

@@ -1,4 +1,4 @@
-"""What a run's output comes to: its steps, its losses, and what it says of itself."""
+"""The summary of a run's output: its steps, its losses, and its own totals."""
 
 from __future__ import annotations
 
@@ -12,52 +12,51 @@ from harness.external.output_events import Event, EventKind
 __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 
 MOST_STEPS = 1_000_000
-"""Steps that are told apart; whoever prints more floods us."""
+"""Most steps of an output. More are a fault."""
 
 _LONGEST_LINE = 500
 _LONGEST_VALUE = 60
 
 StepListener = Callable[[int, Mapping[str, float]], None]
-"""Takes a step's number and the values that its line told."""
+"""Takes a step's number and the values of its line."""
 
 
 class TooManySteps(RuntimeError):
-    """A trainer tells of more steps than anybody could have asked for."""
+    """A trainer's output has more than MOST_STEPS steps."""
 
 
 @dataclass
 class Telling:
-    """All that a run told, in the order of its lines.
+    """The summary of a run's output so far, in the order of its lines.
 
-    A step is handed to `on_step` when the next one is told or the output ends: a progress bar says the same step again
-    and again, and what it says last counts; by then, too, a checkpoint of the step has been written by all but trainers
-    that save in the background.
+    `on_step` gets a step when the next step begins or the output ends. A progress bar repeats a step, and its last line
+    counts. By then most trainers have also written the checkpoint of the step.
     """
 
     on_step: StepListener
     first: int = 1
     """The number that the trainer gives to its first step; `on_step` counts from 1."""
     steps: int = 0
-    """How many different steps were told."""
+    """How many different steps the output has."""
     newest: int = 0
-    """The number of the last step that was told."""
+    """The number of the last step in the output."""
     losses: list[float] = field(default_factory=list)
     told_steps: int | None = None
-    """How many steps the run says it made, all in all."""
+    """The total number of steps by the run's own summary."""
     initial_loss: float | None = None
     final_loss: float | None = None
     checkpoints: list[str] = field(default_factory=list)
-    """What was said to be saved: a path, or a step's number."""
+    """The checkpoints that the output names: by a path or a step's number."""
     failed_saves: int = 0
     ran: dict[str, str] = field(default_factory=dict)
     out_of_memory: str = ""
-    """The first line that says so."""
+    """The first line that says that GPU memory ran out."""
     kernels: KernelTelling = field(default_factory=KernelTelling)
-    """What was said of kernels, and of putting weights on the device."""
+    """The output about kernels and about loading weights onto the device."""
     unread: str = ""
-    """The first step, count or loss that is no number, as it was told; empty where each is one."""
+    """The first step, count or loss that is not a number, as printed; empty if all are numbers."""
     disorder: str = ""
-    """Why the steps that were told are not all that were made; empty where they are 1, 2, 3 and so on."""
+    """Why the steps of the output are not 1, 2, 3 and so on; empty if they are."""
     _pending: tuple[int, dict[str, float]] | None = None
 
     def hear(self, event: Event) -> None:
@@ -79,7 +78,7 @@ class Telling:
             self.kernels.hear(event)
 
     def end(self) -> None:
-        """The output is over: hand on the last step, and take a loss that is not finite over what its steps said."""
+        """End the output: pass on the last step. A summary's loss that is not finite replaces the loss of the steps."""
         self._hand_on()
         for position, loss in ((0, self.initial_loss), (-1, self.final_loss)):
             if self.losses and loss is not None and not math.isfinite(loss):
@@ -87,12 +86,12 @@ class Telling:
 
     @property
     def made(self) -> int | None:
-        """How many steps were made by the run's own account: its summary's, else the last step's number."""
+        """The number of steps by the run's output: that of its summary, else the number of the last step."""
         return self.told_steps if self.told_steps is not None else self.newest or None
 
     @property
     def unseen(self) -> str:
-        """Why not every step that was made was seen; empty where each was."""
+        """Why the output does not show every step; empty if it does."""
         if self.unread:
             return f"the output tells of {self.unread}, which is no number; see the trainer's pattern"
         if self.disorder:
@@ -141,6 +140,6 @@ class Telling:
             self.on_step(step, values)
 
     def _expect(self, name: str, event: Event, value: float | None) -> None:
-        """Note a value that cannot be read: left out without a word, it would be what nobody sees fail."""
+        """Note a value that is not a number. Ignored silently, it could hide a failure."""
         if value is None and not self.unread:
             self.unread = f"{name} {event.values.get(name, '')[:_LONGEST_VALUE]!r}"

@@ -1,9 +1,9 @@
-"""The TOML file that describes a trainer: how it is started, what its output means, what it leaves behind.
+"""The TOML file that describes a trainer: how to start it, what its output means, and which files it writes.
 
     trainer = load(Path("trainers/apr-distill.toml"))
     words = trainer.words({"steps": 50, "output": "/tmp/run", ...})
 
-contracts/schema/trainer.schema.json says what may stand in it.
+contracts/schema/trainer.schema.json is its format.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from harness.external.output_events import EventKind, LineRule
 __all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Trainer", "TrainerError", "load"]
 
 GIVEN = ("output", "seed", "device", "here", "python")
-"""Placeholders that every command has: the folder that it is to write to, the trial's seed, "cpu" or "cuda", the folder
-of the TOML file, and the interpreter that runs the trial."""
+"""Placeholders that every command has: the output folder, the trial's seed, "cpu" or "cuda", the folder of the TOML
+file, and the Python interpreter of the trial."""
 _TAKEN = frozenset({*GIVEN, "trainer", "dir", "steps", "dtype", "backend"})
 """What no trainer's own parameter is called: the harness sets some of these, and asks of others whether they ran."""
 _LARGEST = 1 << 20
@@ -46,15 +46,15 @@ _VALUES: Mapping[EventKind, tuple[frozenset[str], frozenset[str]]] = {
     EventKind.WARMED: (frozenset(), frozenset({"kernels"})),
     EventKind.REFUSED_LOAD: (frozenset(), frozenset()),
 }
-"""By event the values that it must have, and those that it may; a step may have any others, which are its numbers."""
+"""By event, its required and its optional values. A step can have further values, which are numbers."""
 
 
 class TrainerError(NotMeasured):
-    """A file describes no trainer, which is not the trainer's fault; the message names the place and the remedy."""
+    """A file does not describe a trainer. The message names the place and the remedy."""
 
 
 class Exit(StrEnum):
-    """What an exit status of a command means."""
+    """The meaning of a command's exit status."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -65,33 +65,33 @@ class Exit(StrEnum):
 
 @dataclass(frozen=True)
 class Files:
-    """What a run leaves; texts with placeholders."""
+    """The files that a run writes, as texts with placeholders."""
 
     export: str
     checkpoints: str = ""
     step: Any = None
-    """A compiled expression on a checkpoint's name, with a group `step`; None where there are no checkpoints."""
+    """A compiled expression on a checkpoint's name, with a group `step`; None without checkpoints."""
     prefix: str = ""
     initial: str = ""
     initial_prefix: str = ""
     export_prefix: str = ""
     compute_cache: str = ""
-    """Of a run that is over: the folder that CUDA_CACHE_PATH named."""
+    """For a finished run: the folder that CUDA_CACHE_PATH named."""
 
 
 @dataclass(frozen=True)
 class DeviceCodeFiles:
-    """Where a trainer's code for the GPU is."""
+    """The files with a trainer's GPU code."""
 
     files: tuple[str, ...] = ()
-    """Globs with placeholders, of programs, libraries and archives; the command's program where there are none."""
+    """Globs with placeholders for programs, libraries and archives. Empty: the command's program."""
     kernels: tuple[Any, ...] = ()
-    """Compiled expressions, one a kernel that training needs; empty where nobody says which it needs."""
+    """Compiled expressions, one for each kernel that training needs; empty if the file names none."""
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """Somebody else's trainer."""
+    """An external trainer."""
 
     path: Path
     name: str
@@ -100,7 +100,7 @@ class Trainer:
     files: Files
     sources: tuple[str, ...] = ()
     parameters: JsonObject = field(default_factory=dict)
-    """Its own, with defaults; an empty text is none yet."""
+    """The trainer's own parameters with defaults. One with an empty text must be set."""
     environment: Mapping[str, str] = field(default_factory=dict)
     admits: tuple[str, ...] = ()
     seconds: float | None = None
@@ -111,10 +111,10 @@ class Trainer:
     device_code: DeviceCodeFiles = DeviceCodeFiles()
 
     def words(self, values: JsonObject) -> list[str]:
-        """The command line for these values of the placeholders; null and empty ones leave their words out.
+        """The command line for these values of the placeholders. Words that name a null or empty value are left out.
 
         Raises:
-            TrainerError: a word that cannot be left out names one without a value.
+            TrainerError: a word that cannot be left out names a placeholder without a value.
         """
         words: list[str] = []
         for entry in self.line:
@@ -125,13 +125,13 @@ class Trainer:
         return words
 
     def variables(self, values: JsonObject) -> dict[str, str]:
-        """The environment variables that the command gets in addition."""
+        """The additional environment variables of the command."""
         return {
             name: self.filled(text, values) for name, text in self.environment.items() if self.has_values(text, values)
         }
 
     def filled(self, text: str, values: JsonObject) -> str:
-        """A text with the values in the place of its placeholders; TrainerError where one has none."""
+        """A text with values instead of its placeholders. Raises TrainerError if one has no value."""
 
         def value(match: re.Match[str]) -> str:
             found = self.value(match[1], values)
@@ -146,11 +146,11 @@ class Trainer:
         return all(self.value(name, values) is not None for name in _names(text))
 
     def meaning(self, status: int) -> Exit:
-        """What an exit status means; a negative one is the signal that ended the process."""
+        """The meaning of an exit status. A negative status is the signal that ended the process."""
         return Exit.COMPLETED if status == 0 else self.exits.get(status, Exit.FAILED)
 
     def placeholders(self) -> dict[str, str]:
-        """Every placeholder of the file, with a place where it stands."""
+        """Every placeholder of the file, with one of its places."""
         found: dict[str, str] = {}
         for place, text in self._texts():
             for name in _names(text):
@@ -158,7 +158,7 @@ class Trainer:
         return found
 
     def needed(self) -> set[str]:
-        """The placeholders without whose value there is no command line."""
+        """The placeholders that the command line cannot do without."""
         words = [word for word in self.line if isinstance(word, str)]
         return {name for text in (*words, self.files.export) for name in _names(text)}
 
@@ -177,7 +177,7 @@ class Trainer:
                 yield f"/parameters/{name}", value
 
     def value(self, name: str, values: JsonObject, depth: int = 0) -> Any:
-        """A placeholder's value; a text of the trainer's own parameters may hold placeholders itself."""
+        """A placeholder's value. A text among the trainer's own parameters can contain placeholders itself."""
         value = values.get(name, self.parameters.get(name))
         if isinstance(value, str) and name in self.parameters and depth < _DEEPEST:
             inner = {one: self.value(one, values, depth + 1) for one in _names(value)}
@@ -191,16 +191,16 @@ def load(path: Path) -> Trainer:
     """Read and check a trainer's file.
 
     Raises:
-        TrainerError: with the place and what to do.
+        TrainerError: with the place and the remedy.
     """
     try:
         if path.stat().st_size > _LARGEST:
-            raise TrainerError(f"{path}: larger than {_LARGEST} bytes; that is no description of a trainer")
+            raise TrainerError(f"{path}: larger than {_LARGEST} bytes; a description of a trainer is smaller")
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TrainerError(f"{path}: {error.strerror}; name the trainer's TOML file") from error
     except ValueError as error:
-        raise TrainerError(f"{path}: no TOML: {error}") from error
+        raise TrainerError(f"{path}: not TOML: {error}") from error
     found = schemas.problems("trainer", document)
     if found:
         raise TrainerError(f"{path}: {found[0]}")
@@ -288,12 +288,12 @@ def _check(trainer: Trainer) -> None:
     for name in trainer.parameters:
         if name in _TAKEN:
             raise TrainerError(
-                f"{trainer.path}: /parameters/{name}: {name} has a meaning of its own; call it otherwise"
+                f"{trainer.path}: /parameters/{name}: {name} has a meaning of its own; choose another name"
             )
 
 
 def unknown(trainer: Trainer, known: set[str]) -> str:
-    """What is wrong with a placeholder that nobody gives a value; empty where there is none."""
+    """What is wrong with a placeholder that has no value; empty if all have one."""
     for name, place in trainer.placeholders().items():
         if name not in known and name not in GIVEN and name not in trainer.parameters:
             near = difflib.get_close_matches(name, [*known, *GIVEN, *trainer.parameters], n=1)

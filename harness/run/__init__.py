@@ -1,1 +1,1 @@
-"""A run of claims: what is planned, executed and judged, and the events that tell of it."""
+"""A run of claims: planning, trials, judging, and the events that report them."""

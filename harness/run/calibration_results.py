@@ -1,7 +1,7 @@
-"""By what margin a falsifier is right, over many seeds: healthy runs that fail, mutants that live, and ratios.
+"""The margin by which a falsifier is right, over many seeds: healthy runs that fail, mutants that survive, and ratios.
 
-A ratio is how far a measurement is beyond its clause's threshold (harness/contract/ratio.py): above 1 it violates the
-clause. A healthy subject's largest should be well below 1, a mutant's smallest well above.
+A ratio compares a measurement with its clause's threshold (harness/contract/ratio.py). Above 1 it violates the clause.
+A healthy subject's largest ratio should be well below 1, and a mutant's smallest ratio well above.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = [
 ]
 
 SUBJECT = "(the subject)"
-"""Stands for a mutant's id where the subject is meant; no id has parentheses."""
+"""Takes the place of a mutant's id for the subject. No id has parentheses."""
 
 
 class CalibrationError(ValueError):
-    """A calibration was not written: why, and the remedy."""
+    """A calibration was not written. The message names the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often a trial came out as its contract declares: a subject that passes, a mutant that is killed."""
+    """How often a trial had the expected result: the subject passes, or the mutant is killed."""
 
     trial: str
     runs: int
-    """Those in which it ran."""
+    """How many runs had this trial."""
     as_declared: int
     violates: tuple[str, ...] = ()
-    """The clauses that a mutant has to fail on."""
+    """The clauses that a mutant must violate."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Margin:
     smallest: float
     largest: float
     recorded: float | None = None
-    """What the contract records of it."""
+    """The ratio in the contract's calibration."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Between what a number lay that the subject measured."""
+    """The range of a number that the subject measured."""
 
     measurement: str
     least: float
@@ -79,7 +79,7 @@ class Spread:
 
 
 def rates(contract: Contract, results: Sequence[ClaimResult]) -> list[Rate]:
-    """Of the subject first, then of every mutant, unless none was to run."""
+    """The counts of the subject and then of every mutant, unless mutants were skipped."""
     outcomes = [judge(contract, result.subject.observation).outcome for result in results]
     found = [Rate(SUBJECT, len(results), outcomes.count(Outcome.PASS))]
     for mutant in () if all(result.record.mutants_skipped for result in results) else contract.mutants:
@@ -90,7 +90,7 @@ def rates(contract: Contract, results: Sequence[ClaimResult]) -> list[Rate]:
 
 
 def margins(contract: Contract, results: Sequence[ClaimResult]) -> list[Margin]:
-    """Of the subject for every clause with a ratio, of a mutant for those that it has to fail on."""
+    """The ratios of the subject for every clause that has one, and of a mutant for the clauses that it must violate."""
     clauses: dict[str, Clause] = {clause.id: clause for clause in (*contract.clauses, *contract.rules)}
     with_ratio = {name: clause for name, clause in clauses.items() if has_ratio(clause)}
     profiles = {result.record.profile for result in results}
@@ -107,12 +107,12 @@ def margins(contract: Contract, results: Sequence[ClaimResult]) -> list[Margin]:
 
 
 def measured(contract: Contract, results: Sequence[ClaimResult]) -> dict[str, Any]:
-    """What a calibration file says of one profile: seeds, device, and ratios of three digits.
+    """The part of a calibration file for one profile: seeds, device, and ratios with three digits.
 
-    Left out are ratios that are infinite, and a mutant's that do not violate the clause.
+    Infinite ratios are left out, and a mutant's ratios that do not violate the clause.
 
     Args:
-        results: of runs of one profile with consecutive seeds, at least one.
+        results: the results of at least one run of one profile, with consecutive seeds.
     """
     subject: dict[str, float] = {}
     mutants: dict[str, dict[str, float]] = {}
@@ -130,9 +130,9 @@ def measured(contract: Contract, results: Sequence[ClaimResult]) -> dict[str, An
 
 
 def write(contract: Contract, results: Sequence[ClaimResult]) -> Path:
-    """Write what was measured of one profile next to the contract, and name its digest in the contract.
+    """Write the calibration of one profile beside the contract, and its digest into the contract.
 
-    What was recorded of the other profile stays. The contract file is laid out as `harness fmt` does it.
+    The part of the other profile stays. The contract file gets the layout of `harness fmt`.
 
     Returns:
         the calibration file.
@@ -157,7 +157,7 @@ def write(contract: Contract, results: Sequence[ClaimResult]) -> Path:
 
 
 def spreads(results: Sequence[ClaimResult]) -> list[Spread]:
-    """Of every number that the subject measured in any run."""
+    """The range of every number that the subject measured in any run."""
     numbers: dict[str, list[float]] = {}
     for result in results:
         for name, value in result.subject.observation.measurements.items():
@@ -167,7 +167,7 @@ def spreads(results: Sequence[ClaimResult]) -> list[Spread]:
 
 
 def _margin(trial: str, name: str, clause: Clause, seen: Sequence[TrialResult], recorded: float | None) -> list[Margin]:
-    """One, or none where no run measured what the clause looks at."""
+    """One range; none if no run measured what the clause reads."""
     observations = [one.observation for one in seen]
     ratios = [ratio(clause, one.measurements, one.parameters, one.device) for one in observations]
     found = [one for one in ratios if one is not None]

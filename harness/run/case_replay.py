@@ -1,4 +1,4 @@
-"""Running the counterexample of a bundle again, and nothing else, against the code as it is now."""
+"""Running the counterexample of a bundle again, and nothing else, with the present code."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ __all__ = ["Replay", "ReplayRefused", "Sealed", "open_bundle", "replay"]
 
 
 class ReplayRefused(ValueError):
-    """A bundle has no counterexample that could be run again; the text says why, and what to do."""
+    """A bundle has no counterexample to run again. The message names the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """A counterexample with what a bundle says about the run that found it."""
+    """A counterexample with the bundle's record of the run that found it."""
 
     record: Record
     contract: Contract
-    """As it was then."""
+    """The contract of that run."""
     counterexample: Counterexample
     mutant: str | None
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What the counterexample does now."""
+    """The result of the counterexample with the present code."""
 
     subject: str
     profile: str
     device: str
     clauses: tuple[ClauseResult, ...]
-    """Those that the counterexample could violate."""
+    """The clauses that the counterexample can violate."""
 
     @property
     def outcome(self) -> Outcome:
-        """FAIL where it still refutes the claim, PASS where it no longer does."""
+        """FAIL if it still refutes the claim, PASS if it does not."""
         outcomes = {clause.outcome for clause in self.clauses}
         for outcome in (Outcome.FAIL, Outcome.NOT_MEASURED):
             if outcome in outcomes:
@@ -72,7 +72,7 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
     """Read the counterexample of the subject, or of a mutant, from a bundle that verifies.
 
     Raises:
-        ReplayRefused: the bundle is unsound, or has none.
+        ReplayRefused: the bundle is unsound, or has no counterexample.
     """
     inside = find_bundles([bundle])
     if bundle not in inside:
@@ -95,14 +95,14 @@ def open_bundle(bundle: Path, mutant: str | None) -> Sealed:
 def replay(
     sealed: Sealed, project: Project, host: Host, request: RunRequest, on_wait: Callable[[tuple[Holder, ...]], None]
 ) -> Replay:
-    """Run the counterexample as the bundle's run did, with what `request` says otherwise, and judge it.
+    """Run the counterexample as the bundle's run did, with the changes of `request`, and judge it.
 
     Args:
-        on_wait: told who holds the device, where it is waited for.
+        on_wait: gets the holders of the device if there is a wait for it.
 
     Raises:
-        ReplayRefused: the claim has changed so much that the counterexample no longer means anything.
-        KeyboardInterrupt: the user wants out; WaitInterrupted where the device was waited for.
+        ReplayRefused: the claim has changed too much for the counterexample.
+        KeyboardInterrupt: the user interrupted; WaitInterrupted during a wait for the device.
     """
     record, case = sealed.record, sealed.counterexample
     contract = project.contract(record.id)
@@ -154,7 +154,7 @@ def replay(
 
 
 def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
-    """The mutant that is meant, as the contract has it now."""
+    """The mutant, as the present contract has it."""
     record, then = sealed.record, sealed.contract
     if contract.falsifier != then.falsifier:
         raise ReplayRefused(
@@ -175,7 +175,7 @@ def _recognised(sealed: Sealed, contract: Contract) -> Mutant | None:
 
 
 def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
-    """The subject that the case refuted: the contract's, as it is now, unless the run had been given another one."""
+    """The subject that the case refuted: that of the present contract, unless the run had another one."""
     record = sealed.record
     if record.subject_parameters:
         raise ReplayRefused(
@@ -207,7 +207,7 @@ def _judged(contract: Contract, case: Counterexample, observation: Observation) 
 
 
 def _of_the_case(contract: Contract, case: Counterexample, measurements: JsonObject) -> dict[str, Any]:
-    """The only item of each list that the search measured."""
+    """The only item of each measured list."""
     names = case.measurements or {clause.path[0]: None for clause in contract.clauses if clause.path[1:2] == ("[]",)}
     lists = {name: measurements.get(name) for name in names}
     return {name: value[0] for name, value in lists.items() if isinstance(value, list) and len(value) == 1}

@@ -1,4 +1,4 @@
-"""Builds what runs the claims of a request: an engine on this machine, or a dispatcher of Slurm jobs."""
+"""Builds the runner for a request: an engine on this machine, or a dispatcher of Slurm jobs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Runner(Protocol):
     """Runs the claims of a request."""
 
     def run(self, request: RunRequest) -> RunFinished:
-        """Run every claim; a user's interruption ends the run early."""
+        """Run every claim. An interruption ends the run early."""
         ...
 
 
 def compose(
     project: Project, host: Host, request: RunRequest, seal: Seal, emit: Handler, remark: Callable[[str], None]
 ) -> Runner:
-    """What runs a request.
+    """The runner for a request.
 
     Args:
         seal: writes the bundle of a claim.
         emit: takes every event, from several threads.
-        remark: takes each line that a Slurm job writes besides its events.
+        remark: takes each other line that a Slurm job writes.
 
     Raises:
-        NoCacheFolderError: there is no folder where trials could keep anything between runs.
+        NoCacheFolderError: there is no folder for the caches of trials.
     """
     cache = made_cache_folder()
     admits = () if request.external is None else request.external.admits

@@ -1,8 +1,8 @@
-"""Which claims are due on this machine: those that no evidence from its class of device covers as the project is now.
+"""The claims that are due on this machine: no evidence from its class of device covers them with the present code.
 
-A claim is covered here where a bundle decides its status on the class of device that it would run on (see
-`harness.evidence.claim_status`), of at least the profile that it would run in. A FAIL covers as well: the claim is
-FALSIFIED, and running it again would not change that.
+A claim is covered if a bundle of the same or a larger profile decides its status on the class of device that it would
+run on (see `harness.evidence.claim_status`). A FAIL covers too: the claim is FALSIFIED, and another run would not
+change that.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ __all__ = ["Due", "due", "why_due"]
 @final
 @dataclass(frozen=True)
 class Due:
-    """Claims by whether they are due here, each with what there is to say."""
+    """The claims of a request by whether they are due here, each with a reason or a status."""
 
     due: tuple[tuple[Contract, str], ...]
-    """To be run, with why."""
+    """The claims to run, with reasons."""
     covered: tuple[tuple[Contract, Cell], ...]
     falsified: tuple[tuple[Contract, Cell], ...]
-    """Covered by a FAIL."""
+    """The claims that a FAIL covers."""
     elsewhere: tuple[tuple[Contract, str], ...]
-    """Those that cannot be run here, with why."""
+    """The claims that cannot run here, with reasons."""
     unreadable: tuple[Unreadable, ...]
-    """Bundles that nobody knows what they say of a claim: a FAIL may be among them."""
+    """Unreadable bundles. A FAIL can be among them."""
 
     @property
     def standing(self) -> list[Verdict]:
-        """The verdicts that stand without a run."""
+        """The verdicts that hold without a run."""
         return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
 
     def passed_over(self) -> Iterator[ClaimPassedOver]:
-        """The claims that are not due, for those who show or write what a run comes to."""
+        """The claims that are not due, as events for reports."""
         for contract, cell in self.falsified:
             reason = f"FALSIFIED by {_place(cell)}: {cell.told}"
             yield ClaimPassedOver(contract.id, Verdict.FAIL, reason)
@@ -59,7 +59,7 @@ class Due:
             yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
 
     def lines(self) -> Iterator[str]:
-        """What is run and why, what is not, and what stands FALSIFIED."""
+        """Lines that say what runs and why, what does not run, and what is FALSIFIED."""
         for contract, why in self.due:
             yield f"due: {contract.id}: {why}"
         for contract, cell in self.falsified:
@@ -74,7 +74,7 @@ class Due:
 
 
 def _place(cell: Cell) -> str:
-    """The bundle that decides, from the working directory."""
+    """The path of the bundle that decides, from the working directory."""
     return "" if cell.bundle is None else os.path.relpath(cell.bundle)
 
 
@@ -112,7 +112,7 @@ def due(
 
 
 def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> str:
-    """Why the evidence of a claim does not cover it on a class of device in a profile; empty where it does. Pure."""
+    """Why evidence does not cover a claim on a class of device in a profile; empty if it does. Pure."""
     cell = claim.cells.get(device)
     if cell is None or not cell.bundles:
         return f"never run on {device}"

@@ -1,4 +1,4 @@
-"""The engine: runs claims and emits events. It knows no spec and no reporter.
+"""The engine: runs claims and emits events. It is independent of specs and reports.
 
 For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, derive the
 verdict, seal the bundle.
@@ -43,15 +43,15 @@ ExecutorFactory = Callable[[Contract, Gpu | None], Executor]
 
 
 class Engine:
-    """Runs claims one after the other, and the trials of a claim side by side where its lease allows it."""
+    """Runs claims one after the other. Trials of a claim run in parallel if its lease allows it."""
 
     def __init__(
         self, project: Project, host: Host, executor: ExecutorFactory, seal: Seal, emit: events.Handler, command: str
     ) -> None:
         """Args:
         seal: writes the bundle of a claim.
-        emit: takes every event; called from one thread at a time per trial, so it must be thread-safe.
-        command: what the user typed, without the claims, for the record.
+        emit: takes every event. It must be thread-safe: trials call it from their own threads.
+        command: the command line without the claims, for the record.
         """
         self._project, self._host, self._executor = project, host, executor
         self._seal, self._emit, self._command = seal, emit, command
@@ -59,7 +59,7 @@ class Engine:
         self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
 
     def run(self, request: RunRequest) -> events.RunFinished:
-        """Run claims. Where the user interrupts, the claim at hand is sealed with what it measured."""
+        """Run claims. After an interruption, the current claim is sealed with its measurements so far."""
         started, records, awaited = time.monotonic(), list[Record](), ""
         with Interruption() as interruption:
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
@@ -70,7 +70,7 @@ class Engine:
                     awaited = wait.holders
                     break
                 except KeyboardInterrupt:
-                    break  # it was still waiting for its imports
+                    break  # no trial has started yet
                 if interruption.requested:
                     break
             took = time.monotonic() - started
@@ -81,7 +81,7 @@ class Engine:
     def unmeasured(
         self, contract: Contract, request: RunRequest, reason: str
     ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
-        """Seal a claim that could not be run, for a reason that this machine knows nothing of; emits nothing."""
+        """Seal a claim that could not run, for a reason from outside of this machine. Emits nothing."""
         began = datetime.now(UTC)
         plan = make_plan(contract, self._host, request)
         obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
@@ -92,7 +92,7 @@ class Engine:
         began, clock = datetime.now(UTC), time.monotonic()
         plan = make_plan(contract, self._host, request)
         self._emit(_planned(plan))
-        with ExitStack() as resources:  # the executor's scratch folder, artifacts in it, is needed until the seal
+        with ExitStack() as resources:  # sealing needs the artifacts in the executor's scratch folder
             trials = self._trials(plan, request, resources, interruption)
             finished = self._finished(plan, request, trials, began, time.monotonic() - clock)
         self._emit(finished)
@@ -101,7 +101,7 @@ class Engine:
     def _finished(
         self, plan: Plan, request: RunRequest, trials: Trials, began: datetime, seconds: float
     ) -> events.ClaimFinished:
-        """Seal what came of a claim. If the bundle cannot be written, nothing counts as measured."""
+        """Seal the result of a claim. If the bundle cannot be written, the claim is NOT_MEASURED."""
         record = self._record(plan, request, trials, began, seconds)
         result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
         try:
@@ -165,7 +165,7 @@ class Engine:
         if plan.obstacle:
             return unmeasured(plan, request)
         try:
-            # The executor starts while the lease is taken, but imports the falsifier's code only under it.
+            # The executor starts before the lease is held, but imports the falsifier's code only after.
             with interruption.immediate():
                 executor: Executor = resources.enter_context(self._executor(plan.contract, plan.gpu))
             resources.enter_context(self._lease(plan, interruption))

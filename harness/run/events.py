@@ -1,4 +1,4 @@
-"""What happens during a run, as plain records. The engine emits them; the terminal, JSON and JUnit listen."""
+"""The events of a run, as plain records. The engine emits them for the terminal, JSON and JUnit."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 SUBJECT = "subject"
-"""The name of the subject's own trial; a mutant's trial has the mutant's id."""
+"""The name of the subject's trial. A mutant's trial has the mutant's id."""
 
 
 @dataclass(frozen=True)
 class ClaimPassedOver:
-    """A claim was asked for and is not due (`run --stale`); these come before the run begins."""
+    """A requested claim is not due (`run --stale`). These events come before the run begins."""
 
     id: str
     verdict: Verdict
-    """What stands without a run: of the evidence that covers the claim, or NOT_MEASURED where it cannot run here."""
+    """The verdict without a run: that of the evidence that covers the claim, or NOT_MEASURED if it cannot run here."""
     reason: str
 
 
@@ -52,7 +52,7 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class ClaimPlanned:
-    """It is decided how a claim is run here."""
+    """A claim has a plan."""
 
     contract: Contract
     profile: str
@@ -62,14 +62,14 @@ class ClaimPlanned:
     mutants: tuple[str, ...]
     """The ids of the mutants that will run."""
     parallel: int
-    """How many trials run side by side."""
+    """How many trials run in parallel."""
     obstacle: str = ""
-    """Why no trial runs at all; empty where some do."""
+    """Why no trial runs; empty if one does."""
 
 
 @dataclass(frozen=True)
 class ClaimWaiting:
-    """The claim's device is taken."""
+    """The claim has the lease of its device."""
 
     id: str
     holders: tuple[str, ...]
@@ -82,7 +82,7 @@ class TrialStarted:
     id: str
     trial: str
     steps: int | None
-    """How many steps it is asked for, where the claim has steps."""
+    """The requested number of steps; None if the claim has none."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class TrialStep:
     step: int
     values: JsonObject
     memory_bytes: int | None
-    """Of the process: on the GPU where it has one, else resident."""
+    """The process's memory in bytes: on the GPU if it has one, else resident."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class TrialFinished:
     mutant: MutantOutcome | None
     seconds: float
     traceback: str = ""
-    """Of the exception that ended it, its secrets masked; empty where there was none."""
+    """The traceback of the exception that ended it, with secrets masked; empty if there was none."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ClaimFinished:
 
     record: Record
     bundle: Path | None
-    """None where the bundle could not be written; the record's reason says so."""
+    """None if the bundle could not be written. The record's reason then says so."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class RunFinished:
     seconds: float
     interrupted: bool
     awaited: str = ""
-    """Who held the device, where the interruption ended the wait for it."""
+    """The holders of the device, if the interruption ended a wait for it; else empty."""
 
 
 Event = (

@@ -1,7 +1,7 @@
-"""Ctrl-C, and the signals that end jobs and terminals: remembered during a run, so that none costs a measurement.
+"""Ctrl-C, and the signals that end jobs and terminals: recorded during a run, so that no measurement is lost.
 
 with Interruption() as interruption:
-    …                                       # a signal is remembered
+    …                                       # a signal is recorded
     with interruption.immediate():
         …                                   # a signal raises KeyboardInterrupt
     if interruption.requested:
@@ -21,11 +21,11 @@ __all__ = ["Interruption"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 3
-"""The signal with this number is heeded whatever is being done: so often asks who sees that something hangs."""
+"""The signal with this number interrupts at any point: a user who repeats it that often sees a hang."""
 
 
 class Interruption:
-    """Whether the user, or a scheduler, wants the run to end."""
+    """Whether the user or a scheduler wants the run to end."""
 
     def __init__(self) -> None:
         self._signals = 0
@@ -38,7 +38,7 @@ class Interruption:
         return self._signals > 0
 
     def __enter__(self) -> Self:
-        """Take the signals over, in the main thread; those that are ignored, as under nohup, stay ignored."""
+        """Handle the signals, in the main thread. Ignored signals, as under nohup, stay ignored."""
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
@@ -48,13 +48,13 @@ class Interruption:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Give them back."""
+        """Restore the former handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     @contextmanager
     def immediate(self) -> Iterator[None]:
-        """For waits in which nothing can be lost: a signal raises KeyboardInterrupt, also one that came before."""
+        """For waits that lose nothing: a signal raises KeyboardInterrupt, also one that came earlier."""
         self._immediate = True
         try:
             if self.requested:

@@ -1,4 +1,4 @@
-"""How a claim is run on this machine: which profile, which device, how many trials side by side."""
+"""The plan of a claim on this machine: profile, device, and number of parallel trials."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ __all__ = ["MOST_PARALLEL", "Plan", "device_of", "make_plan", "option_for_target
 
 _GIB = 2**30
 MOST_PARALLEL = 4
-"""More trials than this side by side gain little and make every one of them slow."""
+"""Most parallel trials. More of them gain little and make each one slow."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a claim is run on this machine. Everything that follows takes it from here and decides nothing again."""
+    """How a claim runs on this machine. Later code decides none of this again."""
 
     contract: Contract
-    """With the subject that was asked for."""
+    """The contract with the requested subject."""
     profile: Profile
     passed_over: Mapping[str, tuple[str, ...]]
-    """The profiles that come before this one, each with what this machine lacks for it."""
+    """The profiles that were tried first, each with what this machine lacks for it."""
     gpu: Gpu | None
     device: Device
     parameters: JsonObject
     parallel: int
-    """How many trials run side by side."""
+    """How many trials run in parallel."""
     mutants: tuple[tuple[Mutant, Reason | None], ...]
     """Every mutant with the reason why it cannot run; None if it can."""
     obstacle: str = ""
     """Why the claim cannot run at all; empty if it can."""
     is_reading: bool = False
-    """Whether the subject's trial only reads what a run left."""
+    """Whether the subject's trial only reads the files of a finished run."""
     is_asked_for: bool = False
-    """Whether the command line named the profile, so that none was chosen for this machine."""
+    """Whether the command line names the profile."""
 
     @property
     def reason(self) -> str:
-        """Why this profile, in words."""
+        """Why this profile was chosen, in words."""
         if self.obstacle:
             return self.obstacle
         if self.is_reading:
@@ -84,12 +84,12 @@ def _with_subject(contract: Contract, request: RunRequest) -> Contract:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What this machine has for a contract: all that a plan asks of it, asked once."""
+    """The machine for a contract: everything that a plan needs to know, determined once."""
 
     profiles: Mapping[str, Fit]
-    """For the subject, by profile."""
+    """The fit for the subject, by profile."""
     running: Mapping[str, Fit]
-    """The same for a subject that runs here. It differs if the subject is a run that is over."""
+    """The same for a subject that runs here. It differs if the subject is a finished run."""
     mutants: Mapping[str, list[str]]
     """What the machine lacks for a mutant, by id."""
 
@@ -97,7 +97,7 @@ class _Answers:
 def _ask(contract: Contract, host: Host, request: RunRequest) -> _Answers:
     device = "auto" if request.is_reading else request.device
     running = {name: fit(profile.requires, host, device) for name, profile in contract.profiles.items()}
-    # To read what a run left, a machine needs the falsifier's modules and nothing else.
+    # To read the files of a finished run, a machine needs only the falsifier's modules.
     reading = {
         name: fit({"device": "any", "modules": profile.requires.get("modules", [])}, host)
         for name, profile in contract.profiles.items()
@@ -108,10 +108,10 @@ def _ask(contract: Contract, host: Host, request: RunRequest) -> _Answers:
 
 
 def option_for_target(contract: Contract, host: Host) -> str:
-    """The `--device` with which the full profile runs on hardware that the claim speaks of, where `auto` takes other.
+    """The `--device` option with which the full profile runs on the target, if `auto` chooses otherwise; else empty.
 
-    Without a wish a profile that any device can run is run on the CPU; a claim that speaks of a GPU is PARTIAL then,
-    also on a machine that has that GPU. Empty where there is nothing to gain.
+    By default, a profile that any device can run uses the CPU. If the claim names a GPU, it is then only PARTIAL, also
+    on a machine with that GPU.
     """
     if DeviceClass.of(make_plan(contract, host, RunRequest()).device).meets(contract.target):
         return ""
@@ -121,7 +121,7 @@ def option_for_target(contract: Contract, host: Host) -> str:
 
 
 def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
-    """The options of the command line with which the claim would run here after all; None where there are none."""
+    """The command-line options with which the claim would run here; None if there are none."""
     for device in (request.device, "auto"):
         easier = replace(request, profile="auto", device=device)
         if easier != request and not (easy := make_plan(contract, host, easier)).obstacle:
@@ -131,7 +131,7 @@ def _remedy(contract: Contract, host: Host, request: RunRequest) -> str | None:
 
 
 def device_of(gpu: Gpu | None, host: Host) -> Device:
-    """The device of a trial that has this GPU, or that has none."""
+    """The device of a trial with this GPU, or without one."""
     if gpu is None:
         return Device("cpu", host.machine, memory_bytes=host.memory_bytes, memory_source=host.memory_source)
     return Device(
@@ -191,7 +191,7 @@ def _mutant_obstacle(
         return Reason(ReasonCode.SKIPPED)
     lacks: Sequence[str] = machine.mutants[mutant.id]
     if machine.profiles is not machine.running and not lacks:
-        lacks = machine.running[profile.name].lacks  # a mutant runs here, also if the subject's run is only read
+        lacks = machine.running[profile.name].lacks  # a mutant runs here, also if the subject's run is finished
     if mutant.requires.get("device") == "cuda" and gpu is None and not lacks:
         lacks = ["needs a CUDA GPU; this run is on the CPU"]
     unseen = [clause for clause in mutant.violates if clause in contract.unjudged(profile.name)]

@@ -11,14 +11,14 @@ from harness.run.events import Event, Handler, TrialStep
 __all__ = ["Relay"]
 
 _BACKLOG = 10_000
-"""Events that may wait. Beyond it steps are left out, of which only the newest are of interest."""
+"""Most events that wait. Beyond it, steps are left out, because only the newest matter."""
 
 
 class Relay:
-    """A handler that passes every event to others, one at a time and in order, in a thread of its own.
+    """A handler that passes every event to other handlers, one at a time and in order, in its own thread.
 
-    A pager that nobody scrolls on, or a terminal that was stopped, would else keep trials from reporting, and a trial
-    that waits looks as if it hung. A handler that raises gets no further events; its exception is kept.
+    Otherwise a stopped terminal or a waiting pager would block the reports of trials, and a blocked trial looks like a
+    hang. A handler that raises gets no further events. Its exception is kept.
     """
 
     def __init__(self, handlers: Sequence[Handler]) -> None:
@@ -29,12 +29,12 @@ class Relay:
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        """Take an event, from any thread; returns at once."""
+        """Take an event from any thread. Returns at once."""
         if not isinstance(event, TrialStep) or self._events.qsize() < _BACKLOG:
             self._events.put(event)
 
     def close(self) -> Sequence[Exception]:
-        """Wait until all events were passed on; what went wrong on the way."""
+        """Wait until all events are passed on. Returns the exceptions of handlers."""
         self._events.put(None)
         self._thread.join()
         return self._failures

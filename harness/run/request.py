@@ -1,4 +1,4 @@
-"""What a run is asked for."""
+"""The request of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RunRequest"]
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Which claims to run, how, and where."""
+    """How and where to run claims."""
 
     contracts: Sequence[Contract] = ()
     profile: str = "auto"
@@ -27,27 +27,27 @@ class RunRequest:
     subject: str | None = None
     """The entry point of another subject than the contract's."""
     external: External | None = None
-    """A trainer of another project, in the place of `subject`."""
+    """An external trainer, instead of `subject`."""
     parameters: JsonObject = field(default_factory=dict)
-    """Those that differ from the profile's, by name."""
+    """The parameters that differ from the profile's, by name."""
     mutants: bool = True
     jobs: int | None = None
-    """How many trials run side by side; None leaves it to the plan."""
+    """How many trials run in parallel; None: the plan decides."""
     seed: int = 0
     slurm: Sequence[str] | None = None
     """Options of `srun`, which then runs each claim as a job; None runs the claims on this machine."""
     evidence: Path | None = None
-    """Where bundles go; None for the folder of the project."""
+    """The folder for bundles; None for the project's."""
     key: Path | None = None
     """The private key that signs the bundles."""
 
     @property
     def is_reading(self) -> bool:
-        """Whether the subject is a run that has ended, of which only files are read."""
+        """Whether the subject is a finished run, whose files are read."""
         return self.external is not None and self.external.is_recorded
 
     def arguments(self) -> list[str]:
-        """The options of `harness run` that ask for the same work; without those on how many trials run at once."""
+        """The options of `harness run` for the same work, without the number of parallel trials."""
         words: list[str] = []
         for name, value in (("--profile", self.profile), ("--device", self.device)):
             words += [] if value == "auto" else [name, value]
@@ -65,7 +65,7 @@ class RunRequest:
 
 
 def _typed(value: Any) -> str:
-    """A parameter as one types it: a text without quotes, unless it would be read as something else."""
+    """A parameter as typed: a text has no quotes, unless it would be read as another type."""
     if isinstance(value, str):
         try:
             strictjson.loads(value)

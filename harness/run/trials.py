@@ -1,4 +1,4 @@
-"""The trials of one claim, subject and mutants, side by side where its lease allows it; each judged as it ends."""
+"""The trials of one claim, subject and mutants, in parallel if its lease allows it. Each is judged when it ends."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from harness.run.request import RunRequest
 __all__ = ["TrialRun", "Trials", "unmeasured"]
 
 _LOOK_SECONDS = 0.1
-"""How often somebody looks whether the user wants out."""
+"""Seconds between two checks for an interruption."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The trials of one claim, before they are settled."""
+    """The results of the trials of one claim, before the verdict."""
 
     subject: TrialResult
     judgment: Judgment
     mutants: Mapping[str, TrialResult]
-    """By id; those that ran."""
+    """The mutants that ran, by id."""
     outcomes: Sequence[MutantOutcome]
-    """Of every mutant, in the contract's order."""
+    """The outcome of every mutant, in the contract's order."""
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
 class TrialRun:
-    """Runs them, under the claim's lease."""
+    """Runs the trials of a claim under its lease."""
 
     def __init__(self, emit: events.Handler, plan: Plan, request: RunRequest, executor: Executor, cpus: int) -> None:
         """Args:
@@ -56,7 +56,7 @@ class TrialRun:
     def run(self, sources: Mapping[str, str], interruption: Interruption) -> Trials:
         """Run the subject, and every mutant that can run.
 
-        An interruption ends the trials that run, keeps what they measured, and starts no other.
+        An interruption ends the running trials, keeps their measurements, and starts no others.
         """
         with ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="trial") as pool:
             subject = pool.submit(self._subject)
@@ -65,7 +65,7 @@ class TrialRun:
             }
             try:
                 self._finish([subject, *mutants.values()], interruption)
-            except KeyboardInterrupt:  # of one who cannot wait for trials to end in good order
+            except KeyboardInterrupt:  # a user who does not wait for the orderly end of the trials
                 self._executor.interrupt()
                 raise
         result, judgment = subject.result()
@@ -89,7 +89,7 @@ class TrialRun:
         while not interruption.requested and wait(futures, timeout=_LOOK_SECONDS).not_done:
             pass
         if interruption.requested:
-            for future in futures[1:]:  # the subject's trial is in any case worth a word
+            for future in futures[1:]:  # the subject's trial is always reported
                 future.cancel()
             self._executor.interrupt()
             wait(futures)
@@ -136,13 +136,13 @@ class TrialRun:
 
         try:
             result = self._executor.run(request, on_step)
-        except Exception as error:  # a defect of ours in one trial takes neither the others nor the evidence with it
+        except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = _silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
         return result, judge(contract, result.observation)
 
 
 def unmeasured(plan: Plan, request: RunRequest) -> Trials:
-    """The trials of a claim that has an obstacle: judged like any other, and nothing was measured."""
+    """The results of a claim with an obstacle: judged like any others, without measurements."""
     contract, external = plan.contract, request.external
     trial = TrialRequest(
         contract=contract,
@@ -161,7 +161,7 @@ def unmeasured(plan: Plan, request: RunRequest) -> Trials:
 
 
 def _silent(request: TrialRequest, ending: Ending) -> TrialResult:
-    """What comes of a trial of which nothing was heard."""
+    """The result of a trial without any message."""
     observation = Observation(
         subject=request.subject,
         profile=request.profile,

@@ -1,4 +1,4 @@
-"""Events as lines of JSON, for a run whose reports are written by another process than the one that measures.
+"""Events as lines of JSON, for a run whose reports another process writes.
 
 print(wire.encode(event))                     # there
 event = wire.decode(line, {contract.id: contract})      # here
@@ -38,11 +38,11 @@ _KINDS = {
 
 
 class WireError(ValueError):
-    """A line is no event."""
+    """A line is not an event."""
 
 
 def handler(stream: IO[str]) -> events.Handler:
-    """A handler that writes a line an event; who reads them knows by the exit status how the run ended."""
+    """A handler that writes a line for each event. The exit status of the process says how the run ended."""
 
     def write(event: events.Event) -> None:
         if type(event).__name__ in _KINDS:
@@ -70,15 +70,15 @@ def encode(event: events.Event) -> str:
 
 
 def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
-    """The inverse of `encode`; `contracts` are those whose runs are listened to, by id.
+    """The inverse of `encode`. `contracts` are the contracts of the run, by id.
 
     Raises:
-        WireError: the line is something else.
+        WireError: the line is not an event.
     """
     try:
         document = strictjson.loads(line)
         kind = _KINDS[document.pop("event")]
-        if kind is events.ClaimFinished:  # its record is untagged by its own reader
+        if kind is events.ClaimFinished:  # Record.from_json untags the record
             return events.ClaimFinished(
                 Record.from_json(document["record"]), document["bundle"] and Path(document["bundle"])
             )
