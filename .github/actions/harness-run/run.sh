@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs claims, reports the bundles that this wrote, packs them, and ends as the run did; see action.yml.
+# Runs claims, packs and reports their bundles, and exits with the status of the run. See action.yml.
 #
 # HARNESS CLAIMS OPTIONS FAIL_ON   the inputs of the action
 # RUNNER_TEMP GITHUB_OUTPUT        from the runner
@@ -13,7 +13,7 @@ read -ra options <<< "$OPTIONS"
 status=0
 "$HARNESS" run "${claims[@]}" "${options[@]}" --json "$folder/run.json" || status=$?
 
-# A run that was refused leaves the file empty: then there is no bundle, and the status says why.
+# A refused run leaves the file empty. Then there is no bundle, and the status says why.
 mapfile -t bundles < <(python3 -c '
 import json, pathlib, sys
 text = pathlib.Path(sys.argv[1]).read_text() if pathlib.Path(sys.argv[1]).exists() else ""
@@ -32,7 +32,7 @@ fi
 if [ -n "$FAIL_ON" ]; then
   gate=0
   "$HARNESS" status --fail-on "$FAIL_ON" || gate=$?
-  # What the run itself found weighs more than what is missing beside it.
+  # The status of the run is more important than missing evidence of other claims.
   [ "$status" -ne 0 ] || status=$gate
 fi
 exit "$status"
