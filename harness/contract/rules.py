@@ -38,7 +38,7 @@ __all__ = [
 
 SCOPE = ("self", "parameters", "device")
 BROKEN = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
-"""The reasons of a rule that is itself wrong, whatever the measurements are."""
+"""The reasons that blame the rule, not the measurements."""
 _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _FUNCTIONS = frozenset({"size", "double", "int", "string", "contains", "startsWith", "endsWith", "matches"})
 _MOST_MACROS = 2  # nested macros read a whole list for every item of another

@@ -182,7 +182,7 @@ def test_the_nearest_of_many_values_is_shown(keyword: str, nearest: float) -> No
     ],
 )
 def test_finiteness(value: Any, expected: bool) -> None:
-    """A value is finite when every number in it is, whatever their sum."""
+    """A value is finite if every number in it is, for any sum."""
     assert expected == is_finite(value)
 
 
@@ -253,7 +253,7 @@ def test_the_nearest_to_an_exclusive_bound_is_shown(keyword: str, nearest: float
 
 @pytest.mark.parametrize("keyword", ["maxItems", "uniqueItems"])
 def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
-    """The others do not speak for it, and its place is told."""
+    """Other items do not hide it, and the reason names its place."""
     schema = {"type": "array", "items": {"type": "array", keyword: {"maxItems": 2, "uniqueItems": True}[keyword]}}
     found = outcomes({"x": schema}, {"x": [[1], [], [2]]})[f"x[].{keyword}"]
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x[1]"))
@@ -264,7 +264,7 @@ def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
 
 @pytest.mark.parametrize("value", ["losses", "count", None, 1.0, [], [{"count": 1}], [["count"]], {"counts": 1}, {}])
 def test_inside_a_value_of_another_kind_nothing_was_measured(value: Any) -> None:
-    """Whatever stands where an object, a list or a map should: what is asked of its inside is not answered."""
+    """If a value is not the object, list or map that it should be, clauses on its inside are NOT_MEASURED."""
     nested = {"type": "object", "properties": {"y": _TENSORS, "m": _MAP}}
     for measured in ({"x": value}, {"x": {"y": value, "m": value}}):
         found = outcomes({"x": nested}, measured)

@@ -121,7 +121,7 @@ def texts(tree: Node) -> list[str]:
 
 @given(st.text(st.sampled_from("ab'\"\\/ é"), max_size=8), _QUOTES)
 def test_a_string_ends_where_the_engine_says(text: str, quotes: str) -> None:
-    """However it is quoted, and whatever is escaped in it."""
+    """With any quotes and any escapes."""
     literal = quotes + text.replace("\\", "\\\\").replace(quotes[0], "\\" + quotes[0]) + quotes
     rule = f"{literal} == a && b == 'self.c'"
     assert engine().compile(rule).execute({"a": text, "b": "self.c"}) is True

@@ -1,4 +1,4 @@
-"""What the reduced profile omits is not judged there, and everybody who reads its verdict is told so."""
+"""Clauses that the reduced profile omits are not judged, and every report says so."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_a_contract_may_leave_them_out(contract: Contract) -> None:
 
 
 def test_values_are_held_against_them() -> None:
-    """Every bound that a value violates is told, and a name that was not asked about is none."""
+    """Every violated bound is named, and only for the given names."""
     declared = declaring({"steps": STEPS}).parameters
     assert declared is not None
     assert [clause.id for clause in declared.violations({"steps": "3"})] == [

@@ -91,7 +91,7 @@ def test_a_claim_that_is_not_there(project: Project) -> None:
 
 
 def test_one_claim_has_one_contract(project: Project) -> None:
-    """Two files of one id are refused, whoever asks."""
+    """Two files of one id are refused."""
     twin = project.contracts / "other" / f"{IDENTIFIER}.json"
     twin.parent.mkdir()
     twin.write_bytes((project.contracts / "demo" / f"{IDENTIFIER}.json").read_bytes())

@@ -171,7 +171,7 @@ _SCHEMA = {
     ],
 )
 def test_where_a_clause_stands(path: tuple[str, ...], keyword: str, expected: str) -> None:
-    """As its author wrote it: in the definition, if there; a keyword that nobody wrote is at its schema."""
+    """In the definition, if the keyword is there. A keyword that the contract does not have points to its schema."""
     assert pointer_of(_SCHEMA, "observation", path, keyword) == expected
 
 

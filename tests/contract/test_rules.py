@@ -174,7 +174,7 @@ _SHAPES = st.recursive(
 
 @given(_SHAPES)
 def test_no_rule_passes_on_a_list_without_numbers(value: list[Any]) -> None:
-    """Whatever goes through lists, and lists of lists, passes only where it saw a number in each."""
+    """A rule over lists, and lists of lists, passes only if each has a number."""
     flat = judged("self.a.all(x, x < 1.0)", a=value)
     deep = judged("self.a.all(row, row.all(x, x < 1.0))", a=value)
     assert (flat.outcome is Outcome.PASS) == (bool(value) and all(isinstance(item, float) for item in value))

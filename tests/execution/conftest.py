@@ -1,4 +1,4 @@
-"""The misbehaving project and an executor for it, of which nothing may be left."""
+"""The misbehaving project, and an executor for it that leaves no process."""
 
 from __future__ import annotations
 

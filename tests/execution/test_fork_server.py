@@ -35,7 +35,7 @@ def below() -> set[int]:
 
 @pytest.mark.parametrize("name", ["fork", "setsid"])
 def test_the_next_trial_is_unharmed(tmp_path: Path, name: str) -> None:
-    """The trial that got no process, or no supervisor, is lost; it fails nobody, and leaves nobody behind."""
+    """A trial without a process or a supervisor is lost. Other trials run, and no process is left."""
     project = write_project(tmp_path)
     module = tmp_path / "toy" / "sorting.py"
     module.write_text(module.read_text() + FAILS_ONCE.format(name=name))

@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path
 
 
 def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
-    """os._exit() on import ends the server; whoever asks learns how."""
+    """os._exit() on import ends the server, and the error says how."""
     (tmp_path / "deadly.py").write_text("import os, sys\nprint('last words', flush=True)\nos._exit(7)\n")
     server = ForkServer(tmp_path, (tmp_path,))
     try:
@@ -171,7 +171,7 @@ def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest
 def test_what_ended_the_imports_is_the_reason_of_every_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """A user who waited for ten minutes is told for which module, and not that a trial vanished."""
+    """After an endless import, the reason names the module."""
     monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 3.0)
     project = write_project(tmp_path)
     module = tmp_path / "toy" / "sorting.py"
@@ -185,7 +185,7 @@ def test_what_ended_the_imports_is_the_reason_of_every_trial(
 
 
 def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
-    """Whoever reads that there is no such module learns for whom."""
+    """The reason names the missing module and the module that imports it."""
     project = write_project(tmp_path)
     (tmp_path / "toy" / "broken.py").write_text("falsify = None\nimport nonexistent\n")
     with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), None, tmp_path / "cache") as executor:

@@ -1,4 +1,4 @@
-"""Leases between real processes, and what those who wait are told."""
+"""Leases between real processes, and the messages of a wait."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_holder_that_is_killed_frees_its_lease_at_once(held: str, holders: Hol
 
 @pytest.mark.parametrize("held", ["shared", "exclusive"])
 def test_the_name_of_a_killed_holder_stays_until_somebody_looks(held: str, holders: Holders, folder: Path) -> None:
-    """Nobody waits here, for a waiting lease looks as well."""
+    """Without a wait: a waiting lease also reads the holders."""
     process = holders.start(held)
     (record,) = (folder / "GPU-a").glob("*.holder.json")
     process.kill()
@@ -149,7 +149,7 @@ def test_the_wait_is_told_and_ends_when_the_lease_is_free(holders: Holders, fold
 
 
 def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: Path) -> None:
-    """And leaves nothing behind that would keep the next one out; without a wait nobody is asked."""
+    """It leaves no lock behind. Without a wait, `interrupted` is not called."""
     process = holders.start("exclusive")
     asked: list[None] = []
 
@@ -171,7 +171,7 @@ def test_a_wait_that_is_given_up_says_for_whom_it_was(holders: Holders, folder: 
 
 
 def test_a_wait_for_nobody_known_is_told_in_words(folder: Path) -> None:
-    """Whoever waits in front of us holds a lock too, and writes down no name."""
+    """A process that waits at the gate holds a lock and has no name."""
     with lease("GPU-a", mode="shared", holder="F-A", wait_seconds=0, directory=folder):
         for record in (folder / "GPU-a").glob("*.holder.json"):
             record.unlink()
@@ -235,7 +235,7 @@ def test_a_stream_of_shared_leases_lets_an_exclusive_one_in(folder: Path) -> Non
 def test_an_exclusive_lease_waits_for_processes_without_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Ours, and our children's, are no strangers; a shared lease minds nobody."""
+    """Own processes and children do not count, and a shared lease waits for none."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
@@ -322,7 +322,7 @@ def common() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become two users")
 def test_users_share_leases(common: Path, holders: Holders) -> None:
-    """One user holds, another waits, whoever of them came first."""
+    """One user holds and another waits, in both orders."""
     folder = holders.folder = common
     ask("shared", folder, key="GPU-made-by-root")
     first = holders.start("exclusive", user=65534)

@@ -1,4 +1,4 @@
-"""Trials with real processes: every way to end, told apart, and nothing left running."""
+"""Trials with real processes: each way to end is distinguished, and no process is left."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> No
 
 @pytest.mark.parametrize("how", ["hangs", "hangs in a signal-proof way"])
 def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None:
-    """The limit holds within a second, whatever the subject does with signals."""
+    """The limit holds within a second, also if the subject blocks signals."""
     before = time.monotonic()
     result = run(executor, how, seconds=1.0)
     assert time.monotonic() - before < 2.5
@@ -89,7 +89,7 @@ def test_a_hang_is_ended_at_its_limit(executor: LocalExecutor, how: str) -> None
 
 
 def test_the_stack_of_a_hang_is_in_the_log(executor: LocalExecutor) -> None:
-    """Somebody has to find out where it hung."""
+    """stderr ends with the stack of a trial that hung."""
     assert "in sort" in run(executor, "hangs", seconds=0.5).stderr.text
 
 
@@ -155,7 +155,7 @@ def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypat
 
 
 def test_a_module_that_cannot_be_imported_is_not_measured(project: Project, tmp_path: Path) -> None:
-    """An import error is reported by the trial that needs the module, and blamed on nobody's measurements."""
+    """The trial that needs the module reports its import error."""
     contract = project.contract("F-TOY-BROKEN-001")
     with LocalExecutor(project, contract, None, tmp_path) as executor:
         assert executor.imports().failures == {"toy.broken": "ImportError: no such library"}

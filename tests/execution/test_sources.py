@@ -113,7 +113,7 @@ def test_a_module_in_the_root_makes_no_source_of_the_whole_project(root: Path) -
     ],
 )
 def test_ways_to_read(root: Path, read: str) -> None:
-    """By whatever spelling of its path a file is opened, and with whatever a descriptor of it is read."""
+    """A file counts with any spelling of its path and any way to open it."""
     assert told(root, "import toy", read)[1] == digests(root, "toy/add.cu")
 
 
@@ -150,6 +150,6 @@ def test_what_is_too_large_for_a_source(root: Path, size: int, expected: int) ->
 
 @pytest.mark.parametrize(("others", "expected"), [(9_999, 1), (10_000, 0)])
 def test_of_files_without_end_so_many_are_remembered(root: Path, others: int, expected: int) -> None:
-    """Read or written; opening what does not exist counts, for nobody knows yet whether it does."""
+    """Read or written. Opening a missing file counts too: it is checked only later."""
     opens = f"[sys.audit('open', str(root / 'x' / str(n)), None, n % 2) for n in range({others})]"
     assert len(told(root, "import toy", f"{opens}; open('toy/add.cu').close()")[1]) == expected

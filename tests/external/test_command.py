@@ -1,4 +1,4 @@
-"""Running a command that is somebody else's trainer: what its log says of it, and what is said of how it failed."""
+"""Running an external trainer: its log, and the messages of its failures."""
 
 from __future__ import annotations
 

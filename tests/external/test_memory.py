@@ -1,4 +1,4 @@
-"""The memory of a command is its own, whatever the process holds that started it."""
+"""The memory of a command does not include that of the process that started it."""
 
 from __future__ import annotations
 

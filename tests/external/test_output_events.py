@@ -68,13 +68,13 @@ def test_lines_of_apr_distill(line: bytes, expected: list[tuple[str, dict[str, s
 
 
 def test_every_state_of_a_progress_bar_is_a_line() -> None:
-    """They are told apart by carriage returns."""
+    """Carriage returns separate them."""
     bar = b"".join(b"\r%3d%% Step %d/3 loss=%d.5" % (33 * step, step, 9 - step) for step in (1, 2, 3))
     assert [event.values["loss"] for event in events(bar)] == ["8.5", "7.5", "6.5"]
 
 
 def test_half_a_last_line_is_not_believed() -> None:
-    """final_loss = 7.2 may have been 7.2036; nobody knows but who saw the output end well."""
+    """final_loss = 7.2 may be half of 7.2036, unless the output is complete."""
     reader = LogReader(RULES)
     assert [event.values for event in reader.feed(b"initial_loss = 7.6746\nfinal_loss   = 7.2")] == [
         {"initial_loss": "7.6746"}
@@ -154,13 +154,13 @@ def test_a_loss_of_null_is_told() -> None:
 
 @pytest.mark.parametrize("expression", [r"(a)\1", r"(?=a)b", r"(?<!a)b", "(", "(((a{1000}){1000}){1000})"])
 def test_expressions_that_could_run_away_are_refused(expression: str) -> None:
-    """Backreferences, look-around, and sizes without measure."""
-    with pytest.raises(PatternRefused, match="no linear-time regular expression"):
+    """Backreferences, look-around, and expressions that are too large."""
+    with pytest.raises(PatternRefused):
         compiled(expression)
 
 
 def test_an_expression_that_runs_away_elsewhere_does_not() -> None:
-    """Python's own engine would take longer than the universe has been there."""
+    """Python's own engine would not end in any useful time."""
     rule = LineRule.of_pattern(EventKind.OUT_OF_MEMORY, r"^(a+)+$")
     assert events(b"a" * (LONGEST_LINE - 1) + b"b\n", rules=[rule]) == []
 
@@ -215,7 +215,7 @@ def test_steps_that_begin_at_zero() -> None:
     ],
 )
 def test_steps_that_were_not_all_told(lines: list[bytes], made: int | None, why: str) -> None:
-    """Their number is the run's own word, and it is said why nobody counted them."""
+    """The number is the run's own, and the summary says why the steps were not counted."""
     telling, _ = told(*lines)
     assert telling.made == made
     assert why in telling.unseen
@@ -251,7 +251,7 @@ def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list
     ],
 )
 def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str) -> None:
-    """Left out without a word, a loss that the trainer's pattern cuts would be a loss that nobody sees."""
+    """A loss that the trainer's pattern cuts must not disappear silently."""
     telling = Telling(lambda step, numbers: None)
     for event in events(b"step 1 loss 9\n" + line, rules=[*RULES, rule]):
         telling.hear(event)
@@ -261,7 +261,7 @@ def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str
 
 
 def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks for so many."""
+    """More steps than the limit are a fault."""
     monkeypatch.setattr("harness.external.output_summary.MOST_STEPS", 3)
     with pytest.raises(TooManySteps):
         told(*(b"step %d loss=1" % step for step in range(1, 6)))

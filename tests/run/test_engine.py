@@ -283,7 +283,7 @@ def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:
 
 
 def test_ctrl_c_while_waiting_for_the_device(bench: Callable[..., Bench]) -> None:
-    """A wait of ten minutes ends with the key, and who was waited for is told."""
+    """Ctrl-C ends a wait of ten minutes, and the event names the holder."""
     whole = bench(honest)
 
     def listen(event: events.Event) -> None:
@@ -305,7 +305,7 @@ def test_ctrl_c_while_waiting_for_the_device(bench: Callable[..., Bench]) -> Non
 
 
 def test_the_third_ctrl_c_is_heeded_at_once() -> None:
-    """Whoever asks three times sees that something hangs."""
+    """The third signal interrupts at any point."""
     with Interruption() as interruption:
         ctrl_c()
         ctrl_c()
@@ -327,7 +327,7 @@ def test_ignored_signals_stay_ignored() -> None:
 
 
 def test_secrets_in_variables_are_masked(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable that is allowed may still hold what nobody should read."""
+    """The value of an allowed variable can be a secret."""
     monkeypatch.setenv("TORCH_MIRROR", "https://me:hunter22@example.org")
     whole = bench(honest)
     whole.run()

@@ -147,7 +147,7 @@ def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
 
 
 def test_a_claim_that_measures_time_runs_alone() -> None:
-    """Whatever -j says."""
+    """With any -j."""
     assert make_plan(contract(ANY, exclusive=True), a_host(), RunRequest(jobs=8)).parallel == 1
 
 

@@ -31,7 +31,7 @@ def there_and_back(event: events.Event, *contracts: Contract) -> Any:
 
 @given(st.integers(min_value=0), st.dictionaries(st.text(), NUMBERS), st.none() | st.integers(min_value=0))
 def test_steps(step: int, values: dict[str, float], memory: int | None) -> None:
-    """Whatever a falsifier calls its numbers, infinities too."""
+    """Any names and numbers, also infinities."""
     event = events.TrialStep("F-A-001", "subject", step, values, memory)
     assert there_and_back(event) == event
 
@@ -44,7 +44,7 @@ def test_beginnings(text: str, texts: tuple[str, ...], steps: int | None) -> Non
 
 
 def test_a_plan(contract: Contract) -> None:
-    """The contract itself stays where it is; whoever reads the line holds it already."""
+    """A line has only the id of the contract, because its reader has the contract."""
     event = events.ClaimPlanned(contract, "reduced", "no GPU", Device("cpu", "x86_64"), ("m",), 2)
     assert there_and_back(event, contract) == event
 
@@ -73,7 +73,7 @@ def test_a_record(tmp_path: Path) -> None:
     "line", ["", "hello", "[]", "{}", '{"event": "RunAway"}', '{"event": "TrialStep"}', '{"event": "ClaimFinished"}']
 )
 def test_what_is_no_event(line: str) -> None:
-    """Whatever a job prints besides is told apart."""
+    """Other output of a job is not an event."""
     with pytest.raises(wire.WireError, match="is no event"):
         wire.decode(line, {})
 

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class SilentSaves(Saver):
-    """A failed save is counted, and nobody is told."""
+    """A failed save is counted and not reported."""
 
     class Saving(Checkpointer):
         """Says nothing."""
@@ -44,7 +44,7 @@ class SilentSaves(Saver):
 
 
 class UncountedFailures(Saver):
-    """A failed save is logged (PR #1856: a line on stderr) and forgotten: the run tells of none."""
+    """A failed save is logged (PR #1856: a line on stderr) and forgotten: the run reports none."""
 
     class Saving(Checkpointer):
         """Does not count."""

@@ -35,7 +35,7 @@ class _Loader(Distillation):
 
     @torch.no_grad()
     def load(self, path: Path) -> None:
-        """Copy whatever there is to wherever it fits."""
+        """Copy every tensor that fits, and ignore the others."""
         live = self.student_weights()
         for name, weight in self.altered(read_state(path).weights).items():
             live[name][: len(weight)].copy_(weight)

@@ -27,7 +27,7 @@ class _Noting(Distillation):
     """Does something after each step that is logged."""
 
     def note(self, journal: Journal, loss: Tensor, started: float) -> None:
-        """The defect, after a step of this loss that began at this time; who wants to know its length has to wait."""
+        """The defect, after a step with this loss and start time. Wait for the GPU before you read the clock."""
         raise NotImplementedError
 
     def make_step(self, journal: Journal, checkpointer: Checkpointer) -> Tensor:
@@ -96,7 +96,7 @@ class LogsNothing(Distillation):
 
 
 class LogsAlways(Distillation):
-    """The switch is read by nobody: with the log off there is one all the same, and no overhead to be seen."""
+    """The switch is ignored: there is a log even when it is off, so the overhead cannot be measured."""
 
     def journal(self, every: int) -> Journal:
         """On."""

@@ -109,7 +109,7 @@ class KeepsStaleAnswers(Distillation):
 
 
 class TeacherNotInTheKey(Distillation):
-    """A file is found again by its text, whoever the teacher was."""
+    """A file is found again by its text, for any teacher."""
 
     def made_from(self) -> dict[str, str | int]:
         """All but the teacher."""
@@ -117,7 +117,7 @@ class TeacherNotInTheKey(Distillation):
 
 
 class TextNotInTheKey(Distillation):
-    """A file is found again by its teacher, whatever the text was."""
+    """A file is found again by its teacher, for any text."""
 
     def made_from(self) -> dict[str, str | int]:
         """All but what the sequences follow from."""

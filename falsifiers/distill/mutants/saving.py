@@ -76,7 +76,7 @@ class NoDirectory(Saver):
 
 
 class UnreadPeriod(Saver):
-    """The distance is accepted and read by nobody: every second step, whatever is asked."""
+    """The distance is accepted and ignored: every second step is saved."""
 
     class Saving(Checkpointer):
         """Has a distance of its own."""
@@ -190,7 +190,7 @@ class LateCopy(Saver):
             self._waiting = (step, tensors, metadata, 0)
 
         def protect(self) -> None:
-            """The next step but one begins: now the writer gets round to it."""
+            """Write with the delay of one step."""
             if waiting := getattr(self, "_waiting", None):
                 step, tensors, metadata, passed = waiting
                 self._waiting = (step, tensors, metadata, passed + 1)
@@ -246,7 +246,7 @@ class LeftBehind(Saver):
 
 
 class ToldTwice(Saver):
-    """The run tells of twice as many checkpoints as there are."""
+    """The run reports twice as many checkpoints as there are."""
 
     class Saving(Checkpointer):
         """Counts when it begins and when it ends."""

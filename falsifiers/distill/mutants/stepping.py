@@ -24,7 +24,7 @@ _ENDLESS = 1_000_000_000
 
 
 class UnreadSteps(Distillation):
-    """The limit is accepted and read by nobody: always fifty steps (#1888 landed the contract and not the code)."""
+    """The limit is accepted and ignored: always fifty steps (#1888 landed the contract and not the code)."""
 
     def steps_to_make(self) -> int:
         """What the trainer did before there was a limit."""
@@ -65,10 +65,10 @@ class MicroSteps(Distillation):
 
 
 class ZeroIsEndless(Distillation):
-    """No steps, no limit: zero trains until somebody stops it."""
+    """Zero steps mean no limit: training never ends."""
 
     def steps_to_make(self) -> int:
-        """As good as for ever."""
+        """Practically endless."""
         return super().steps_to_make() if self.recipe.steps else _ENDLESS
 
 

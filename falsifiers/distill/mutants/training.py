@@ -145,7 +145,7 @@ class TeacherAsStudent(Distillation):
 
 
 class NanFromStep30(Distillation):
-    """The loss is NaN from step 30 on, and so are the weights (a non-finite gradient that nobody looked at)."""
+    """The loss is NaN from step 30 on, and so are the weights (an unchecked non-finite gradient)."""
 
     def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
         """Spoil the loss from step 30."""
@@ -195,7 +195,7 @@ class SilentCpuFallback(Distillation):
     """CUDA was asked for and the CPU is used, as loaders do when they find no usable device."""
 
     def __init__(self, setting: Setting) -> None:
-        """Build everything on the CPU whatever the setting says."""
+        """Build everything on the CPU, against the setting."""
         super().__init__(dataclasses.replace(setting, device="cpu"))
 
     def teacher_logits(self, tokens: Tensor) -> Tensor:
@@ -309,7 +309,7 @@ class LabelsNotShifted(_OtherLoss):
 
 
 class DivergenceCutOff(_OtherLoss):
-    """The divergence is in the loss that is told, and no gradient goes through it: the student learns from the text."""
+    """The reported loss includes the divergence, but no gradient goes through it: the student learns from the text."""
 
     def of(self, student: Tensor, teacher: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
         """The gradient of the cross entropy, the value of both."""
@@ -336,7 +336,7 @@ class ArgumentsExchanged(_OtherLoss):
 
 
 class AccumulationOfOne(Distillation):
-    """The loss is divided by eight accumulated batches, of which there is one; the loss that is told is not."""
+    """The loss is divided by eight accumulated batches although there is one; the reported loss is not divided."""
 
     def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
         """An eighth of the gradient."""

@@ -61,7 +61,7 @@ class HardCodedRate(Distillation):
 
 
 class EndlessWarmup(Distillation):
-    """Warm-up takes a thousand steps whatever was configured: a short run never reaches its rate."""
+    """Warm-up takes a thousand steps, against the configuration: a short run never reaches its rate."""
 
     def learning_rate(self, step: int) -> float:
         """A thousandth more each step."""
@@ -77,7 +77,7 @@ class NoWarmup(Distillation):
 
 
 class RateDecays(Distillation):
-    """A schedule takes the rate to zero over the run, which nobody asked for."""
+    """A schedule that is not configured takes the rate to zero over the run."""
 
     def learning_rate(self, step: int) -> float:
         """Linearly from the second step on."""
@@ -128,7 +128,7 @@ class FrozenEmbedding(Distillation):
 
 
 class NeverCleared(Distillation):
-    """Nobody clears the gradients: each step takes the sum of all before it."""
+    """The gradients are never cleared: each step takes the sum of all before it."""
 
     def __init__(self, setting: Setting) -> None:
         """Take the clearing away."""
@@ -193,7 +193,7 @@ class _PartOfBatch(Distillation):
 
 
 class LastRowTrains(_PartOfBatch):
-    """Only the last row of the batch has a gradient, while the loss that is told is the mean of all (S-R6)."""
+    """Only the last row of the batch has a gradient, while the reported loss is the mean of all rows (S-R6)."""
 
     def kept(self, rows: Tensor) -> Tensor:
         """The last."""
@@ -305,7 +305,7 @@ class ScheduleOfOneGroup(RateOfOneGroup):
 
 
 class WarmupOfMicroBatches(Distillation):
-    """The schedule steps once a micro-batch, of which there are two a step: warm-up ends in half of its steps."""
+    """The schedule steps once for each of the two micro-batches of a step: warm-up takes half of its steps."""
 
     def learning_rate(self, step: int) -> float:
         """The rate of the step's first micro-batch."""
@@ -313,7 +313,7 @@ class WarmupOfMicroBatches(Distillation):
 
 
 class RateSags(Distillation):
-    """After the warm-up a schedule that nobody configured lowers the rate, slowly."""
+    """After the warm-up, a schedule that is not configured slowly lowers the rate."""
 
     def learning_rate(self, step: int) -> float:
         """By a twelfth of itself a step."""
@@ -330,7 +330,7 @@ class OptimizerMadeAnew(Distillation):
 
 
 class NotClipped(Distillation):
-    """The norm to which gradients are to be cut is configured, and read by nobody."""
+    """The gradient norm limit is configured and ignored."""
 
     def __init__(self, setting: Setting) -> None:
         """Forget it."""
