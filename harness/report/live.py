@@ -17,7 +17,7 @@ from rich.text import Text
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.judging.record import Record
 from harness.report.escaping import printable
-from harness.report.run_texts import (
+from harness.report.run_text import (
     CLAUSE_HEAD,
     bundle_text,
     clause_cells,

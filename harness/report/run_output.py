@@ -12,7 +12,7 @@ from typing import IO
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.report.escaping import printable
-from harness.report.run_texts import (
+from harness.report.run_text import (
     claim_lines,
     interrupted_text,
     plan_line,

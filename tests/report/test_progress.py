@@ -22,7 +22,7 @@ from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown, reason_text
 from harness.report.run_output import PlainLines, terminal_handler
-from harness.report.run_texts import idle_text, interrupted_text, verdict_text
+from harness.report.run_text import idle_text, interrupted_text, verdict_text
 from harness.run import events
 from harness.run.events import SUBJECT, Event
 from harness.run.relay import Relay
