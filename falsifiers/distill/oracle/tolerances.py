@@ -2,16 +2,16 @@
 
 Calibrated on the reduced profile of F-DISTILL-SMOKE-001, on a CPU. The largest ratios of healthy runs:
 
-| quantity | float32 (30 seeds) | bfloat16 |
+| quantity | float32 | bfloat16 |
 |---|---|---|
-| logits | 2.7e-7 | 4.6e-3 (30 seeds) |
-| loss | 2.3e-7 | 4.3e-4 (30 seeds) |
-| exp_avg | 2.5e-4 | 0 (8 seeds) |
-| exp_avg_sq | 3.8e-4 | 0 (8 seeds) |
-| update | 1.2e-2 | 3.5e-2 (8 seeds) |
-| applied | 1.6e-6 | 1.5e-3 (30 seeds) |
+| logits | 2.7e-7 (30 seeds) | 4.6e-3 (30 seeds) |
+| loss | 2.3e-7 (30 seeds) | 4.3e-4 (30 seeds) |
+| exp_avg | 5.2e-7 (15 seeds) | 0 (16 seeds) |
+| exp_avg_sq | 6.2e-6 (15 seeds) | 0 (16 seeds) |
+| update | 4.9e-4 (15 seeds) | 3.5e-2 (16 seeds) |
+| applied | 1.6e-6 (30 seeds) | 1.5e-3 (30 seeds) |
 
-For float32 the ratios are those without the allowance for rounding (`NOISE`), which can only make them smaller.
+The gradient that a subject shows has the tolerance of `exp_avg`, which is calibrated and holds the same gradient.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
         "student_logits": 1e-5,
         "teacher_logits": 1e-5,
         "loss": 1e-5,
-        "gradient": 2e-3,
-        "exp_avg": 2e-3,
-        "exp_avg_sq": 3e-3,
-        "update": 5e-2,
+        "gradient": 1e-4,
+        "exp_avg": 1e-4,
+        "exp_avg_sq": 3e-4,
+        "update": 5e-3,
         "applied": 1e-5,
     },
     "bfloat16": {
         "student_logits": 2e-2,
         "teacher_logits": 2e-2,
         "loss": 2e-3,
-        "gradient": 0.1,
-        "exp_avg": 0.1,
-        "exp_avg_sq": 0.2,
+        "gradient": 0.02,
+        "exp_avg": 0.02,
+        "exp_avg_sq": 0.05,
         "update": 0.2,
-        "applied": 1e-2,
+        "applied": 5e-3,
     },
 }
 
