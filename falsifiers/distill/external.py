@@ -1,4 +1,4 @@
-"""Somebody else's trainer as a distillation: a command that is run, or the directory of a run that has ended.
+"""An external trainer as a distillation: a command that is run, or the directory of a finished run.
 
 From outside one sees the steps and losses that it prints, the files that it writes, and how it ends. Its weights are
 those of its checkpoints, and of its initial file before the first step. Everything else is hidden, and the clauses

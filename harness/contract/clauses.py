@@ -82,7 +82,7 @@ class ClauseResult:
         }
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> ClauseResult:
+    def from_json(cls, document: JsonObject) -> ClauseResult:
         """The inverse of `to_json`."""
         bound = None if document["bound"] is None else Bound.from_json(document["bound"])
         changed = {

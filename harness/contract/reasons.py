@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate
 from harness.contract.bound import Bound
 
@@ -141,7 +141,7 @@ class Reason:
         return plain
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any] | None) -> Reason | None:
+    def from_json(cls, document: JsonObject | None) -> Reason | None:
         """The inverse of `to_json`; None for None."""
         if document is None:
             return None

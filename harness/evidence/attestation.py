@@ -51,18 +51,15 @@ from typing import TYPE_CHECKING, Any
 from harness.base import schemas, strictjson
 from harness.base.schemas import pointer
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence import keys
-from harness.evidence.bundle_layout import ATTESTATION
+from harness.evidence.bundle_layout import ATTESTATION, MANIFEST
 from harness.evidence.findings import Code, Finding
+from harness.evidence.staleness import coverage
 from harness.judging.record import Record
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
-
-
-from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.staleness import coverage
 
 __all__ = [
     "PAYLOAD_TYPE",

@@ -21,9 +21,13 @@ counts as a shift. With fewer than five earlier values there is no answer. A shi
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, final
 
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
@@ -31,12 +35,6 @@ from harness.evidence.index import Entry, Measurement
 
 if TYPE_CHECKING:
     import pandas as pd
-
-import math
-from dataclasses import dataclass
-from enum import StrEnum
-from statistics import median
-from typing import final
 
 __all__ = [
     "FEWEST",

@@ -240,7 +240,7 @@ def _appear(place: Path, files: tuple[str, ...]) -> None:
     It is made beside its place and renamed, so it is never visible half made. If two processes do this, the first wins.
     """
     if place.is_symlink() and place.parent.stat().st_mode & 0o002:
-        raise OSError(errno.ELOOP, f"{place} is a symbolic link in a folder where anybody could have put it")
+        raise OSError(errno.ELOOP, f"{place} is a symbolic link in a folder that every user can write to")
     if place.is_dir():
         return
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))

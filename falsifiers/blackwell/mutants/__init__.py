@@ -1,1 +1,1 @@
-"""Subjects with one known defect each; every one replays a bug that somebody had or might have."""
+"""Subjects with one known defect each; each replays a bug from a real project, or one like it."""

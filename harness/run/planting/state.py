@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.base.strictjson import JsonObject
 
@@ -28,7 +26,7 @@ class State:
         digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
         self._path = folder / f"{claim}-{digest[:16]}.jsonl"
         self._turn = threading.Lock()
-        self._found: dict[str, Mapping[str, Any]] = {}
+        self._found: dict[str, JsonObject] = {}
         if self._path.exists():
             for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
@@ -37,11 +35,11 @@ class State:
                 except (ValueError, LookupError, TypeError):
                     continue  # the line that an interruption cut short
 
-    def get(self, defect: str) -> Mapping[str, Any] | None:
+    def get(self, defect: str) -> JsonObject | None:
         """What was found of a defect; None if it was not tried."""
         return self._found.get(defect)
 
-    def add(self, defect: str, entry: Mapping[str, Any]) -> None:
+    def add(self, defect: str, entry: JsonObject) -> None:
         """Keep what was found of a defect."""
         with self._turn:
             self._path.parent.mkdir(parents=True, exist_ok=True)

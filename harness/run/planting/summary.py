@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.base.strictjson import JsonObject
 from harness.run.planting.campaign import Fate, Planted, Planting
 from harness.run.planting.defects import FAMILIES, Defect
 
@@ -112,7 +113,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _trial(one: Planted) -> Mapping[str, Any]:
+def _trial(one: Planted) -> JsonObject:
     return {
         "id": one.defect.id,
         "operator": one.defect.operator,
@@ -128,5 +129,5 @@ def _trial(one: Planted) -> Mapping[str, Any]:
     }
 
 
-def _counts(row: Row) -> Mapping[str, Any]:
+def _counts(row: Row) -> JsonObject:
     return {**vars(row), "score": row.score}
