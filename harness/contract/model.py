@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.base.device import Target
 from harness.base.schemas import Problem
@@ -14,7 +15,9 @@ from harness.contract.calibration import Calibration
 from harness.contract.clauses import SchemaClause
 from harness.contract.parameters import Parameters
 from harness.contract.rules import Rule
-from harness.machine.requirements import Requirements
+
+if TYPE_CHECKING:
+    from harness.machine.requirements import Requirements  # it imports shutil and its archive formats
 
 __all__ = ["DEVICE_FIELDS", "Contract", "ContractError", "Mutant", "Profile"]
 
