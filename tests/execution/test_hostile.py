@@ -214,8 +214,8 @@ def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
     (tmp_path / "forking.py").write_text("import os\nos.fork()\n")
     server = ForkServer(tmp_path, (tmp_path,))
     try:
-        assert server.import_modules(["forking"])["failures"] == {}
-        assert server.import_modules(["json"])["failures"] == {}
+        assert server.import_modules(["forking"]).failures == {}
+        assert server.import_modules(["json"]).failures == {}
         assert server.folder.is_dir()
     finally:
         server.close()
@@ -234,7 +234,7 @@ def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
     )
     server = ForkServer(tmp_path, (tmp_path,))
     try:
-        assert len(server.import_modules(["many"])["sources"]) == 2501
+        assert len(server.import_modules(["many"]).sources) == 2501
     finally:
         server.close()
 
@@ -262,7 +262,7 @@ def test_a_stopped_supervisor_does_not_keep_the_harness(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the supervisor itself does not answer, the trial is given up, and leaving the executor ends all."""
-    monkeypatch.setattr("harness.execution.local_executor.TEARDOWN_SECONDS", 1.0)
+    monkeypatch.setattr("harness.execution.watch.TEARDOWN_SECONDS", 1.0)
 
     def stop() -> None:
         for supervisor in psutil.Process(executor._server._process.pid).children():
