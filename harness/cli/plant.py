@@ -15,7 +15,7 @@ from harness.cli.parameter_options import checked_device
 from harness.contract.project import Project
 
 if TYPE_CHECKING:
-    from harness.run.planting.campaign import Planted, Planting
+    from harness.run.planting.results import Planted, Planting
 
 __all__ = ["command"]
 
@@ -84,7 +84,8 @@ def command(
     from harness.machine.host import probe
     from harness.machine.paths import made_cache_folder
     from harness.report.planting_text import told
-    from harness.run.planting.campaign import Campaign, Fate
+    from harness.run.planting.campaign import Campaign
+    from harness.run.planting.results import DefectFate
 
     until = time.monotonic() + budget
     campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed)
@@ -99,7 +100,9 @@ def command(
 
         planting = campaign.run(contract, share, tell, settled=settled, listing=is_listing)
         plantings.append(planting)
-        settled |= {one.defect.id for one in planting.planted if one.fate in (Fate.KILLED, Fate.NOT_STARTED)}
+        settled |= {
+            one.defect.id for one in planting.planted if one.fate in (DefectFate.KILLED, DefectFate.NOT_STARTED)
+        }
         if planting.interrupted:
             break
     return _reported(plantings, is_listing, json_file)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.report.columns import aligned
 from harness.report.escaping import printable
-from harness.run.planting.campaign import Fate, Planted, Planting
+from harness.run.planting.results import DefectFate, Planted, Planting
 from harness.run.planting.summary import Row, Summary
 
 __all__ = ["listing", "planting_lines", "told"]
@@ -18,11 +18,11 @@ def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
     """The table, the survivors, what was not measured, and what was not tried."""
     rows = [_cells(row) for row in (*summary.rows(), summary.total)]
     yield from aligned([_HEAD, *rows], width)
-    for one in summary.of(Fate.SURVIVED):
+    for one in summary.of(DefectFate.SURVIVED):
         yield ""
         yield printable(f"survived: {one.defect.id}")
         yield from (printable(line) for line in one.patch.splitlines())
-    for one in summary.of(Fate.NOT_MEASURED):
+    for one in summary.of(DefectFate.NOT_MEASURED):
         yield ""
         yield printable(f"not measured: {one.defect.id}: {one.reason}")
         yield from (printable(line) for line in one.patch.splitlines())

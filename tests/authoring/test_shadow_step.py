@@ -62,7 +62,7 @@ def test_what_the_dtype_rounds_away_is_no_difference() -> None:
 
 
 def test_numbers_differ_relative_to_the_expected_one() -> None:
-    """The loss that is told 20 % too low is 0.2 away."""
+    """A reported loss that is 20 % too low is 0.2 away."""
     assert difference("loss", 0.8, 1.0).ratio == pytest.approx(0.2)
 
 

@@ -11,23 +11,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
-from harness.base.schemas import schema_folder
 from harness.base.vocabulary import Fate
-from harness.contract.clauses import ClauseResult
 from harness.evidence import bundle_layout, trial_files
 from harness.evidence.bundle import Bundle
 from harness.evidence.seal import SealError
 from harness.evidence.verification import find_bundles, verify
 from harness.execution.steps import Steps
 from harness.judging.observation import Observation
-from harness.judging.record import MutantRecord, Record
+from harness.judging.record import Record
 from harness.search.counterexample import Counterexample
 from tests.contracts import document, healthy
 from tests.evidence.factory import claim_result, contract_in, files_of, mutant_lines, sealed, sealer
@@ -387,25 +384,3 @@ def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
     bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
     assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
     assert verify(bundle).findings == ()
-
-
-def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
-    """What `to_json` writes and what the schema allows are one thing, kept in two places."""
-    schema = json.loads((schema_folder() / "record.schema.json").read_text())
-    parts = {Record: schema, MutantRecord: schema["$defs"]["mutant"], ClauseResult: schema["$defs"]["clause"]}
-    for kind, part in parts.items():
-        names = {field.name for field in fields(kind)} | ({"format"} if kind is Record else set())
-        late = {"subject_parameters", "unjudged"}  # not in bundles of before they were there
-        optional = late if kind is Record else set()
-        assert set(part["properties"]) == set(part["required"]) | optional == names
-        assert part["additionalProperties"] is False
-
-
-@pytest.mark.parametrize("name", ["record", "environment", "mutant", "artifacts"])
-def test_schemas_are_schemas(name: str) -> None:
-    """Of draft 2020-12, closed at the top, with an identifier of their own."""
-    schema = json.loads((schema_folder() / f"{name}.schema.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["$id"] == f"urn:falsifier-harness:{name}:{2 if name == 'record' else 1}"
-    assert schema["additionalProperties"] is False

@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,72 +36,16 @@ from harness.run.plan import MOST_PARALLEL, Plan, make_plan
 from harness.run.planting.defects import Defect, defects
 from harness.run.planting.project_copy import project_copy
 from harness.run.planting.reach import used_lines
+from harness.run.planting.results import DefectFate, Planted, Planting
 from harness.run.planting.state import State
 from harness.run.request import RunRequest
 
-__all__ = ["Campaign", "Fate", "Planted", "Planting"]
+__all__ = ["Campaign"]
 
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.1
 _LEAST_SECONDS, _TIMES_AS_LONG = 10.0, 10.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect."""
-
-
-class Fate(StrEnum):
-    """What came of a planted defect."""
-
-    KILLED = "killed"
-    """The claim is FAIL."""
-    SURVIVED = "survived"
-    """The claim is PASS."""
-    NOT_MEASURED = "not measured"
-    NOT_STARTED = "not started"
-    """The file does not compile, or a module cannot be imported: a defect that no engineer overlooks. Not counted."""
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A defect that was tried."""
-
-    defect: Defect
-    patch: str
-    fate: Fate
-    clauses: tuple[str, ...] = ()
-    """Those that failed."""
-    reason: str = ""
-    """Why it was not measured, or not started."""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Planting:
-    """What came of the defects in the subject of one claim."""
-
-    claim: str
-    profile: str
-    defects: tuple[Defect, ...] = ()
-    """All that can be planted on the lines that the claim reaches."""
-    planted: tuple[Planted, ...] = ()
-    """Those that were tried, now or before."""
-    equivalent: Mapping[str, str] = field(default_factory=dict)
-    """The author's reasons, by the ids of the defects that they mark as equivalent. These are not tried."""
-    unmatched: tuple[Equivalent, ...] = ()
-    """Entries of the author's file that name no defect."""
-    elsewhere: frozenset[str] = frozenset()
-    """The ids of those that another claim has settled. These are not tried."""
-    obstacle: str = ""
-    """Why nothing can be planted; empty if something can."""
-    interrupted: bool = False
-
-    @property
-    def untried(self) -> tuple[Defect, ...]:
-        """Those that time was too short for."""
-        tried = {one.defect.id for one in self.planted}
-        return tuple(
-            one
-            for one in self.defects
-            if one.id not in tried and one.id not in self.equivalent and one.id not in self.elsewhere
-        )
 
 
 @dataclass(frozen=True)
@@ -319,7 +262,7 @@ class _Trials:
         try:
             compile(changed, defect.file, "exec")
         except (SyntaxError, ValueError) as error:
-            return Planted(defect, patch, Fate.NOT_STARTED, reason=str(error))
+            return Planted(defect, patch, DefectFate.NOT_STARTED, reason=str(error))
         # Broken code may spoil a cache for the trials that come after.
         with project_copy(self._root, defect.file, changed) as root, self._own_cache(defect) as cache:
             result = self._trial(root, cache)
@@ -328,14 +271,14 @@ class _Trials:
             return None
         judgment = judge(self._plan.contract, result.observation)
         if judgment.outcome is Outcome.PASS:
-            return Planted(defect, patch, Fate.SURVIVED, seconds=result.seconds)
+            return Planted(defect, patch, DefectFate.SURVIVED, seconds=result.seconds)
         if judgment.outcome is Outcome.FAIL:
             failed = tuple(one.id for one in judgment.clauses if one.outcome is Outcome.FAIL)
-            return Planted(defect, patch, Fate.KILLED, failed, seconds=result.seconds)
+            return Planted(defect, patch, DefectFate.KILLED, failed, seconds=result.seconds)
         unmeasured = ", ".join(one.id for one in judgment.clauses if one.outcome is Outcome.NOT_MEASURED)
         # Until the falsifier begins, a trial only imports.
         begun = ending.phase is not Phase.START or ending.kind is EndingKind.LOST
-        fate = Fate.NOT_MEASURED if begun else Fate.NOT_STARTED
+        fate = DefectFate.NOT_MEASURED if begun else DefectFate.NOT_STARTED
         reason = ending.reason or f"not measured: {unmeasured}"
         return Planted(defect, patch, fate, reason=reason, seconds=result.seconds)
 
@@ -400,7 +343,14 @@ def _remembered(
             continue
         patch = defect.patch(contents[defect.file])
         planted.append(
-            Planted(defect, patch, Fate(entry["fate"]), tuple(entry["clauses"]), str(entry["reason"]), entry["seconds"])
+            Planted(
+                defect,
+                patch,
+                DefectFate(entry["fate"]),
+                tuple(entry["clauses"]),
+                str(entry["reason"]),
+                entry["seconds"],
+            )
         )
     return planted, left
 

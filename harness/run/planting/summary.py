@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.base.strictjson import JsonObject
-from harness.run.planting.campaign import Fate, Planted, Planting
 from harness.run.planting.defects import FAMILIES, Defect
+from harness.run.planting.results import DefectFate, Planted, Planting
 
 __all__ = ["Row", "Summary", "as_json"]
 
 _EQUIVALENT, _UNTRIED = "equivalent", "not tried"
-_RANK = (Fate.KILLED, Fate.SURVIVED, Fate.NOT_MEASURED, Fate.NOT_STARTED, _EQUIVALENT, _UNTRIED)
+_RANK = (DefectFate.KILLED, DefectFate.SURVIVED, DefectFate.NOT_MEASURED, DefectFate.NOT_STARTED, _EQUIVALENT, _UNTRIED)
 """A defect that one claim kills is killed, whatever the others say of it."""
 
 
@@ -66,10 +66,10 @@ class Summary:
                     yield self._row(family, operator, names)
 
     def fate(self, defect: Defect) -> str:
-        """What came of a defect: a `Fate`, "equivalent" or "not tried"."""
+        """What came of a defect: a `DefectFate`, "equivalent" or "not tried"."""
         return self._fates[defect.id]
 
-    def of(self, fate: Fate) -> Iterator[Planted]:
+    def of(self, fate: DefectFate) -> Iterator[Planted]:
         """The trials that decided this fate of a defect, one a defect."""
         seen: set[str] = set()
         for planting in self.plantings:

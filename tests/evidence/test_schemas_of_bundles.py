@@ -1,0 +1,35 @@
+"""The schemas of the documents in a bundle, against what the code writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.base.schemas import schema_folder
+from harness.contract.clauses import ClauseResult
+from harness.judging.record import MutantRecord, Record
+
+
+def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
+    """What `to_json` writes and what the schema allows are one thing, kept in two places."""
+    schema = json.loads((schema_folder() / "record.schema.json").read_text())
+    parts = {Record: schema, MutantRecord: schema["$defs"]["mutant"], ClauseResult: schema["$defs"]["clause"]}
+    for kind, part in parts.items():
+        names = {field.name for field in fields(kind)} | ({"format"} if kind is Record else set())
+        late = {"subject_parameters", "unjudged"}  # not in bundles of before they were there
+        optional = late if kind is Record else set()
+        assert set(part["properties"]) == set(part["required"]) | optional == names
+        assert part["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("name", ["record", "environment", "mutant", "artifacts"])
+def test_schemas_are_schemas(name: str) -> None:
+    """Of draft 2020-12, closed at the top, with an identifier of their own."""
+    schema = json.loads((schema_folder() / f"{name}.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == f"urn:falsifier-harness:{name}:{2 if name == 'record' else 1}"
+    assert schema["additionalProperties"] is False
