@@ -17,7 +17,7 @@ run: $(INSTALLED)
 	$(VENV)/bin/harness run $(CLAIM) --profile $(PROFILE) $(ARGS)
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --durations=15 $(PYTEST)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 --durations=15 $(PYTEST)
 
 docs: $(INSTALLED)
 	$(VENV)/bin/mkdocs build --strict

@@ -78,7 +78,7 @@ class Adder:
             case "dies" if max(left, right) > 300:
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "hangs" if left > 300:
-                time.sleep(3600)
+                time.sleep(60)
             case "nan" if left > 300:
                 return float("nan")
         return left + right

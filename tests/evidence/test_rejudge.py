@@ -12,6 +12,7 @@ from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.evidence.findings import Code
 from harness.evidence.verification import verify
+from harness.report.verdict_text import bundle_line
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, rewrite, sealed, set_at
 
@@ -82,6 +83,21 @@ def test_a_forgery_is_judged_differently(bundle: Path, forgery: str) -> None:
     findings = verify(bundle).findings
     assert {finding.code for finding in findings} == {Code.REJUDGED_DIFFERENTLY}
     assert pointer in {finding.pointer for finding in findings}
+
+
+def test_what_is_shown_of_a_bundle_is_judged_again(bundle: Path) -> None:
+    """Verdict, proof and fates; a forged record adds findings and changes none of them."""
+    honest = verify(bundle)
+    assert (honest.verdict, honest.proven) == (Verdict.PASS, True)
+    assert honest.mutants == {"forgets-one": "killed", "stops-early": "killed", "silent-fallback": "not run"}
+    for steps in (("verdict", "FAIL"), ("proven", False), ("mutants", 0, "fate", "survived")):
+        rewrite(bundle, "record.json", set_at(*steps))
+    rewrite(bundle, "record.json", set_at("reason", {"code": "interrupted"}))
+    forged = verify(bundle)
+    assert not forged.sound
+    told = ("verdict", "proven", "reason", "mutants")
+    assert [getattr(forged, name) for name in told] == [getattr(honest, name) for name in told]
+    assert bundle_line(forged).startswith("UNSOUND (PASS)  ")
 
 
 def test_a_finding_names_then_and_now(bundle: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from harness.base.device import Device
 from harness.contract.project import Project
@@ -13,8 +15,12 @@ from harness.execution.local_executor import LocalExecutor
 from tests.execution.misbehaving import CONTRACT, MODULE
 
 
-def write_project(root: Path) -> Project:
-    """A project with one healthy claim, and one whose falsifier cannot be imported."""
+def write_project(root: Path, requires: Mapping[str, Any] | None = None) -> Project:
+    """A project with one healthy claim, and one whose falsifier cannot be imported.
+
+    Args:
+        requires: what the profile requires; by default, any device.
+    """
     (root / "pyproject.toml").write_text("[tool.harness]\n")
     (root / "toy").mkdir()
     (root / "toy" / "__init__.py").touch()
@@ -22,8 +28,10 @@ def write_project(root: Path) -> Project:
     (root / "toy" / "late.py").write_text("LATE = True\n")
     (root / "toy" / "broken.py").write_text("falsify = None\nraise ImportError('no such library')\n")
     (root / "contracts").mkdir()
-    broken = {**copy.deepcopy(CONTRACT), "id": "F-TOY-BROKEN-001", "falsifier": "toy.broken:falsify"}
-    for contract in (CONTRACT, broken):
+    healthy: dict[str, Any] = copy.deepcopy(CONTRACT)
+    healthy["profiles"]["reduced"]["requires"] = requires or {"device": "any"}
+    broken = {**healthy, "id": "F-TOY-BROKEN-001", "falsifier": "toy.broken:falsify"}
+    for contract in (healthy, broken):
         (root / "contracts" / f"{contract['id']}.json").write_text(json.dumps(contract))
     return Project.find(root)
 

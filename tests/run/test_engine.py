@@ -18,7 +18,8 @@ import pytest
 from harness.base.vocabulary import Fate, Phase, Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
-from harness.evidence.seal import ClaimResult
+from harness.evidence.bundle_layout import UNFINISHED
+from harness.evidence.seal import ClaimResult, Sealer
 from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.lease import CPU, LeaseUnavailable, lease
 from harness.execution.logs import Log
@@ -32,7 +33,7 @@ from harness.run import events
 from harness.run.engine import Engine
 from harness.run.interruption import Interruption
 from harness.run.request import RunRequest
-from tests.contracts import healthy
+from tests.contracts import contract_of, document, healthy
 
 HEALTHY, BROKEN = healthy(), healthy(returned=2)
 Behaviour = Callable[[TrialRequest], Mapping[str, Any] | Ending]
@@ -211,6 +212,75 @@ def test_hundreds_of_mutants(bench: Callable[..., Bench]) -> None:
     record = only(whole.run(replace(whole.contract, mutants=mutants)))
     assert record.verdict is Verdict.PASS
     assert [mutant.id for mutant in record.mutants] == [mutant.id for mutant in mutants]
+
+
+@pytest.mark.parametrize(("mode", "is_free"), [("exclusive", False), ("shared", True)])
+def test_only_a_claim_that_measures_time_has_the_device_alone(
+    bench: Callable[..., Bench], mode: str, is_free: bool
+) -> None:
+    """While its trials run, no other claim gets a lease of the device; other claims share it."""
+    free: list[bool] = []
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        try:
+            with lease(CPU, mode="shared", holder="F-OTHER-001", wait_seconds=0):
+                free.append(True)
+        except LeaseUnavailable:
+            free.append(False)
+        return honest(request)
+
+    bench(behave).run(contract_of(document(lease=mode)))
+    assert free == [is_free, is_free]
+
+
+def test_subject_and_mutants_share_parameters_and_seed(bench: Callable[..., Bench]) -> None:
+    """What the command line changes reaches every trial; only a mutant's own parameters differ."""
+    requests: list[TrialRequest] = []
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        requests.append(request)
+        return honest(request)
+
+    whole = bench(behave)
+    (mutant,) = whole.contract.mutants
+    mutants = (mutant, replace(mutant, id="of-its-own", parameters={"steps": 9}))
+    whole.run(replace(whole.contract, mutants=mutants), parameters={"steps": 5}, seed=7, jobs=1)
+    assert [(one.seed, one.parameters) for one in requests] == [(7, {"steps": 5}), (7, {"steps": 5}), (7, {"steps": 9})]
+    ran = whole.sealed[0].mutants
+    assert {trial.observation.seed for trial in ran.values()} == {7}
+
+
+def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
+    bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file is synced with its whole content, and its folder, before the rename; the place's folder after it."""
+    done: list[tuple[str, int]] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def identity(path: Path | int) -> tuple[str, int]:
+        told = os.stat(path)
+        return f"{told.st_ino}", told.st_size
+
+    def syncing(descriptor: int) -> None:
+        done.append(identity(descriptor))
+        fsync(descriptor)
+
+    left: list[Path] = []
+
+    def renaming(self: Path, target: Path) -> Path:
+        if self.name.startswith(UNFINISHED):  # not a folder of leases
+            left.extend(path for path in (self, *self.rglob("*")) if identity(path) not in done)
+            done.clear()
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(Path, "rename", renaming)
+    whole = bench(honest)
+    whole.engine._seal = Sealer(tmp_path / "evidence").seal
+    record = only(whole.run())
+    (place,) = (tmp_path / "evidence").glob(f"*/*/{record.run}")
+    assert left == []
+    assert identity(place.parent)[0] in dict(done)
 
 
 def hanging(bench: Bench) -> Behaviour:

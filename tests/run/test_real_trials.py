@@ -1,0 +1,106 @@
+"""The engine with real processes: who is blamed for exhausted GPU memory, and how many cases a search has tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import Outcome, Verdict
+from harness.contract.project import Project
+from harness.evidence.seal import ClaimResult
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.observation import EndingKind
+from harness.machine.host import probe
+from harness.run.engine import Engine
+from harness.run.request import RunRequest
+from tests.execution.projects import write_project
+from tests.searching import CLAIM, write_searching_project
+
+GIB = 1 << 30
+Run = Callable[..., ClaimResult]
+
+WITHOUT_GPU_MEMORY = """
+import sys
+from types import SimpleNamespace
+
+
+class Greedy:
+    '''Exhausts the memory of a GPU that a stand-in for torch describes.'''
+
+    def __init__(self, setting):
+        self.free, self.reserved = setting.parameters["free"], setting.parameters["reserved"]
+
+    def sort(self, items):
+        class OutOfMemoryError(RuntimeError):
+            pass
+
+        cuda = SimpleNamespace(
+            is_initialized=lambda: True,
+            mem_get_info=lambda: (self.free, 1 << 37),
+            memory_reserved=lambda: self.reserved,
+            device_count=lambda: 0,
+        )
+        sys.modules["torch"] = SimpleNamespace(OutOfMemoryError=OutOfMemoryError, cuda=cuda)
+        try:
+            raise OutOfMemoryError("CUDA out of memory")
+        except OutOfMemoryError as error:
+            raise RuntimeError("the step failed") from error
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a claim of the project in `tmp_path` without its mutants, and returns what would be sealed."""
+    monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
+
+    def ran(claim: str, **options: Any) -> ClaimResult:
+        project, sealed = Project.find(tmp_path), list[ClaimResult]()
+
+        def seal(result: ClaimResult) -> Path:
+            sealed.append(result)
+            return tmp_path
+
+        engine = Engine(
+            project,
+            probe(project.root),
+            lambda contract, gpu: LocalExecutor(project, contract, gpu, tmp_path / "cache"),
+            seal,
+            lambda event: None,
+            "harness run",
+        )
+        engine.run(RunRequest((project.contract(claim),), mutants=False, **options))
+        return sealed[0]
+
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("free", "reserved", "kind", "verdict"),
+    [
+        (GIB // 2, 0, EndingKind.NOT_MEASURED, Verdict.NOT_MEASURED),
+        (GIB // 4, GIB // 4, EndingKind.NOT_MEASURED, Verdict.NOT_MEASURED),
+        (GIB, 0, EndingKind.SUBJECT_FAULT, Verdict.FAIL),
+        (0, 2 * GIB, EndingKind.SUBJECT_FAULT, Verdict.FAIL),
+    ],
+)
+def test_exhausted_gpu_memory_is_the_subjects_fault_unless_others_took_it(
+    run: Run, tmp_path: Path, free: int, reserved: int, kind: EndingKind, verdict: Verdict
+) -> None:
+    """The profile asks for 1 GiB. The subject had that much if it is free or held by the subject itself."""
+    write_project(tmp_path, requires={"device": "any", "memory_gib": 1})
+    (tmp_path / "toy" / "greedy.py").write_text(WITHOUT_GPU_MEMORY)
+    result = run("F-TOY-SORT-001", subject="toy.greedy:Greedy", parameters={"free": free, "reserved": reserved})
+    assert (result.subject.observation.ending.kind, result.record.verdict) == (kind, verdict)
+
+
+def test_a_search_counts_the_cases_that_it_tried(run: Run, tmp_path: Path) -> None:
+    """Two numbers of 0 or 1 make four cases, not the sixty asked for; the claim's rule sees that."""
+    write_searching_project(tmp_path)
+    result = run(CLAIM, subject="toy.adding:StillWrong", parameters={"largest": 1})
+    measured = result.subject.observation.measurements
+    assert (measured["cases"], measured["errors"]) == (4, [1, 1, 1, 1])
+    outcomes = {clause.id: clause.outcome for clause in result.record.clauses}
+    assert outcomes["every-case-tried"] is Outcome.FAIL
