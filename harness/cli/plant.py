@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -34,6 +35,16 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # click is generic 
         return float(match[1]) * _UNITS[match[2]]
 
 
+class _Part(click.ParamType):  # type: ignore[type-arg]
+    name = "part"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        match = re.fullmatch(r"([1-9][0-9]*)/([1-9][0-9]*)", str(value))
+        if match is None or int(match[1]) > int(match[2]):
+            self.fail(f"{value!r} is not a part such as 1/4 or 4/4", param, ctx)
+        return int(match[1]), int(match[2])
+
+
 @click.command("plant")
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--budget", type=_Duration(), default="20m", show_default=True, help="When to stop: 90s, 20m, 1h.")
@@ -46,10 +57,21 @@ class _Duration(click.ParamType):  # type: ignore[type-arg]  # click is generic 
 )
 @click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and their order."
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the trials, and of the sample."
 )
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side.")
 @click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
+    "--crowded",
+    is_flag=True,
+    help="Also run claims with an exclusive lease side by side: right if their profile measures no time.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only a fair sample of N defects.")
+@click.option("--part", type=_Part(), default="1/1", metavar="K/N", help="Try only the K-th of N parts of the sample.")
+@click.option(
+    "--again",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Try only the defects that survived in this result of --json.",
 )
 @click.option("--list", "is_listing", is_flag=True, help="List the defects; plant none.")
 @click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
@@ -60,17 +82,21 @@ def command(
     device: str,
     seed: int,
     jobs: int | None,
+    crowded: bool,
+    limit: int | None,
+    part: tuple[int, int],
+    again: Path | None,
     is_listing: bool,
     json_file: str | None,
 ) -> ExitStatus:
     """Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
 
-    The subject runs once without a defect, to see which of its lines the claim reaches. Each defect changes one place
-    on these lines, in a copy of the project; your files stay as they are. The falsifier runs on it without mutants. The
-    defect is killed if the claim is then FAIL. Several claims share the budget and a defect that one of them kills.
+    Each subject runs once without a defect, to see which of its lines the claim reaches. Each defect changes one place
+    on these lines, in a copy of the project; your files stay as they are. The falsifiers that reach it run on it
+    without mutants, the quickest likely kill first. The defect is killed if one claim is then FAIL.
 
-    A survivor shows what the falsifier cannot see. Make the falsifier see it, and keep the defect as a mutant; or, if
-    it changes nothing that the claim speaks of, write it with a reason into ID.equivalent.json next to the contract.
+    A survivor shows what the falsifiers cannot see. Make one see it, and keep the defect as a mutant; or write it with
+    a reason into ID.equivalent.json next to the contract.
 
     What was found is kept in the cache folder. The same command goes on where it ended, until a source changes.
 
@@ -81,56 +107,44 @@ def command(
     device = checked_device(device)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
+    from harness.base import strictjson
     from harness.machine.host import probe
     from harness.machine.paths import made_cache_folder
     from harness.report.planting_text import told
-    from harness.run.planting.campaign import Campaign
-    from harness.run.planting.results import DefectFate
+    from harness.run.planting.campaign import Campaign, Sample
+    from harness.run.planting.summary import survivors
 
     until = time.monotonic() + budget
-    campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed)
-    plantings: list[Planting] = []
-    settled: set[str] = set()
-    for place, contract in enumerate(contracts):
-        now = time.monotonic()
-        share = now + max(0.0, until - now) / (len(contracts) - place)
+    only = None if again is None else survivors(strictjson.loads(again.read_bytes()))
+    campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed, crowded)
 
-        def tell(one: Planted, left: int, claim: str = contract.id) -> None:
-            click.echo(told(claim, one, left), err=True)
+    def tell(one: Planted, left: int) -> None:
+        click.echo(told(one, left), err=True)
 
-        planting = campaign.run(contract, share, tell, settled=settled, listing=is_listing)
-        plantings.append(planting)
-        settled |= {
-            one.defect.id for one in planting.planted if one.fate in (DefectFate.KILLED, DefectFate.NOT_STARTED)
-        }
-        if planting.interrupted:
-            break
-    return _reported(plantings, is_listing, json_file)
+    planting = campaign.run(contracts, until, tell, sample=Sample(limit, part, only), listing=is_listing)
+    return _reported(planting, seed, is_listing, json_file)
 
 
-def _reported(plantings: list[Planting], is_listing: bool, json_file: str | None) -> ExitStatus:
+def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | None) -> ExitStatus:
     from harness.base import strictjson
     from harness.report.columns import terminal_width
     from harness.report.planting_text import listing, planting_lines
     from harness.run.planting.summary import Summary, as_json
 
-    summary = Summary(plantings)
+    summary = Summary(planting)
     if json_file is not None:
-        text = strictjson.dumps(as_json(summary))
+        text = strictjson.dumps(as_json(summary, seed))
         if json_file == "-":
             click.echo(text)
         else:
             with click.open_file(json_file, "w", encoding="utf-8") as file:
                 file.write(f"{text}\n")
     if json_file != "-":
-        for planting in plantings if is_listing else ():
-            _echo(listing(planting))
-        if not is_listing:
-            _echo(planting_lines(summary, terminal_width()))
-    if any(planting.interrupted for planting in plantings):
+        _echo(listing(planting) if is_listing else planting_lines(summary, terminal_width()))
+    if planting.interrupted:
         return ExitStatus.INTERRUPTED
     if is_listing:
-        return ExitStatus.PASS if any(planting.defects for planting in plantings) else ExitStatus.NOT_MEASURED
+        return ExitStatus.PASS if planting.planted else ExitStatus.NOT_MEASURED
     total = summary.total
     if total.survived:
         return ExitStatus.FAIL

@@ -27,6 +27,12 @@ class Equivalent:
     before: str
     after: str
     reason: str
+    is_equivalent: bool = True
+    """False for a defect that survives although it changes something that the claim speaks of."""
+
+    def names(self, file: str, within: str, before: str, after: str) -> bool:
+        """Whether the entry is about a defect that makes lines of a file other lines."""
+        return (self.file, self.before, self.after) == (file, before, after) and self.within in (None, within)
 
 
 def equivalents(contract: Path) -> tuple[Equivalent, ...]:
@@ -50,6 +56,7 @@ def equivalents(contract: Path) -> tuple[Equivalent, ...]:
     if found:
         raise ContractError(place, found)
     return tuple(
-        Equivalent(one["file"], one.get("within"), one["before"], one["after"], one["reason"])
-        for one in document["equivalent"]
+        Equivalent(one["file"], one.get("within"), one["before"], one["after"], one["reason"], kind == "equivalent")
+        for kind in ("equivalent", "missed")
+        for one in document.get(kind, ())
     )

@@ -1,11 +1,14 @@
 """Which lines of a project's modules a trial runs: sys.monitoring from Python 3.12 on, sys.settrace before.
 
-    reached = Reached(root)
+    reached = Reached(root, path)
     reached.watch()
     …
-    reached.write(path)
+    reached.finish()
+    lines, modules = read_reached(path)
 
-With sys.settrace, lines that run in threads which Python did not start are not seen. Child processes are never seen.
+Each line is written when it runs for the first time. So lines of forked children count, also if a child is killed.
+Programs that a trial starts by exec are not seen. With sys.settrace, lines that run in threads which Python did not
+start are not seen either.
 """
 
 from __future__ import annotations
@@ -19,20 +22,23 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, final
 
-__all__ = ["Reached"]
+__all__ = ["Reached", "read_reached"]
 
 _HARNESS: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @final
 class Reached:
-    """The lines that ran, by file."""
+    """Records the lines that this process and its forks run."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, path: Path) -> None:
         """Args:
         root: of the project; lines of other files are not recorded.
+        path: the file to write, which must not exist.
         """
         self._root = f"{root}{os.sep}"
+        # Forks share the descriptor, and each write appends.
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._ours: dict[str, bool] = {}
 
@@ -44,7 +50,7 @@ class Reached:
 
             def line(code: CodeType, number: int) -> Any:
                 if self._is_ours(code.co_filename):
-                    self._lines[code.co_filename].add(number)
+                    self._reach(code.co_filename, number)
                 return monitoring.DISABLE
 
             monitoring.register_callback(monitoring.COVERAGE_ID, monitoring.events.LINE, line)
@@ -53,30 +59,33 @@ class Reached:
             threading.settrace(self._call)
             sys.settrace(self._call)
 
-    def write(self, path: Path) -> None:
-        """Write as JSON: `lines` by path from the root, and the `modules` that were imported from elsewhere, in order.
-
-        The trial goes on unwatched.
-        """
+    def finish(self) -> None:
+        """Also write the modules that were imported from elsewhere, in order. The trial goes on unwatched."""
         if sys.version_info >= (3, 12):
             sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
             sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
         else:
             sys.settrace(None)
-        lines = {name.removeprefix(self._root): sorted(found) for name, found in self._lines.items() if found}
-        modules = [name for name, module in list(sys.modules.items()) if self._is_library(module)]
-        path.write_text(json.dumps({"lines": lines, "modules": modules}), encoding="utf-8")
+        self._write([name for name, module in list(sys.modules.items()) if self._is_library(module)])
+
+    def _reach(self, name: str, number: int) -> None:
+        lines = self._lines[name]
+        if number not in lines:
+            lines.add(number)
+            self._write({"file": name.removeprefix(self._root), "line": number})
+
+    def _write(self, value: Any) -> None:
+        os.write(self._file, f"{json.dumps(value)}\n".encode())
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace the lines of a function that is ours; a function of others runs untraced."""
         name = frame.f_code.co_filename
         if not self._is_ours(name):
             return None
-        lines = self._lines[name]
 
         def line(frame: FrameType, event: str, argument: Any) -> Any:
             if event == "line":
-                lines.add(frame.f_lineno)
+                self._reach(name, frame.f_lineno)
             return line
 
         return line
@@ -92,3 +101,19 @@ class Reached:
         """Whether a module stands in a file that is not the project's."""
         name = getattr(module, "__file__", None)
         return isinstance(name, str) and not self._is_ours(name)
+
+
+def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:
+    """The lines by path from the root, and the modules of a file that a `Reached` has finished.
+
+    Lines that forks wrote at the same time may repeat.
+    """
+    lines: dict[str, set[int]] = defaultdict(set)
+    modules: tuple[str, ...] = ()
+    for text in path.read_text(encoding="utf-8").splitlines():
+        match json.loads(text):
+            case {"file": str(name), "line": int(number)}:
+                lines[name].add(number)
+            case list(names):
+                modules = tuple(names)
+    return {name: frozenset(found) for name, found in lines.items()}, modules

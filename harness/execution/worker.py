@@ -184,7 +184,7 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
     if start.search:
         os.chdir(start.root)
         sys.path[:0] = start.search
-    reached = Reached(start.root) if start.reached is not None else None
+    reached = Reached(start.root, Path(start.reached)) if start.reached is not None else None
     if reached is not None:
         reached.watch()
     report = _with_sources(_reporter(messages), _sources(start.root))
@@ -203,8 +203,8 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
     ended = _ended(lambda: _falsify(trial, start), start.memory_gib)
-    if reached is not None and start.reached is not None:
-        reached.write(Path(start.reached))
+    if reached is not None:
+        reached.finish()
     report(replace(ended, allocator_peak_bytes=_allocator_peak(trial)))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the subject may have closed or replaced it

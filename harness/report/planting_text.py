@@ -6,66 +6,76 @@ from collections.abc import Iterator
 
 from harness.report.columns import aligned
 from harness.report.escaping import printable
-from harness.run.planting.results import DefectFate, Planted, Planting
+from harness.run.planting.results import DefectFate, Planted, Planting, Reach
 from harness.run.planting.summary import Row, Summary
 
 __all__ = ["listing", "planting_lines", "told"]
 
-_HEAD = ("operator", "killed", "survived", "not measured", "not started", "equivalent", "not tried", "score")
+_HEAD = ("killed", "survived", "not measured", "not started", "equivalent", "not tried", "score")
 
 
 def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
-    """The table, the survivors, what was not measured, and what was not tried."""
-    rows = [_cells(row) for row in (*summary.rows(), summary.total)]
-    yield from aligned([_HEAD, *rows], width)
+    """The tables, the survivors, what was not measured, and what was not tried."""
+    for head, rows in (("operator", list(summary.operators())), ("file", list(summary.files()))):
+        yield from aligned([(head, *_HEAD), *map(_cells, [*rows, summary.total])], width)
     for one in summary.of(DefectFate.SURVIVED):
         yield ""
         yield printable(f"survived: {one.defect.id}")
-        yield from (printable(line) for line in one.patch.splitlines())
+        yield from _details(one)
     for one in summary.of(DefectFate.NOT_MEASURED):
         yield ""
-        yield printable(f"not measured: {one.defect.id}: {one.reason}")
-        yield from (printable(line) for line in one.patch.splitlines())
+        yield printable(f"not measured: {one.defect.id}: {one.attempts[0].reason if one.attempts else ''}")
+        yield from _details(one)
     yield ""
-    for planting in summary.plantings:
-        yield from _remarks(planting)
+    yield from _remarks(summary.planting)
+    if untried := summary.total.untried:
+        yield f"{untried} of the defects were not tried by all claims that reach them; the same command tries the rest"
 
 
 def listing(planting: Planting) -> Iterator[str]:
     """Every defect with its lines before and after, and the author's reason for an equivalent one."""
-    if planting.obstacle:
-        yield from _remarks(planting)
-        return
-    yield printable(f"{planting.claim}: {_reached(planting)}")
-    for one in planting.defects:
-        mark = f"  (equivalent: {planting.equivalent[one.id]})" if one.id in planting.equivalent else ""
-        yield printable(f"  {one.id}{mark}")
-        yield from (printable(f"    - {line.strip()}") for line in one.before.splitlines())
-        yield from (printable(f"    + {line.strip()}") for line in one.after.splitlines())
+    yield from _remarks(planting)
+    for one in planting.planted:
+        reason = f"equivalent: {one.equivalent}" if one.equivalent else f"missed: {one.missed}" if one.missed else ""
+        yield printable(f"  {one.defect.id}{f'  ({reason})' if reason else ''}")
+        yield from (printable(f"    - {line.strip()}") for line in one.defect.before.splitlines())
+        yield from (printable(f"    + {line.strip()}") for line in one.defect.after.splitlines())
 
 
-def told(claim: str, one: Planted, left: int) -> str:
-    """One line about a defect that was tried."""
-    detail = ", ".join(one.clauses) or one.reason.partition("\n")[0]
-    return printable(f"{claim}: {one.fate} {one.defect.id}{f' ({detail})' if detail else ''}, {left} left")
+def told(one: Planted, left: int) -> str:
+    """One line about a defect whose fate is known."""
+    by = one.decisive
+    detail = ""
+    if by is not None:
+        detail = f" ({by.claim}: {', '.join(by.clauses) or by.reason.partition(chr(10))[0] or 'PASS'})"
+    return printable(f"{one.fate} {one.defect.id}{detail}, {left} left")
+
+
+def _details(one: Planted) -> Iterator[str]:
+    yield printable(f"tried by: {', '.join(attempt.claim for attempt in one.attempts)}")
+    if one.missed:
+        yield printable(f"reason: {one.missed}")
+    yield from (printable(line) for line in one.patch.splitlines())
 
 
 def _remarks(planting: Planting) -> Iterator[str]:
-    claim = planting.claim
-    if planting.obstacle:
-        yield printable(f"{claim}: nothing was planted: {planting.obstacle}")
-        return
-    yield printable(f"{claim}: {_reached(planting)}; {len(planting.untried)} were not tried")
-    if planting.untried:
-        yield printable(f"{claim}: run the same command again; it tries those that are left")
-    for entry in planting.unmatched:
-        yield printable(f"{claim}: the equivalent defect {entry.after!r} in {entry.file} matches no defect; remove it")
+    for reach in planting.claims:
+        yield from _of_claim(reach)
+    if planting.found:
+        yield f"the claims reach {planting.found} defects; {len(planting.planted)} of them are in the sample"
 
 
-def _reached(planting: Planting) -> str:
-    return f"{len(planting.defects)} defects on the lines that the {planting.profile} profile reaches"
+def _of_claim(reach: Reach) -> Iterator[str]:
+    if reach.obstacle:
+        yield printable(f"{reach.claim}: nothing was planted: {reach.obstacle}")
+    else:
+        yield printable(
+            f"{reach.claim}: {len(reach.defects)} defects on the lines that the {reach.profile} profile reaches"
+        )
+    for entry in reach.unmatched:
+        yield printable(f"{reach.claim}: the entry {entry.after!r} for {entry.file} matches no source line; remove it")
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     counts = (row.killed, row.survived, row.not_measured, row.not_started, row.equivalent, row.untried)
-    return (row.operator, *map(str, counts), "" if row.score is None else f"{row.score:.1%}")
+    return (row.name, *map(str, counts), "" if row.score is None else f"{row.score:.1%}")

@@ -100,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def plant(folder: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
-    """The exit status, the JSON document, and a line per defect that was tried."""
+    """The exit status, the JSON document, and a line per defect whose fate became known."""
     done = harness(folder, "plant", CLAIM, "--json", "-", *options)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr.splitlines()
 
@@ -108,7 +108,7 @@ def plant(folder: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
 def fates(document: dict[str, Any]) -> dict[str, set[str]]:
     """By fate, what the defects made of their lines."""
     found: dict[str, set[str]] = {}
-    for one in document["claims"][0]["tried"]:
+    for one in document["defects"]:
         found.setdefault(one["fate"], set()).add(one["after"])
     return found
 
@@ -122,15 +122,16 @@ def test_two_survive(folder: Path) -> None:
     assert fates(document) == {"killed": killed, "survived": MISSED, "not started": {"ZERO = 1"}}
     assert document["total"]["score"] == 0.6
     assert len(done.stderr.splitlines()) == 6
-    clauses = {one["after"]: one["clauses"] for one in document["claims"][0]["tried"]}
-    assert clauses["pass"] == ["inversions.maximum"]
+    (killing,) = [one["attempts"][-1] for one in document["defects"] if one["after"] == "pass"]
+    assert (killing["claim"], killing["clauses"]) == (CLAIM, ["inversions.maximum"])
+    assert document["sources"].keys() == {"toy/summing.py"}
     assert (folder / "toy" / "summing.py").read_text() == SUBJECT
     assert not (folder / "evidence").exists()
     table = done.stdout.splitlines()
     assert "+        if len(items) >= 1000:" in table
     rows = {line.split()[0]: line.split()[1:] for line in table if line.startswith("  ")}
     assert rows["comparison"] == ["0", "1", "0", "0", "0", "0", "0.0%"]
-    assert rows["all"] == ["3", "2", "0", "1", "0", "0", "60.0%"]
+    assert rows["all"] == rows["toy/summing.py"] == ["3", "2", "0", "1", "0", "0", "60.0%"]
 
     (state,) = (folder / "cache" / "planting").glob(f"{CLAIM}-*.jsonl")
     *whole, torn = [line for line in state.read_text().splitlines() if line]
@@ -169,7 +170,8 @@ def test_equivalent_defects_are_not_counted(folder: Path) -> None:
 def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
     """By the limit of the trial."""
     _, document, _ = plant(write(tmp_path, HANGS, seconds=1.5), "--jobs", "4")
-    hung = {one["after"]: one["clauses"] for one in document["claims"][0]["tried"] if one["seconds"] > 1.4}
+    tried = [(one["after"], one["attempts"][-1]) for one in document["defects"]]
+    hung = {after: one["clauses"] for after, one in tried if one["seconds"] > 1.4}
     assert hung.keys() >= {"result -= 1", "pass"}
     assert set(map(tuple, hung.values())) == {("subject.completes",)}
 
@@ -179,11 +181,11 @@ def test_the_budget_ends_trials(tmp_path: Path) -> None:
     folder, began = write(tmp_path, HANGS, seconds=60), time.monotonic()
     _, document, _ = plant(folder, "--budget", "3s", "--jobs", "1")
     assert time.monotonic() - began < 10
-    untried = document["claims"][0]["untried"]
+    untried = [one for one in document["defects"] if one["fate"] == "not tried"]
     assert document["total"]["untried"] == len(untried)
     assert untried or document["claims"][0]["obstacle"]
     code, document, _ = plant(folder, "--budget", "0.01s")
-    assert (code, document["claims"][0]["tried"]) == (ExitStatus.NOT_MEASURED, [])
+    assert (code, document["defects"]) == (ExitStatus.NOT_MEASURED, [])
     assert document["claims"][0]["obstacle"]
     assert harness(folder, "plant", CLAIM, "--budget", "20").returncode == ExitStatus.REFUSED
 
@@ -195,17 +197,52 @@ def test_a_defect_in_code_that_fills_the_cache(tmp_path: Path) -> None:
     assert (code, fates(document).keys()) == (ExitStatus.PASS, {"killed"})
 
 
-def test_two_claims_share_what_they_kill(folder: Path) -> None:
-    """A defect that one of them kills is dead, and the next does not try it."""
+def second_claim(folder: Path) -> str:
+    """Add a claim about long lists, and return its id."""
     (folder / "toy" / "longer.py").write_text(FALSIFIER.replace("[1, 2, 4]", "[1] * 1001").replace("- 7", "- 0"))
     contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
     contract |= {"id": "F-TOY-SUM-002", "falsifier": "toy.longer:falsify"}
     contract["mutants"][0] |= {"subject": "toy.longer:Other"}
     (folder / "toy" / "longer.py").open("a").write("\nclass Other:\n    pass\n")
     (folder / "contracts" / "F-TOY-SUM-002.json").write_text(json.dumps(contract))
-    code, document, tried = plant(folder, "F-TOY-SUM-002")
-    assert [line.split(":")[0] for line in tried] == [CLAIM] * 6 + ["F-TOY-SUM-002"] * 3
+    return "F-TOY-SUM-002"
+
+
+def test_two_claims_share_what_they_kill(folder: Path) -> None:
+    """A defect that one of them kills is dead. Only a survivor was tried by both."""
+    code, document, tried = plant(folder, second_claim(folder), "--jobs", "1")
+    assert len(tried) == len(document["defects"]) == 7
     assert (code, document["total"]["killed"], document["total"]["survived"]) == (ExitStatus.FAIL, 5, 1)
+    assert all(one["attempts"][-1]["fate"] == "killed" for one in document["defects"] if one["fate"] == "killed")
+    (survivor,) = [one for one in document["defects"] if one["fate"] == "survived"]
+    assert {one["claim"] for one in survivor["attempts"]} == {CLAIM, "F-TOY-SUM-002"}
+
+
+def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
+    """The claim with the entry does not try it. What is said to be missed is tried, and has its reason."""
+    other = second_claim(folder)
+    about = {"file": "toy/summing.py", "before": "if len(items) > 1000:", "reason": "the claim is about short lists"}
+    marks = {"equivalent": [{**about, "after": "if len(items) > 1001:"}]}
+    marks["missed"] = [{**about, "after": "if len(items) >= 1000:"}]
+    (folder / "contracts" / f"{CLAIM}.equivalent.json").write_text(json.dumps({"id": CLAIM, **marks}))
+    _, document, _ = plant(folder, other)
+    found = {one["after"]: one for one in document["defects"]}
+    killed = found["if len(items) > 1001:"]
+    assert (killed["fate"], [one["claim"] for one in killed["attempts"]]) == ("killed", [other])
+    survivor = found["if len(items) >= 1000:"]
+    assert (survivor["fate"], survivor["missed"]) == ("survived", about["reason"])
+
+
+def test_a_sample_and_its_parts(folder: Path) -> None:
+    """Parts have nothing in common; only survivors are tried again."""
+    wanted = {one["id"] for one in plant(folder, "--limit", "4", "--list")[1]["defects"]}
+    parts = [plant(folder, "--limit", "4", "--part", f"{one}/2") for one in (1, 2)]
+    tried = [{one["id"] for one in document["defects"]} for _, document, _ in parts]
+    assert (len(wanted), tried[0] | tried[1], tried[0] & tried[1]) == (4, wanted, set())
+    whole = harness(folder, "plant", CLAIM, "--json", "whole.json")
+    assert whole.returncode == ExitStatus.FAIL
+    assert {one["after"] for one in plant(folder, "--again", "whole.json")[1]["defects"]} == MISSED
+    assert harness(folder, "plant", CLAIM, "--part", "3/2").returncode == ExitStatus.REFUSED
 
 
 def test_a_claim_that_does_not_pass_is_not_planted(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Which of the lines that ran decide what a claim measures, rather than only what importing the modules did.
 
 Importing a module runs its constants, class bodies and default values, also those that the claim never uses. Such a
-line counts if a function that ran uses the name that it assigns, directly or through other such lines.
+line counts if a function that ran uses the name that it assigns, directly or through other such lines. So do the lines
+of a function that a compiler reads instead of Python, such as one with @triton.jit, if its name is used.
 """
 
 from __future__ import annotations
@@ -40,10 +41,17 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
         except (SyntaxError, ValueError, RecursionError):
             continue
         lines[file] = set()
+        ran = _whole(tree, set(ran))
         for function in _functions(tree):
-            body = {line for statement in function.body for line in _range(statement)} & set(ran)
+            if _is_compiled(function):
+                names = frozenset(name for node in ast.walk(function) for name in _names(node))
+                header = set(range(function.decorator_list[0].lineno, function.body[0].lineno))
+                own = frozenset() if ran.isdisjoint(header) else _range(function)
+                assigned.append(_Assigned(file, own, frozenset({function.name}), names))
+                continue
+            body = {line for statement in function.body for line in _range(statement)} & ran
             if body:
-                header = set(range(function.lineno, function.body[0].lineno)) & set(ran)
+                header = set(range(function.lineno, function.body[0].lineno)) & ran
                 lines[file] |= body | header
                 used |= {name for node in ast.walk(function) for name in _names(node, body | header)}
         assigned += _assignments(tree, file, ran)
@@ -53,6 +61,21 @@ def used_lines(files: Mapping[str, tuple[bytes, Collection[int]]]) -> dict[str, 
             lines[one.file] |= one.lines
             used |= one.uses
     return {file: frozenset(found) for file, found in lines.items() if found}
+
+
+def _whole(tree: ast.AST, ran: set[int]) -> set[int]:
+    """The lines that ran, with all lines of their statements: only the first line of a text of many lines runs."""
+    for node in ast.walk(tree):
+        holds = hasattr(node, "body") or isinstance(node, ast.Match)
+        if isinstance(node, ast.stmt) and not holds and not ran.isdisjoint(lines := _range(node)):
+            ran |= lines
+    return ran
+
+
+def _is_compiled(function: _Function) -> bool:
+    """Whether a compiler reads the function's text, so that Python never runs its lines."""
+    named = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+    return any(name == "jit" for node in named for name in _names(node))
 
 
 def _functions(tree: ast.AST) -> Iterator[_Function]:

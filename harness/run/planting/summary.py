@@ -1,29 +1,26 @@
-"""What came of the planted defects of several claims, a row an operator. A defect counts once, by its best fate."""
+"""What came of planted defects: a row an operator, a row a file, and one JSON document."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from harness.base.strictjson import JsonObject
-from harness.run.planting.defects import FAMILIES, Defect
-from harness.run.planting.results import DefectFate, Planted, Planting
+from harness.run.planting.defects import FAMILIES
+from harness.run.planting.results import Attempt, DefectFate, Planted, Planting, Reach
 
-__all__ = ["Row", "Summary", "as_json"]
+__all__ = ["FORMAT", "Row", "Summary", "as_json", "survivors"]
 
-_EQUIVALENT, _UNTRIED = "equivalent", "not tried"
-_RANK = (DefectFate.KILLED, DefectFate.SURVIVED, DefectFate.NOT_MEASURED, DefectFate.NOT_STARTED, _EQUIVALENT, _UNTRIED)
-"""A defect that one claim kills is killed, whatever the others say of it."""
+FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Row:
-    """How many defects of an operator, or of all, came to what."""
+    """How many defects of an operator, in a file, or in all, came to what."""
 
-    family: str
-    operator: str
+    name: str
     killed: int
     survived: int
     not_measured: int
@@ -35,98 +32,115 @@ class Row:
     def score(self) -> float | None:
         """The share of killed defects among those that count: killed, survived and not measured; None if none counts.
 
-        A defect that was not measured counts, because the claim does not show it.
+        A defect that was not measured counts, because no claim shows it.
         """
         counted = self.killed + self.survived + self.not_measured
         return self.killed / counted if counted else None
 
 
+@dataclass(frozen=True)
 class Summary:
-    """The defects of several claims, each once."""
+    """The defects of a campaign, counted."""
 
-    def __init__(self, plantings: Sequence[Planting]) -> None:
-        self.plantings = plantings
-        self._defects: dict[str, Defect] = {one.id: one for planting in plantings for one in planting.defects}
-        self._fates: dict[str, str] = {}
-        for name, fate in _fates(plantings):
-            if name not in self._fates or _RANK.index(fate) < _RANK.index(self._fates[name]):
-                self._fates[name] = fate
+    planting: Planting
 
     @property
     def total(self) -> Row:
         """All defects."""
-        return self._row("", "all", self._fates)
+        return _row("all", self.planting.planted)
 
-    def rows(self) -> Iterator[Row]:
+    def operators(self) -> Iterator[Row]:
         """A row for every operator that has a defect."""
-        for family, operators in FAMILIES.items():
-            for operator in operators:
-                names = [name for name in self._fates if self._defects[name].operator == operator]
-                if names:
-                    yield self._row(family, operator, names)
+        for operator in (name for family in FAMILIES.values() for name in family):
+            if ones := [one for one in self.planting.planted if one.defect.operator == operator]:
+                yield _row(operator, ones)
 
-    def fate(self, defect: Defect) -> str:
-        """What came of a defect: a `DefectFate`, "equivalent" or "not tried"."""
-        return self._fates[defect.id]
+    def files(self) -> Iterator[Row]:
+        """A row for every file that has a defect."""
+        for file in sorted({one.defect.file for one in self.planting.planted}):
+            yield _row(file, [one for one in self.planting.planted if one.defect.file == file])
 
     def of(self, fate: DefectFate) -> Iterator[Planted]:
-        """The trials that decided this fate of a defect, one a defect."""
-        seen: set[str] = set()
-        for planting in self.plantings:
-            for one in planting.planted:
-                if one.fate is fate and self._fates[one.defect.id] == fate and one.defect.id not in seen:
-                    seen.add(one.defect.id)
-                    yield one
-
-    def _row(self, family: str, operator: str, names: Iterable[str]) -> Row:
-        counts = Counter(self._fates[name] for name in names)
-        return Row(family, operator, *(counts[fate] for fate in _RANK))
+        """The defects with this fate."""
+        return (one for one in self.planting.planted if one.fate is fate)
 
 
-def _fates(plantings: Sequence[Planting]) -> Iterator[tuple[str, str]]:
-    for planting in plantings:
-        yield from ((one.defect.id, one.fate) for one in planting.planted)
-        yield from ((name, _EQUIVALENT) for name in planting.equivalent)
-        yield from ((one.id, _UNTRIED) for one in planting.untried)
+def _row(name: str, ones: Iterable[Planted]) -> Row:
+    counts = Counter(one.fate for one in ones)
+    return Row(
+        name,
+        counts[DefectFate.KILLED],
+        counts[DefectFate.SURVIVED],
+        counts[DefectFate.NOT_MEASURED],
+        counts[DefectFate.NOT_STARTED],
+        counts[DefectFate.EQUIVALENT],
+        counts[DefectFate.UNTRIED],
+    )
 
 
-def as_json(summary: Summary) -> dict[str, Any]:
-    """The same as one JSON document, with every defect that was tried and its patch."""
-    total = summary.total
+def as_json(summary: Summary, seed: int) -> dict[str, Any]:
+    """A campaign as one JSON document, with every defect of the sample and its patch."""
+    planting = summary.planting
     return {
-        "claims": [
-            {
-                "id": planting.claim,
-                "profile": planting.profile,
-                "obstacle": planting.obstacle or None,
-                "interrupted": planting.interrupted,
-                "defects": len(planting.defects),
-                "equivalent": dict(planting.equivalent),
-                "unmatched": [vars(entry) for entry in planting.unmatched],
-                "untried": [one.id for one in planting.untried],
-                "tried": [_trial(one) for one in planting.planted],
-            }
-            for planting in summary.plantings
-        ],
-        "operators": [_counts(row) for row in summary.rows()],
-        "total": _counts(total),
+        "format": FORMAT,
+        "seed": seed,
+        "found": planting.found,
+        "interrupted": planting.interrupted,
+        "claims": [_claim(one) for one in planting.claims],
+        "sources": dict(planting.sources),
+        "total": _counts(summary.total),
+        "operators": [_counts(row) for row in summary.operators()],
+        "files": [_counts(row) for row in summary.files()],
+        "defects": [_defect(one) for one in planting.planted],
     }
 
 
-def _trial(one: Planted) -> JsonObject:
+def survivors(document: JsonObject) -> frozenset[tuple[str, str, str, str]]:
+    """The defects that survived in a document of `as_json`: file, function, lines before and after."""
+    return frozenset(
+        (one["file"], one["within"], one["before"], one["after"])
+        for one in document["defects"]
+        if one["fate"] in (DefectFate.SURVIVED, DefectFate.NOT_MEASURED)
+    )
+
+
+def _claim(one: Reach) -> JsonObject:
     return {
-        "id": one.defect.id,
-        "operator": one.defect.operator,
-        "file": one.defect.file,
-        "within": one.defect.within,
-        "before": one.defect.before,
-        "after": one.defect.after,
+        "id": one.claim,
+        "profile": one.profile,
+        "obstacle": one.obstacle or None,
+        "defects": len(one.defects),
+        "seconds": one.seconds,
+        "unmatched": [vars(entry) for entry in one.unmatched],
+    }
+
+
+def _defect(one: Planted) -> JsonObject:
+    defect = one.defect
+    return {
+        "id": defect.id,
+        "operator": defect.operator,
+        "file": defect.file,
+        "line": defect.line,
+        "within": defect.within,
+        "before": defect.before,
+        "after": defect.after,
         "fate": str(one.fate),
-        "clauses": list(one.clauses),
-        "reason": one.reason or None,
-        "seconds": round(one.seconds, 3),
+        "equivalent": one.equivalent or None,
+        "missed": one.missed or None,
+        "claims": list(one.claims),
+        "attempts": [_attempt(attempt) for attempt in one.attempts],
         "patch": one.patch,
     }
+
+
+def _attempt(one: Attempt) -> Mapping[str, Any]:
+    found: dict[str, Any] = {"claim": one.claim, "fate": str(one.fate), "seconds": one.seconds}
+    if one.clauses:
+        found["clauses"] = list(one.clauses)
+    if one.reason:
+        found["reason"] = one.reason
+    return found
 
 
 def _counts(row: Row) -> JsonObject:

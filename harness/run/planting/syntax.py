@@ -43,14 +43,6 @@ class Source:
         assert node.end_col_offset is not None
         return self._lines[node.lineno - 1] + node.col_offset, self._lines[node.end_lineno - 1] + node.end_col_offset
 
-    def line(self, offset: int) -> int:
-        """The number, from 1, of the line in which an offset lies."""
-        return self.content.count(b"\n", 0, offset) + 1
-
-    def lines(self, first: int, last: int) -> str:
-        """The text of these lines, counted from 1."""
-        return b"\n".join(self.content.split(b"\n")[first - 1 : last]).decode()
-
     def code(self, node: ast.expr | ast.stmt) -> str:
         """The text of a node."""
         start, end = self.span(node)
