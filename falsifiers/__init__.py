@@ -1,1 +1,1 @@
-"""The adversaries: for every spec a folder, for every claim a module that does real work and records measurements."""
+"""The falsifiers: a folder for each family of claims, and in it a module for each claim."""

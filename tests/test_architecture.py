@@ -56,7 +56,7 @@ def test_every_room_is_there(row: list[str]) -> None:
     """A name without a folder lies beside the first of its row."""
     beside = Path()
     for name in re.findall(r"`([^`]+)`", row[0]):
-        place = Path(name.replace("<spec>", "distill"))
+        place = Path(name.replace("<family>", "distill"))
         beside = place.parent if len(place.parts) > 1 else beside
         assert (ROOT / place).exists() or (ROOT / beside / place).exists(), name
 

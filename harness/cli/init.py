@@ -55,7 +55,7 @@ def command(folder: Path) -> ExitStatus:
     for path in additions:
         added = "[tool.harness]" if path == pyproject else _BUNDLES
         click.echo(f"added {added} to {path.relative_to(root)}")
-    click.echo("\nNow make a claim: harness new F-AREA-CLAIM-001")
+    click.echo("\nNow make a claim: harness new F-FAMILY-CLAIM-001")
     return ExitStatus.PASS
 
 

@@ -51,7 +51,7 @@ class _Claim:
 @click.option("--issue", default="NO-ISSUE", show_default=True, help="The issue it belongs to, such as PMAT-697.")
 @click.option("--spec", help="The spec that makes the claim.  [default: SPEC-… with the second part of the ID]")
 @click.option("--title", default="TODO: the claim in one line", help="The claim in one line.")
-@click.option("--folder", help="The folder of the spec.  [default: the second part of the ID]")
+@click.option("--folder", help="The folder of the family.  [default: the second part of the ID]")
 @click.option("--name", help="The falsifier's module.  [default: the rest of the ID, without its number]")
 def command(
     identifier: str, issue: str, spec: str | None, title: str, folder: str | None, name: str | None

@@ -23,7 +23,7 @@ from harness.base import strictjson
 from harness.base.strictjson import DEEPEST, LARGEST, JsonObject, is_tagged
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import CLOSED, Bound
-from harness.contract.keywords import PatternError, check_of
+from harness.contract.keywords import PatternError, check_of, is_number
 from harness.contract.reasons import Reason, ReasonCode
 
 __all__ = [
@@ -47,8 +47,8 @@ _TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
 """Keywords that an empty list or map satisfies vacuously, unless they require it to be empty (`maxItems` 0)."""
 _ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
 _STRUCTURE = frozenset({"properties", "items", "additionalProperties"})
-# Of many values, a judgment shows the one that is nearest to the bound.
-_NEAREST: Mapping[str, Callable[[list[Any]], Any]] = {
+# Of many values, a judgment shows the one that decides: the nearest to the bound, or the farthest beyond it.
+_DECISIVE: Mapping[str, Callable[[list[Any]], Any]] = {
     "minimum": min,
     "exclusiveMinimum": min,
     "maximum": max,
@@ -125,9 +125,9 @@ class SchemaClause(Clause):
     def judge(self, values: list[Any], complete: bool, measurements: JsonObject) -> ClauseResult:
         """Judge the finite values at the clause's path. A value that fails decides before a missing value."""
         if not all(map(self.check, values)):
-            index, value = next((index, value) for index, value in enumerate(values) if not self.check(value))
+            index = self._worst(values)
             reason = Reason(ReasonCode.VIOLATED, _place(measurements, self.path, index), bound=self.bound)
-            return ClauseResult(self.id, Outcome.FAIL, brief(value), self.bound, self.unit, reason)
+            return ClauseResult(self.id, Outcome.FAIL, brief(values[index]), self.bound, self.unit, reason)
         if not complete:
             return self.unmeasured(Reason(ReasonCode.MISSING, _missing_place(measurements, self.path)))
         if not values:
@@ -135,8 +135,15 @@ class SchemaClause(Clause):
         if self.keyword in _TRUE_OF_NOTHING and self.argument and not all(values):
             where = _place(measurements, self.path, next(index for index, value in enumerate(values) if not value))
             return self.unmeasured(Reason(ReasonCode.EMPTY, where))
-        seen = values[0] if len(values) == 1 else _NEAREST.get(self.keyword, _last)(values)
+        seen = values[0] if len(values) == 1 else _DECISIVE.get(self.keyword, _last)(values)
         return ClauseResult(self.id, Outcome.PASS, brief(seen), self.bound, self.unit)
+
+    def _worst(self, values: list[Any]) -> int:
+        """The index of the value that fails: the farthest beyond a limit, else the first."""
+        failing = [value for value in values if not self.check(value)]
+        decisive = _DECISIVE.get(self.keyword)
+        worst = decisive(failing) if decisive is not None and all(map(is_number, failing)) else failing[0]
+        return next(index for index, value in enumerate(values) if value is worst)
 
     def unmeasured(self, reason: Reason) -> ClauseResult:
         """The NOT_MEASURED result, if there is no value to check."""

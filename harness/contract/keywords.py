@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.contract.cel_engine import engine
 
-__all__ = ["PatternError", "check_of", "identity"]
+__all__ = ["PatternError", "check_of", "identity", "is_number"]
 
 Check = Callable[[Any], bool]
 
@@ -48,20 +48,21 @@ def identity(value: Any) -> Any:
     return value
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a number: true is none."""
     kind = type(value)
     return kind is float or kind is int or (kind is not bool and isinstance(value, (int, float)))
 
 
 def _is_integer(value: Any) -> bool:
-    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+    return is_number(value) and (isinstance(value, int) or value.is_integer())
 
 
 _TYPES: dict[str, Check] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, (list, tuple)),
     "string": lambda value: isinstance(value, str),
-    "number": _is_number,
+    "number": is_number,
     "integer": _is_integer,
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
@@ -79,7 +80,7 @@ def _enum(allowed: list[Any]) -> Check:
 
 
 def _bound(holds: Callable[[Any, Any], bool]) -> Callable[[Any], Check]:
-    return lambda limit: lambda value: _is_number(value) and holds(value, limit)
+    return lambda limit: lambda value: is_number(value) and holds(value, limit)
 
 
 def _length(kind: str, holds: Callable[[int, int], bool]) -> Callable[[Any], Check]:
@@ -89,7 +90,7 @@ def _length(kind: str, holds: Callable[[int, int], bool]) -> Callable[[Any], Che
 
 def _multiple_of(step: Any) -> Check:
     def check(value: Any) -> bool:
-        if not _is_number(value):
+        if not is_number(value):
             return False
         if isinstance(value, int) and isinstance(step, int):
             return value % step == 0

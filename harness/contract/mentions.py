@@ -20,7 +20,8 @@ _LARGEST = 1 << 20
 def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]:
     """The ids of claims in the project's files, sorted, each with its places as FILE:LINE.
 
-    The search covers the files that git does not ignore, or all files without git, except the evidence.
+    The search covers the files that git does not ignore, or all files without git, except the evidence and the copies
+    of the harness's schemas.
     `[tool.harness.mentions]` of pyproject.toml sets the form of an id and the exclusions.
 
     Args:
@@ -39,16 +40,17 @@ def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]
 
 def _files(project: Project, seconds: float) -> Iterator[str]:
     """The names of the files to search, relative to the project's root."""
-    evidence = project.evidence.relative_to(project.root).as_posix()
+    left_out = {project.evidence, project.schemas}
     listing = ["git", "-C", str(project.root), "ls-files", "--cached", "--others", "--exclude-standard", "--", "."]
-    answer = timebox.run([*listing, f":(exclude){evidence}"], seconds)
+    excluded = (f":(exclude){folder.relative_to(project.root).as_posix()}" for folder in sorted(left_out))
+    answer = timebox.run([*listing, *excluded], seconds)
     if answer.value is not None:
         # Git quotes a name that is not plain text. Such a file is not written by hand.
         yield from (name for name in set(answer.value.splitlines()) if not name.startswith('"'))
         return
     for folder, folders, names in os.walk(project.root):
         here = Path(folder)
-        folders[:] = [one for one in folders if not one.startswith(".") and here / one != project.evidence]
+        folders[:] = [one for one in folders if not one.startswith(".") and here / one not in left_out]
         yield from ((here / name).relative_to(project.root).as_posix() for name in names)
 
 

@@ -16,6 +16,9 @@ from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
+_SCHEMAS = "schema"
+"""The folder of contracts/ that holds copies of the harness's schemas for editors."""
+
 
 class ProjectError(ValueError):
     """There is no project, its configuration is wrong, or it has no such claim."""
@@ -74,12 +77,17 @@ class Project:
                 )
         return None
 
+    @property
+    def schemas(self) -> Path:
+        """The folder of the copies of the harness's schemas."""
+        return self.contracts / _SCHEMAS
+
     def files(self, within: Path | None = None) -> list[Path]:
         """The contract files below a folder, sorted by name; by default, all of the project's."""
         found = [
             path
             for path in (within or self.contracts).rglob("*.json")
-            if path.parent.name != "schema" and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX))
+            if path.parent.name != _SCHEMAS and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX))
         ]
         return sorted(found, key=lambda path: (path.stem, path))
 

@@ -144,6 +144,8 @@ def _mutant(
         why = "" if now.reason is None else f" ({now.reason})"
         findings.append(_differs(f"{where}/fate", f"{mutant.id} was {then.fate} and is {now.fate} now{why}"))
     findings += _compare(f"{where}/failed", then.failed, now.failed, f"{mutant.id} fails now on")
+    if then.values:
+        findings += _compare(f"{where}/values", then.values, now.values, f"{mutant.id} fails now with")
     findings += _reasons(f"{where}/reason", then.reason, now.reason)
     findings += _mutant_trial(mutant, record, contract, seen)
     return now, findings

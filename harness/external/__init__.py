@@ -2,5 +2,5 @@
 
 `trainer` reads the TOML file, `log` what a trainer prints (pure), `run` what that comes to, `command` runs it,
 `directory` finds what it wrote, `subject` is the choice of one on the command line. None of them knows a claim; what a
-claim sees of a trainer is in its spec's adapters, `falsifiers/<spec>/external.py`.
+claim sees of a trainer is in its family's adapters, `falsifiers/<family>/external.py`.
 """

@@ -60,6 +60,8 @@ class MutantRecord:
     failed: tuple[str, ...]
     seconds: float | None
     """Wall-clock time of its trial; None if it did not run."""
+    values: JsonObject = field(default_factory=dict)
+    """The value that decided each clause of `failed`; empty in a record of an earlier version."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that a record holds."""
@@ -67,7 +69,7 @@ class MutantRecord:
 
     def outcome(self) -> MutantOutcome:
         """The part that judging decides."""
-        return MutantOutcome(self.id, self.fate, self.reason, self.failed)
+        return MutantOutcome(self.id, self.fate, self.reason, self.failed, self.values)
 
 
 @dataclass(frozen=True)

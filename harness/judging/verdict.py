@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Mutant
@@ -23,6 +24,8 @@ class MutantOutcome:
     reason: Reason | None = None
     failed: tuple[str, ...] = ()
     """The clauses that it failed on. Those that the contract names for it come first."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The value that decided each clause of `failed`."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
 
     If something other than the mutant cut the trial short, the missing clauses are unknown: the mutant is inconclusive.
     """
-    failing = [clause.id for clause in judgment.with_outcome(Outcome.FAIL)]
+    failing = {clause.id: clause.value for clause in judgment.with_outcome(Outcome.FAIL)}
     failed = tuple(sorted(failing, key=lambda clause: clause not in mutant.violates))
+    values = {clause: failing[clause] for clause in failed}
     missed = [clause for clause in mutant.violates if clause not in failed]
     if judgment.outcome is Outcome.PASS:
         return MutantOutcome(mutant.id, Fate.SURVIVED, Reason(ReasonCode.PASSED))
@@ -51,8 +55,8 @@ def fate_of(mutant: Mutant, judgment: Judgment) -> MutantOutcome:
     if missed:
         code, cause = (ReasonCode.CUT_SHORT, cut_short[0]) if cut_short else (ReasonCode.OTHER_CLAUSES, None)
         reason = Reason(code, clauses=failed, missed=tuple(missed), cause=cause)
-        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE if cut_short else Fate.MISATTRIBUTED, reason, failed)
-    return MutantOutcome(mutant.id, Fate.KILLED, None, failed)
+        return MutantOutcome(mutant.id, Fate.INCONCLUSIVE if cut_short else Fate.MISATTRIBUTED, reason, failed, values)
+    return MutantOutcome(mutant.id, Fate.KILLED, None, failed, values)
 
 
 def not_run(mutant: Mutant, reason: Reason) -> MutantOutcome:

@@ -30,6 +30,7 @@ __all__ = ["Finding", "Severity", "lint"]
 
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
+_TARGET = """add 'target', such as {"type": "cpu"}, {"type": "cuda"} or {"device": "NVIDIA GB10"}"""
 _ARITHMETIC = frozenset("+-*/%")
 
 
@@ -57,8 +58,8 @@ class Finding:
 
 def lint(contract: Contract) -> list[Finding]:
     """All findings about a loaded contract: errors first, in a fixed order."""
-    findings = [*_about_the_whole(contract), *_about_sources(contract), *_about_emptiness(contract)]
-    findings += _about_division(contract)
+    findings = [*_about_the_whole(contract), *_about_todos(contract.document), *_about_sources(contract)]
+    findings += [*_about_emptiness(contract), *_about_division(contract)]
     with without_traces():
         findings += _about_both_ways(contract)
     unique: dict[tuple[str, str], Finding] = {}
@@ -71,7 +72,7 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     if "full" not in contract.profiles:
         yield _warning("full-profile-missing", "/profiles", "no profile does the claim's whole work", "add 'full'")
     if not contract.target:
-        yield _warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", "add 'target'")
+        yield _warning("target-absent", "", "the claim names no hardware, so it is never DISCHARGED", _TARGET)
     if re.search(r"\b(any|cpu)\b", contract.target.get("device", ""), re.IGNORECASE):
         message = f"no device has the name {contract.target['device']!r}, so the claim is never DISCHARGED"
         yield _error("target-unnamed", "/target/device", message, "for any CPU, write 'type': 'cpu' instead")
@@ -84,6 +85,15 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
     if unjudged and not any(unjudged.isdisjoint(mutant.violates) for mutant in contract.mutants):
         message = "every mutant violates a clause that the reduced profile omits, so it proves nothing"
         yield _error("mutants-omitted", "/profiles/reduced/omits", message, "add a mutant that the profile judges")
+
+
+def _about_todos(value: Any, *place: str | int) -> Iterator[Finding]:
+    """Find texts that `harness new` left for the author to write."""
+    if isinstance(value, str) and value.lstrip().startswith("TODO"):
+        yield _warning("text-to-do", pointer(*place), f"{value!r} is not written yet", "write this text")
+    elif isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _about_todos(item, *place, key)
 
 
 def _about_sources(contract: Contract) -> Iterator[Finding]:
@@ -103,8 +113,6 @@ def _about_source(source: str, place: str, message: str, key: str) -> Iterator[F
     remedy = f"add '{key}': the page, paper, issue or measurement that the threshold is from"
     if not source.strip():
         yield _error("threshold-without-source", place, message, remedy)
-    elif source.strip().rstrip(".:").upper() == "TODO":
-        yield _warning("threshold-without-source", place, f"{message}: its source says TODO", remedy)
 
 
 def _about_emptiness(contract: Contract) -> Iterator[Finding]:

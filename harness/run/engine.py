@@ -215,6 +215,7 @@ def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | 
         outcome.reason,
         outcome.failed,
         round(trial.seconds, 3) if trial else None,
+        outcome.values,
     )
 
 

@@ -96,6 +96,6 @@ def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Con
         if (mutant := plain["mutant"]) is not None:
             failed = tuple(mutant["failed"])
             plain["mutant"] = MutantOutcome(
-                mutant["id"], Fate(mutant["fate"]), Reason.from_json(mutant["reason"]), failed
+                mutant["id"], Fate(mutant["fate"]), Reason.from_json(mutant["reason"]), failed, mutant["values"]
             )
     return {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}

@@ -69,7 +69,9 @@ def test_it_says_what_it_wrote(project: Path) -> None:
 def test_lint_passes_and_nothing_is_measured(project: Path) -> None:
     """Before anything is filled in, the claim is sound and its run is honest about itself."""
     harness(project, "new", CLAIM)
-    assert harness(project, "lint").returncode == ExitStatus.PASS
+    linted = harness(project, "lint", "--json")
+    assert linted.returncode == ExitStatus.PASS
+    assert {finding["rule"] for finding in json.loads(linted.stdout)[0]["findings"]} == {"text-to-do"}
     done = harness(project, "run", CLAIM)
     assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
     assert "the falsifier is not written yet" in done.stdout

@@ -142,6 +142,9 @@ def test_what_no_contract_covers(project: Path) -> None:
     shutil.copytree(project / "evidence", project / "old")
     (project / "SPEC.md").write_text(f"{CLAIM} and F-DEMO-LOST-002 hold.\nF-DEMO-LOST-002, not XF-DEMO-LOST-003.\n")
     (project / "old.bin").write_bytes(b"F-DEMO-BINARY-001\0")
+    schemas = project / "contracts" / "schema"
+    schemas.mkdir(exist_ok=True)
+    (schemas / "contract.schema.json").write_text('"for example F-DEMO-EXAMPLE-001"')
     write_contract(project, document(id="F-DEMO-NOMUTANT-001", mutants=[]))
     write_contract(project, document(id="F-DEMO-NOCODE-001", falsifier="falsifiers.demo.gone:falsify"))
     done = harness(project, "status", "--json")

@@ -225,12 +225,13 @@ def test_what_is_long_is_shown_by_its_size(value: Any, expected: Any) -> None:
 
 
 def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
-    """Whether it passed, failed, was not measured or is not finite; the first value that violates is shown."""
+    """Whether it passed, failed, was not measured or is not finite; of values that fail, the worst is shown."""
     schema = {"type": "array", "items": {"type": "number", "maximum": 2, "x-unit": "nat", "x-source": "a paper"}}
     bound = {"id": "x[].maximum", "bound": Bound("maximum", 2), "unit": "nat"}
     expected = {
         (1.0,): (Outcome.PASS, 1.0, None),
-        (1.0, 3.0, 4.0): (Outcome.FAIL, 3.0, Reason(ReasonCode.VIOLATED, "x[1]", bound=Bound("maximum", 2))),
+        (1.0, 3.0, 4.0, 3.0): (Outcome.FAIL, 4.0, Reason(ReasonCode.VIOLATED, "x[2]", bound=Bound("maximum", 2))),
+        (1.0, "3", 4.0): (Outcome.FAIL, "3", Reason(ReasonCode.VIOLATED, "x[1]", bound=Bound("maximum", 2))),
         (): (Outcome.NOT_MEASURED, None, Reason(ReasonCode.EMPTY, "x[]")),
         (1.0, math.inf, 3.0): (Outcome.FAIL, math.inf, Reason(ReasonCode.NOT_FINITE, "x[1]")),
     }

@@ -172,7 +172,7 @@ def claim_result(
         mutants=tuple(
             MutantRecord(
                 mutant.id, mutant.subject, mutant.defect, mutant.violates, outcome.fate, outcome.reason, outcome.failed,
-                trials[mutant.id].seconds if mutant.id in trials else None,
+                trials[mutant.id].seconds if mutant.id in trials else None, outcome.values,
             )
             for mutant, outcome in zip(contract.mutants, outcomes, strict=True)
         ),

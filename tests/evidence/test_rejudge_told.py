@@ -163,6 +163,10 @@ CHANGES: dict[str, tuple[Callable[[Record], dict[str, Any]], Told]] = {
             ),
         ],
     ),
+    "the value that killed a mutant": (
+        _mutant(1, values={"subject.completes": "completed"}),
+        [(RECORD, "/mutants/1/values")],
+    ),
     "a mutant that is not the contract's": (
         lambda record: {"mutants": (*record.mutants, replace(record.mutants[2], id="ghost"))},
         [(RECORD, "/mutants/3")],
@@ -289,6 +293,7 @@ def test_what_came_out_worse_is_found_in_every_place(sound: Judged) -> None:
         (RECORD, "/clauses/12/reason"),
         (RECORD, "/mutants/0/fate"),
         (RECORD, "/mutants/0/failed"),
+        (RECORD, "/mutants/0/values"),
         (RECORD, "/mutants/0/reason"),
         (RECORD, "/verdict"),
         (RECORD, "/proven"),

@@ -107,7 +107,8 @@ def test_a_mutant_that_was_cut_short_after_all_that_was_asked_is_killed() -> Non
     mutant = Mutant("m", "a:B", ("nothing-lost",), "", {}, {})
     ending = Ending(EndingKind.KILLED, reason="out of memory")
     outcome = fate_of(mutant, judge(CONTRACT, observe(healthy(returned=2), ending=ending)))
-    assert outcome == MutantOutcome("m", Fate.KILLED, None, ("nothing-lost",))
+    values = {"nothing-lost": {"given": 3, "returned": 2}}
+    assert outcome == MutantOutcome("m", Fate.KILLED, None, ("nothing-lost",), values)
 
 
 _FAILED, _PASSED = Outcome.FAIL, Outcome.PASS
@@ -145,7 +146,8 @@ def test_what_became_of_a_mutant_in_full(
 ) -> None:
     """Its fate, the reason, and the failed clauses, those first that the contract names."""
     mutant = Mutant("m", "a:B", ("b", "d"), "", {}, {})
-    assert fate_of(mutant, judged(**outcomes)) == MutantOutcome("m", *expected)
+    outcome = fate_of(mutant, judged(**outcomes))
+    assert (outcome.fate, outcome.reason, outcome.failed, tuple(outcome.values)) == (*expected, expected[-1])
 
 
 _REASONS = {

@@ -196,8 +196,8 @@ def test_an_unviolable_clause_shows_what_was_searched() -> None:
         ),
         (
             contract_with("self.smallest <= self.largest + 3.0", source="TODO"),
-            "threshold-without-source",
-            "/rules/2/rule",
+            "text-to-do",
+            "/rules/2/source",
         ),
         (
             contract_with("self.smallest <= self.largest + self.x", x={"type": "number", "minimum": 0}),
