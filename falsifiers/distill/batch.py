@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.held_out import divergence, surprise
+from falsifiers.distill.oracle.corpus import Text, draw
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Gradients
-from falsifiers.distill.text.corpus import load_corpus, sample
 from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]
@@ -24,8 +24,8 @@ _STEP = 0.0005  # share of the loss by which a step along a gradient should chan
 def falsify(trial: Trial[Gradients]) -> None:
     """Look at a batch's gradient row by row, then along it, and train a few steps."""
     wanted = trial.parameters
-    corpus = load_corpus(wanted, trial.cache)
-    inputs, labels = sample(corpus.held_out, (_SEED,), wanted["batch"] + 1, wanted["sequence"])
+    text = Text.read(wanted, trial.cache)
+    inputs, labels = draw(text.held_out, (_SEED,), wanted["batch"] + 1, wanted["sequence"])
     inputs, labels = inputs.to(trial.device), labels.to(trial.device)
     _compare_rows(trial, inputs[:-1], labels[:-1], (inputs[-1], labels[-1]))
     _measure_slopes(trial, inputs[:-1], labels[:-1])

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from falsifiers.distill.oracle.corpus import Text, draw
 from falsifiers.distill.subject import Distillation
-from falsifiers.distill.text.corpus import Corpus, load_corpus, sample
 from harness import Trial, look
 
 __all__ = ["Evaluation", "HeldOut", "divergence", "evaluate", "foresight", "log_probabilities", "surprise"]
@@ -38,14 +38,14 @@ class HeldOut:
     def of(cls, trial: Trial[Any]) -> HeldOut:
         """Draw the parameters' `held_out_batches` of `batch` sequences of `sequence` tokens."""
         wanted = trial.parameters
-        corpus = load_corpus(wanted, trial.cache)
+        text = Text.read(wanted, trial.cache)
         drawn = [
-            sample(corpus.held_out, (_SEED, index), wanted["batch"], wanted["sequence"])
+            draw(text.held_out, (_SEED, index), wanted["batch"], wanted["sequence"])
             for index in range(wanted["held_out_batches"])
         ]
-        blind = _frequencies(corpus).log()[torch.cat([labels.flatten() for _, labels in drawn])]
+        blind = _frequencies(text).log()[torch.cat([labels.flatten() for _, labels in drawn])]
         batches = tuple((inputs.to(trial.device), labels.to(trial.device)) for inputs, labels in drawn)
-        return cls(batches, -blind.mean().item(), corpus.digest)
+        return cls(batches, -blind.mean().item(), text.digest)
 
     @property
     def first_sequence(self) -> Tensor:
@@ -134,11 +134,11 @@ def foresight(trial: Trial[Distillation], tokens: Tensor) -> float:
     return float((one[:, :half] - two[:, :half]).abs().max())
 
 
-def _frequencies(corpus: Corpus) -> Tensor:
+def _frequencies(text: Text) -> Tensor:
     """How often each token occurs in the training text, and once more: float64 [vocabulary], of sum 1."""
-    size = 1 + int(max(block.max() for block in (*corpus.training, *corpus.held_out)))
+    size = 1 + int(max(block.max() for block in (*text.training, *text.held_out)))
     counts = torch.ones(size, dtype=torch.float64)
-    for block in corpus.training:
+    for block in text.training:
         counts += torch.from_numpy(np.bincount(block, minlength=size))
     return counts / counts.sum()
 

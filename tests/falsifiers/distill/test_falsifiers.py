@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 from pathlib import Path
+from pydoc_data import topics
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from falsifiers.distill.mutants.precomputing import (
     TextNotInTheKey,
     WidthNotInTheKey,
 )
+from falsifiers.distill.mutants.sampling import BatchBefore, BatchByCount, BeginningOnly, HeldOutToo, RandomInputs
 from falsifiers.distill.mutants.saving import ForgottenLast, LateCopy, NeverOff, NoDirectory
 from falsifiers.distill.mutants.stepping import NegativeIsNothing, ZeroIsEndless
 from falsifiers.distill.mutants.training import DivergenceCutOff, LabelsShiftedTwice
@@ -49,6 +51,7 @@ EXPORT = "F-DISTILL-CKPT-EXPORT-001"
 BATCH = "F-DISTILL-BATCH-001"
 EMBEDDING = "F-DISTILL-EMBED-001"
 LEARNING_RATE = "F-DISTILL-LR-001"
+DATA = "F-DISTILL-DATA-001"
 
 IN_PROCESS: dict[str, dict[str, Any]] = {
     MAX_STEPS: {"requests": [1, 2], "refused": [0, -1]},
@@ -59,6 +62,7 @@ IN_PROCESS: dict[str, dict[str, Any]] = {
     BATCH: {},
     EMBEDDING: {"embedding": "model.embed_tokens.weight", "learning_rate": 1.5e-5},
     LEARNING_RATE: {"learning_rate": 1.5e-5, "warmup_steps": 2, "gradient_norm": 0.01},
+    DATA: {"batches": 60, "corpus": topics.__file__},
     LOG_OVERHEAD: {
         "steps": 24,
         "steps_a_sample": 2,
@@ -189,6 +193,18 @@ def test_a_batch_that_comes_again_is_told(tmp_path: Path) -> None:
     """By the steps that it is not the first of; other steps of a healthy run have other batches."""
     assert measured(PREPARATION, tmp_path / "healthy")["repeated_batches"] == []
     assert measured(PREPARATION, tmp_path / "again", OneBatchForAllSteps)["repeated_batches"] == [2, 3]
+
+
+def test_other_text_is_found_by_its_steps(tmp_path: Path) -> None:
+    """A healthy run has no such step; defects are seen in what is shown, asked for again, and read."""
+    healthy = measured(DATA, tmp_path / "healthy")
+    assert healthy.pop("batches") == 60
+    assert not any(healthy.values())
+    assert measured(DATA, tmp_path / "random", RandomInputs)["foreign_rows"] == list(range(1, 61))
+    assert measured(DATA, tmp_path / "held", HeldOutToo)["held_out_rows"] != []
+    assert measured(DATA, tmp_path / "count", BatchByCount)["changed"] == [1, 2, 3]
+    assert measured(DATA, tmp_path / "before", BatchBefore)["read_otherwise"] == [2, 3]
+    assert measured(DATA, tmp_path / "start", BeginningOnly)["position_gap"] > 0.2
 
 
 def test_a_gradient_is_held_against_our_own_loss(tmp_path: Path) -> None:

@@ -1,0 +1,173 @@
+"""F-DISTILL-DATA-001: every step trains on training text as the stated sampler draws it, and on nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from falsifiers.distill.oracle.corpus import Text, Tokens, draw
+from falsifiers.distill.oracle.rows import Place, places
+from falsifiers.distill.running.training import StepWatch, train
+from falsifiers.distill.subject import Shadowed
+from harness import NotShown, Trial, elsewhere, look, not_shown
+
+__all__ = ["falsify"]
+
+Rows = npt.NDArray[np.int64]
+
+
+@elsewhere(not_shown("the batch of a step is in another process"))
+def falsify(trial: Trial[Shadowed]) -> None:
+    """Ask for many batches and find their rows in the text; then train, and see which rows the student reads."""
+    wanted = trial.parameters
+    text = Text.read(wanted, trial.cache)
+    asked = list(range(1, wanted["batches"] + 1))
+    random.Random(trial.seed).shuffle(asked)  # noqa: S311
+    seen = dict(sorted((step, _batch(trial, step)) for step in asked))
+    shape = (wanted["batch"], wanted["sequence"])
+    whole = {
+        step: _rows(inputs, labels)
+        for step, (inputs, labels) in seen.items()
+        if inputs.shape == labels.shape == shape and inputs.dtype == labels.dtype == torch.int64
+    }
+    stated = {step: draw(text.training, (2 * trial.seed + 1, step), *shape) for step in seen}
+    trial.measure(
+        batches=len(seen),
+        misshapen=sorted(seen.keys() - whole.keys()),
+        wrong_labels=[step for step, (inputs, labels) in seen.items() if not _next(inputs, labels)],
+        not_as_stated=[step for step, batch in seen.items() if not all(map(torch.equal, batch, stated[step]))],
+    )
+    _find(trial, text, whole, np.concatenate([_rows(*batch) for batch in stated.values()]))
+    reads = _Reads()
+    with reads:
+        training = train(trial, lambda trial: _Watch(trial, reads, seen))
+    trial.measure(
+        changed=training.watch.changed,
+        read_otherwise=_if_any_was_read(training.watch.read_otherwise, reads),
+    )
+
+
+def _batch(trial: Trial[Shadowed], step: int) -> tuple[Tensor, Tensor]:
+    """Copies of a step's inputs and labels, on the CPU."""
+    with trial.subject_fault():
+        inputs, labels = trial.subject.batch(step)
+        return inputs.to("cpu", copy=True), labels.to("cpu", copy=True)
+
+
+def _next(inputs: Tensor, labels: Tensor) -> bool:
+    """Whether each label but the last of a row is the next input."""
+    return inputs.shape == labels.shape and torch.equal(inputs[:, 1:], labels[:, :-1])
+
+
+def _rows(inputs: Tensor, labels: Tensor) -> Rows:
+    """The rows [batch, sequence + 1] of a batch, each with its last label."""
+    rows: Rows = torch.cat([inputs, labels[:, -1:]], dim=1).numpy()
+    return rows
+
+
+def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated: Rows) -> None:
+    """Find each row in the text, and compare how the rows are spread over it with how the stated ones are."""
+    steps = [step for step, rows in whole.items() for _ in rows]
+    rows = np.concatenate([*whole.values(), stated])
+    found, held_out = places(rows, text.training), places(rows[: len(steps)], text.held_out)
+    lost = [(step, other) for step, place, other in zip(steps, found, held_out, strict=False) if place is None]
+    spread = [None if place is None else _shares(place, text.training, rows.shape[1]) for place in found]
+    seen, expected = ([one for one in part if one] for part in (spread[: len(steps)], spread[len(steps) :]))
+    trial.measure(
+        foreign_rows=sorted({step for step, other in lost if other is None}),
+        held_out_rows=sorted({step for step, other in lost if other is not None}),
+        repeated_share=max(0.0, _repeated(rows[: len(steps)]) - _repeated(stated)),
+        position_gap=_gap([position for position, _ in seen], [position for position, _ in expected]),
+        offset_gap=_gap([offset for _, offset in seen], [offset for _, offset in expected]),
+    )
+
+
+def _repeated(rows: Rows) -> float:
+    """The share of rows that are equal to an earlier one."""
+    return 1 - len({row.tobytes() for row in rows}) / len(rows) if len(rows) else 0.0
+
+
+def _shares(place: Place, blocks: Sequence[Tokens], length: int) -> tuple[float, float]:
+    """Where a row begins: as a share of the text's blocks, and as a share of its block."""
+    block, start = place
+    offset = start / (len(blocks[block]) - length + 1)
+    return (block + offset) / len(blocks), offset
+
+
+def _gap(one: Sequence[float], other: Sequence[float]) -> float:
+    """Kolmogorov's distance of two samples; 1 if one is empty."""
+    if not one or not other:
+        return 1.0
+    points = np.concatenate([one, other])
+    below = [np.searchsorted(np.sort(sample), points, side="right") / len(sample) for sample in (one, other)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+class _Reads(TorchFunctionMode):
+    """Keeps the token ids that are looked up in the weights of a student, so the rows that it really reads."""
+
+    def __init__(self) -> None:
+        """No weights are watched yet."""
+        super().__init__()
+        self.of: set[int] = set()
+        self.ids: list[Tensor] = []
+        self.count = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Let the function do its work, and note what an embedding was asked for."""
+        if func is torch.nn.functional.embedding:
+            self._note(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, input: Tensor, weight: Tensor, *_: Any, **__: Any) -> None:  # noqa: A002 - torch's own name
+        if weight.data_ptr() in self.of:
+            self.ids.append(input.detach().to("cpu", copy=True))
+            self.count += 1
+
+
+class _Watch(StepWatch):
+    """Compares the rows that each step reads with those of the batch that the subject shows.
+
+    Attributes:
+        changed: steps whose batch is another one than before the training.
+        read_otherwise: steps in which the student reads other rows than those of the batch.
+    """
+
+    def __init__(self, trial: Trial[Any], reads: _Reads, shown: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+        """Watch the student's weights."""
+        super().__init__(trial)
+        self._reads = reads
+        self._shown = shown
+        self.changed: list[int] = []
+        self.read_otherwise: list[int] = []
+        reads.of = {weight.data_ptr() for weight in trial.subject.student_weights().values()}
+
+    def __call__(self, step: int, **values: float) -> None:
+        """Compare, after the step is counted."""
+        super().__call__(step, **values)
+        inputs, labels = self._trial.subject.batch(self.steps)
+        with self._trial.falsifier_fault():
+            batch = inputs.cpu(), labels.cpu()
+            if self.steps in self._shown and not all(map(torch.equal, batch, self._shown[self.steps])):
+                self.changed.append(self.steps)
+            read = Counter(tuple(row) for ids in self._reads.ids for row in ids.tolist())
+            if read != Counter(map(tuple, batch[0].tolist())):
+                self.read_otherwise.append(self.steps)
+            self._reads.ids.clear()
+
+
+@look
+def _if_any_was_read(steps: list[int], reads: _Reads) -> list[int]:
+    if not reads.count:
+        raise NotShown("the student's embedding is not looked up through torch.nn.functional.embedding")
+    return steps

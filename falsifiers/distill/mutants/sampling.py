@@ -1,0 +1,165 @@
+"""Subjects that train on other text than they should: one known defect each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.reference import Distillation
+from falsifiers.distill.text.corpus import Tokens, sample
+from harness import Setting
+
+__all__ = [
+    "BatchBefore",
+    "BatchByCount",
+    "BeginningOnly",
+    "BlockStartsOnly",
+    "EqualRows",
+    "HalfOfTheRows",
+    "HalfOfTheSequence",
+    "HeldOutToo",
+    "LabelsRolled",
+    "MergedTokens",
+    "RandomInputs",
+    "RandomLabels",
+    "SeedExchanged",
+]
+
+
+class HalfOfTheRows(Distillation):
+    """A batch has half of its rows: the other half went to a second device that is not there."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The first half."""
+        inputs, labels = super().batch(step)
+        return inputs[: len(inputs) // 2], labels[: len(labels) // 2]
+
+
+class HalfOfTheSequence(Distillation):
+    """A tokenizer's default cuts every row to half of its length."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The first half of each row."""
+        inputs, labels = super().batch(step)
+        half = inputs.shape[1] // 2
+        return inputs[:, :half], labels[:, :half]
+
+
+class EqualRows(Distillation):
+    """Every row is the first: the workers of a loader share one seed."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """One row, as often as there are rows."""
+        inputs, labels = super().batch(step)
+        return inputs[:1].repeat(len(inputs), 1), labels[:1].repeat(len(labels), 1)
+
+
+class RandomLabels(Distillation):
+    """One label in twenty is drawn: noise that an experiment left behind."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The right inputs, and labels of which some are drawn."""
+        inputs, labels = super().batch(step)
+        generator = torch.Generator().manual_seed(step)
+        noise = torch.randint(256, labels.shape, generator=generator).to(labels)
+        drawn = torch.rand(labels.shape, generator=generator).to(labels.device) < 0.05
+        return inputs, torch.where(drawn, noise, labels)
+
+
+class RandomInputs(Distillation):
+    """The last rows are drawn token by token: a buffer that was allocated and not filled to its end."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """One row of the batch is no text; its labels are still its next tokens."""
+        inputs, labels = super().batch(step)
+        generator = torch.Generator().manual_seed(step)
+        noise = torch.randint(256, (inputs.shape[1] + 1,), generator=generator).to(inputs)
+        inputs[-1], labels[-1] = noise[:-1], noise[1:]
+        return inputs, labels
+
+
+class MergedTokens(Distillation):
+    """Two neighbouring tokens are one: their ids were halved on the way."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Even tokens only."""
+        inputs, labels = super().batch(step)
+        return inputs // 2 * 2, labels // 2 * 2
+
+
+class LabelsRolled(Distillation):
+    """The labels are the inputs rolled by one: the last label of a row is its first token."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Rolled, where the text goes on."""
+        inputs, _ = super().batch(step)
+        return inputs, inputs.roll(-1, dims=1)
+
+
+class BatchByCount(Distillation):
+    """The batch is the next one of an iterator, so it depends on how often it was asked for, and not on its step."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing was asked for yet."""
+        super().__init__(setting)
+        self._asked = 0
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """The next."""
+        self._asked += 1
+        return super().batch(self._asked)
+
+
+class BatchBefore(Distillation):
+    """Each step from the second on trains on the batch of the step before, which a loader hands out again."""
+
+    def loss(self, inputs: Tensor, labels: Tensor, step: int) -> Tensor:
+        """Of another batch than the one that is shown."""
+        return super().loss(*self.batch(max(1, step - 1)), step)
+
+
+class _OtherText(Distillation):
+    """Draws from `blocks`."""
+
+    def blocks(self) -> tuple[Tokens, ...]:
+        """The defect."""
+        raise NotImplementedError
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """With the right seed."""
+        inputs, labels = sample(self.blocks(), (2 * self.seed + 1, step), self.recipe.batch, self.recipe.sequence)
+        return inputs.to(self.device), labels.to(self.device)
+
+
+class BeginningOnly(_OtherText):
+    """Only the first half of the text is read: the rest lies in a second file."""
+
+    def blocks(self) -> tuple[Tokens, ...]:
+        """The first half."""
+        return self.corpus.training[: len(self.corpus.training) // 2]
+
+
+class HeldOutToo(_OtherText):
+    """The held-out blocks are trained on as well: the text was never split."""
+
+    def blocks(self) -> tuple[Tokens, ...]:
+        """All."""
+        return self.corpus.training + self.corpus.held_out
+
+
+class BlockStartsOnly(_OtherText):
+    """Every row begins where a block does; the rest of the block is never read."""
+
+    def blocks(self) -> tuple[Tokens, ...]:
+        """The first tokens of each block."""
+        return tuple(block[: self.recipe.sequence + 2] for block in self.corpus.training)
+
+
+class SeedExchanged(Distillation):
+    """Seed and step are exchanged, so that runs of other seeds meet the same batches in another order."""
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Of the exchanged seed."""
+        seed = (step, 2 * self.seed + 1)
+        inputs, labels = sample(self.corpus.training, seed, self.recipe.batch, self.recipe.sequence)
+        return inputs.to(self.device), labels.to(self.device)

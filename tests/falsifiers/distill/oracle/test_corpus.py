@@ -1,0 +1,67 @@
+"""The oracle's text against the subject's reader, and its search for rows against a search row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from falsifiers.distill.oracle.corpus import Text, draw
+from falsifiers.distill.oracle.rows import places
+from falsifiers.distill.text.corpus import load_corpus, sample
+from harness import NotMeasured
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A file of 400 kB with short lines, one line of 40 kB, and a tenth block that is a copy of a training block."""
+    file = tmp_path / "text.txt"
+    lines = "".join(f"line {number} of a text that says {number * number} things\n" for number in range(9000))
+    file.write_text("".join(f"{number:07d}\n" * 1025 for number in (*range(9), 3)) + lines + "x" * 40_000)
+    return file
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "bpe-300"])
+def test_both_read_the_same_text(text: Path, tmp_path: Path, tokenizer: str) -> None:
+    """The same blocks and digest, from the cache as well; the copy is in neither part of the text."""
+    parameters = {"corpus": str(text), "tokenizer": tokenizer}
+    theirs = load_corpus(parameters, tmp_path / "cache")
+    for ours in (Text.read(parameters, tmp_path / "cache"), Text.read(parameters, tmp_path / "cache")):
+        assert ours.digest == theirs.digest
+        for part in ("training", "held_out"):
+            one, other = getattr(ours, part), getattr(theirs, part)
+            assert [block.tolist() for block in one] == [block.tolist() for block in other]
+    assert len(ours.held_out) == 5  # of 62 blocks, less the copy
+
+
+def test_both_draw_the_same_batches(tmp_path: Path) -> None:
+    """Of the standard library, which is what the profiles ask for."""
+    parameters = {"corpus": None, "tokenizer": "bytes"}
+    ours, theirs = Text.read(parameters, tmp_path), load_corpus(parameters, tmp_path)
+    assert ours.digest == theirs.digest
+    for step in range(1, 6):
+        assert all(map(torch.equal, draw(ours.training, (3, step), 8, 64), sample(theirs.training, (3, step), 8, 64)))
+
+
+def test_each_row_has_its_first_place_in_a_block() -> None:
+    """Repeated tokens give rows with several places; a row across two blocks and a foreign one have none."""
+    random = np.random.default_rng(5)
+    blocks = [random.integers(3, size=size) for size in (40, 7, 200)]
+    rows = np.stack([blocks[0][4:14], blocks[2][190:], np.concatenate([blocks[0][-5:], blocks[1][:5]]), np.full(10, 9)])
+    assert places(rows, blocks) == [(0, 4), (2, 190), None, None]
+    ones = [np.zeros(4, dtype=np.uint8), np.ones(12, dtype=np.uint8)]
+    assert places(np.ones((1, 10), dtype=np.int64), ones) == [(1, 0)]
+    assert places(np.ones((1, 20), dtype=np.int64), ones) == [None]
+
+
+def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:
+    """A missing file, one too short to hold anything out, and sequences longer than any block: NotMeasured."""
+    short = tmp_path / "short.txt"
+    short.write_text("a line\n" * 100)
+    for named in (short, tmp_path / "missing.txt"):
+        with pytest.raises(NotMeasured):
+            Text.read({"corpus": str(named), "tokenizer": "bytes"}, tmp_path)
+    with pytest.raises(NotMeasured):
+        draw([np.zeros(9)], (0,), 1, 9)
