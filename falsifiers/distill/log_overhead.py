@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from falsifiers.distill.measuring.log_lines import log_lines
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Stepping
@@ -50,7 +51,7 @@ def falsify(trial: Trial[Stepping]) -> None:
         log = Path(trial.subject.log)
     read_back(trial, len(set().union(*made.values())))
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
-    logged = [step for step, _ in _logged(log)]
+    logged = [line["step"] for line in log_lines(log)]
     expected = [step for step in made[_LOGGING] if step % asked["log_every"] == 0]
     trial.measure(
         lines_expected=len(expected),
@@ -66,25 +67,13 @@ def _sample(steps: Iterator[int], of: int, made: list[int]) -> None:
     made.extend(islice(steps, of))
 
 
-def _logged(log: Path) -> list[tuple[int, float]]:
-    """Step and loss of each line of the log; lines without a step and a finite loss are left out."""
-    steps = []
-    with contextlib.suppress(OSError):
-        for line in log.read_text(errors="replace").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                values = json.loads(line)
-                if math.isfinite(values["loss"]):
-                    steps.append((int(values["step"]), float(values["loss"])))
-    return steps
-
-
 def _untrue(trial: Trial[Stepping]) -> list[int]:
     """The steps of a short run that have no line in the log, or one with another loss than the run reports."""
     with trial.subject_fault():
         subject = further_subject(trial, "told", steps=_TOLD)
         told = dict(enumerate(subject.distill(on_step=lambda step, **values: None).losses, start=1))
         log = Path(subject.log)
-    lines = _logged(log)
+    lines = [(line["step"], line["loss"]) for line in log_lines(log)]
     absent = {step for step in told if step % trial.parameters["log_every"] == 0} - {step for step, _ in lines}
     false = {step for step, loss in lines if not math.isclose(loss, told.get(step, math.nan), rel_tol=1e-4)}
     return sorted(absent | false)

@@ -137,8 +137,15 @@ class Precomputing(Distillation, Protocol):
         ...
 
 
-class Shadowed(Distillation, Protocol):
-    """A trainer that shows all that its next step follows from, so that another implementation can compute the step."""
+class Shadowed(Checkpointing, Protocol):
+    """A trainer that shows all that its next step follows from, so that another implementation can compute the step.
+
+    The gradient of a step may stay on `student_weights()` until the next one, after clipping; then it is compared too.
+    A trainer that reports its learning rate hands `learning_rate` to `OnStep`.
+    """
+
+    log: Path
+    """The training log, as in `Stepping`."""
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Inputs and labels [batch, sequence] of a step, counted from 1; asking changes nothing."""

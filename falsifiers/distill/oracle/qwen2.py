@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-__all__ = ["SHAPES", "NotTheModel", "Shape", "load", "new_model"]
+__all__ = ["INITIALIZER_RANGE", "SHAPES", "NotTheModel", "Shape", "load", "new_model"]
+
+INITIALIZER_RANGE = 0.02
+"""Standard deviation of the first weights, as in Qwen2's config.json."""
 
 
 class NotTheModel(ValueError):

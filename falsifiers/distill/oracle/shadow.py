@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -76,22 +76,21 @@ class Step:
     Attributes:
         number: counted from 1.
         loss: of the batch, in nats a token, before the update.
+        student_logits, teacher_logits: of the batch's first row, [1, sequence, vocabulary].
         rate: the learning rate.
-        gradients: before clipping.
-        clipped: after clipping.
+        gradients: after clipping.
         slots: the optimizer's, after the step.
         weights: after the step.
-        updates: `weights` less those before the step.
     """
 
     number: int
     loss: float
+    student_logits: Tensor = field(repr=False)
+    teacher_logits: Tensor = field(repr=False)
     rate: float
-    gradients: Mapping[str, Tensor]
-    clipped: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor] = field(repr=False)
     slots: Mapping[str, Mapping[str, Tensor]] = field(repr=False)
     weights: Mapping[str, Tensor] = field(repr=False)
-    updates: Mapping[str, Tensor] = field(repr=False)
 
 
 class ShadowStep:
@@ -102,15 +101,6 @@ class ShadowStep:
         self.configuration = configuration
         self.device = device
         self._models: dict[tuple[str, torch.dtype], Qwen2ForCausalLM] = {}
-
-    @torch.no_grad()
-    def logits(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        """The logits [batch, sequence, vocabulary] of the model with these weights, in float64.
-
-        Raises:
-            NotTheModel: the weights are not those of the model.
-        """
-        return self._model("student", torch.float64, weights)(input_ids=inputs.to(self.device), use_cache=False).logits
 
     def step(
         self,
@@ -134,8 +124,8 @@ class ShadowStep:
         Raises:
             NotTheModel: weights or slots are not those of the model.
         """
-        loss, gradients = self._gradients(before.weights, inputs, labels, teacher, dtype)
-        clipped = self._clipped(gradients)
+        loss, logits, gradients = self._gradients(before.weights, inputs, labels, teacher, dtype)
+        self._clip(gradients)
         wanted = self.configuration
         weights = {name: _copied(weight).to(self.device, torch.float64) for name, weight in before.weights.items()}
         optimizer = torch.optim.AdamW(
@@ -155,17 +145,16 @@ class ShadowStep:
                 **{slot: slots[slot].to(weights[name], copy=True) for slot in ("exp_avg", "exp_avg_sq")},
             }
         for name, weight in weights.items():
-            weight.grad = clipped[name]
+            weight.grad = gradients[name]
         optimizer.step()
         return Step(
             number,
             loss,
+            *logits,
             wanted.rate(number),
             gradients,
-            clipped,
             slots={name: dict(optimizer.state[weight]) for name, weight in weights.items()},
             weights=weights,
-            updates={name: weight - before.weights[name].to(weight) for name, weight in weights.items()},
         )
 
     def _model(self, role: str, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> Qwen2ForCausalLM:
@@ -184,8 +173,8 @@ class ShadowStep:
         labels: Tensor,
         teacher: Mapping[str, Tensor] | Tensor,
         dtype: torch.dtype,
-    ) -> tuple[float, dict[str, Tensor]]:
-        """The mean loss of the batch and its gradients in float64, by parameter, of models in a dtype.
+    ) -> tuple[float, tuple[Tensor, Tensor], dict[str, Tensor]]:
+        """The mean loss of the batch, both models' logits of its first row, and the gradients in float64, by parameter.
 
         A few rows at a time: the logits of a whole batch in float64 would be gigabytes at a vocabulary of 151,936.
         """
@@ -195,6 +184,7 @@ class ShadowStep:
         of_weights = None if isinstance(teacher, Tensor) else self._model("teacher", dtype, teacher)
         rows = max(1, _LOGITS_AT_ONCE // (inputs.shape[1] * SHAPES[wanted.model].vocabulary))
         total = 0.0
+        logits: tuple[Tensor, Tensor] | None = None
         for first in range(0, len(inputs), rows):
             some, answers = (part[first : first + rows].to(self.device) for part in (inputs, labels))
             with torch.no_grad():
@@ -203,80 +193,90 @@ class ShadowStep:
                 else:
                     of_teacher = of_weights(input_ids=some, use_cache=False).logits
             of_student = student(input_ids=some, use_cache=False).logits
+            logits = logits or (of_student[:1].detach(), of_teacher[:1])
             loss = summed_loss(of_student.double(), of_teacher.double(), answers, wanted.alpha, wanted.temperature)
             (loss / labels.numel()).backward()
             total += float(loss.detach()) / labels.numel()
-        return total, {name: weight.grad.double() for name, weight in student.named_parameters()}
+        return total, logits, {name: weight.grad.double() for name, weight in student.named_parameters()}  # type: ignore[return-value]
 
-    def _clipped(self, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All gradients, scaled down to the Euclidean norm that is configured."""
+    def _clip(self, gradients: Mapping[str, Tensor]) -> None:
+        """Scale all gradients down to the Euclidean norm that is configured."""
         most = self.configuration.gradient_norm
         norm = float(torch.stack([gradient.norm() for gradient in gradients.values()]).norm())
-        factor = 1.0 if most is None or norm <= most else most / norm
-        return {name: factor * gradient for name, gradient in gradients.items()}
+        if most is not None and norm > most:
+            for gradient in gradients.values():
+                gradient *= most / norm
 
 
 def compare(
     configuration: Configuration,
     expected: Step,
-    rounded: Step,
     before: Snapshot,
     after: Snapshot,
     *,
     loss: float,
     number: int,
-    rate: float | None = None,
     gradients: Mapping[str, Tensor] | None = None,
+    rounded: Step | None = None,
 ) -> list[Difference]:
     """How far a subject's step is from the expected one, by quantity and tensor.
 
     The quantities:
 
-    - `loss`, `number`, `rate`: what the subject reports, as a share of the expected value.
-    - `gradient`: what the subject shows as gradient, before clipping, if it shows one.
+    - `loss`, `number`: what the subject reports, as a share of the expected value.
     - `exp_avg`, `exp_avg_sq`: each slot's difference, as a share of what this step adds to it.
+    - `gradient`: the gradient after clipping, as the subject shows it; if it shows none, as `exp_avg` has it.
     - `count`: the optimizer's own count of steps.
-    - `update`: the change of each weight.
     - `applied`: the change of each weight, against the change that the subject's own slots ask for. It does not depend
-      on the gradient, so it is exact where `update` is not: AdamW turns a tiny gradient into a whole step.
+      on the gradient: AdamW turns a tiny gradient, which may be rounding, into a whole step.
+    - `update`: the change of each weight, if the subject shows no slots.
 
-    Slots that the subject does not show are left out, and so is `applied`.
+    Any other slot that the subject has is a quantity of its own, infinitely far.
 
     Args:
         configuration: what determines the step.
         expected: the step in float64.
+        before: what the subject had before the step.
+        after: what it has after it; the live tensors will do.
+        loss, number, gradients: what the subject reports about the step.
         rounded: the step in the subject's dtype; differences that its rounding explains do not count.
-        before, after: what the subject had before the step, and what it has after it.
-        loss, number, rate, gradients: what the subject reports about the step; None if it does not.
     """
     found = [difference("loss", loss, expected.loss), difference("number", number, expected.number)]
-    if rate is not None:
-        found.append(difference("rate", rate, expected.rate))
-    if gradients is not None:
-        found += differences("gradient", gradients, expected.gradients, rounded=rounded.gradients)
-    found += differences(
-        "update", after.weights, expected.weights, expected.updates, roundings=_ROUNDINGS, rounded=rounded.weights
-    )
     if after.slots is None:
-        return found
+        moves = {name: weight - before.weights[name].to(weight) for name, weight in expected.weights.items()}
+        twin = rounded and rounded.weights
+        found += differences("update", after.weights, expected.weights, moves, roundings=_ROUNDINGS, rounded=twin)
+    else:
+        found += _of_slots(configuration, expected, after.slots, rounded)
+        asked = {
+            name: _asked_by_slots(configuration, before.weights[name], slots, expected.rate)
+            for name, slots in after.slots.items()
+            if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
+        }
+        moves = {name: weight - before.weights[name].to(weight) for name, weight in asked.items()}
+        found += differences("applied", after.weights, asked, moves, roundings=_ROUNDINGS)
+    if gradients:
+        found += differences("gradient", gradients, expected.gradients, rounded=rounded and rounded.gradients)
+    else:
+        found += [replace(one, quantity="gradient") for one in found if one.quantity == "exp_avg"]
+    return found
+
+
+def _of_slots(configuration: Configuration, expected: Step, seen: Slots, rounded: Step | None) -> list[Difference]:
+    """How far the slots of a subject's optimizer are from those of the expected step."""
+    found: list[Difference] = []
     share = {"exp_avg": 1 - configuration.beta1, "exp_avg_sq": 1 - configuration.beta2}
-    for slot in sorted({slot for slots in after.slots.values() for slot in slots} | share.keys() | {"step"}):
-        seen = {name: slots[slot] for name, slots in after.slots.items() if slot in slots}
+    for slot in sorted({slot for slots in seen.values() for slot in slots} | share.keys() | {"step"}):
+        shown = {name: slots[slot] for name, slots in seen.items() if slot in slots}
         wanted = {name: slots[slot] for name, slots in expected.slots.items() if slot in slots}
+        if slot not in share:
+            found += differences("count" if slot == "step" else slot, shown, wanted)
+            continue
         power = 2 if slot == "exp_avg_sq" else 1
-        if slot in share:
-            scale = {name: share[slot] * gradient**power for name, gradient in expected.clipped.items()}
-            twin = {name: slots[slot] for name, slots in rounded.slots.items()}
-            found += differences(slot, seen, wanted, scale, roundings=_ROUNDINGS, rounded=twin)
-        else:
-            found += differences("count" if slot == "step" else slot, seen, wanted)
-    asked = {
-        name: _asked_by_slots(configuration, before.weights[name], slots, expected.rate)
-        for name, slots in after.slots.items()
-        if name in before.weights and {"exp_avg", "exp_avg_sq", "step"} <= slots.keys()
-    }
-    updates = {name: weight - before.weights[name].to(weight) for name, weight in asked.items()}
-    return found + differences("applied", after.weights, asked, updates, roundings=_ROUNDINGS)
+        scale = {name: share[slot] * gradient**power for name, gradient in expected.gradients.items()}
+        twin = rounded and {name: slots[slot] for name, slots in rounded.slots.items()}
+        found += differences(slot, shown, wanted, scale, roundings=_ROUNDINGS, rounded=twin)
+    return found
 
 
 def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping[str, Tensor], rate: float) -> Tensor:

@@ -1,17 +1,7 @@
 """How far a healthy step may be from its shadow, by quantity and by the dtype of the subject's parameters.
 
-Calibrated on the reduced profile of F-DISTILL-SMOKE-001, on a CPU. The largest ratios of healthy runs:
-
-| quantity | float32 | bfloat16 |
-|---|---|---|
-| logits | 2.7e-7 (30 seeds) | 4.6e-3 (30 seeds) |
-| loss | 2.3e-7 (30 seeds) | 4.3e-4 (30 seeds) |
-| exp_avg | 5.2e-7 (15 seeds) | 0 (16 seeds) |
-| exp_avg_sq | 6.2e-6 (15 seeds) | 0 (16 seeds) |
-| update | 4.9e-4 (15 seeds) | 3.5e-2 (16 seeds) |
-| applied | 1.6e-6 (30 seeds) | 1.5e-3 (30 seeds) |
-
-The gradient that a subject shows has the tolerance of `exp_avg`, which is calibrated and holds the same gradient.
+F-DISTILL-STEP-001 judges by the same numbers; its notes have the largest errors of healthy runs. `update` counts for
+subjects that show no optimizer state: its largest ratios were 4.9e-4 in float32 and 3.5e-2 in bfloat16 (15 seeds).
 """
 
 from __future__ import annotations
@@ -20,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from harness.authoring.shadow_step import Difference
 
-__all__ = ["TOLERANCES", "refuted"]
+__all__ = ["QUANTITIES", "TOLERANCES", "refuted"]
 
 TOLERANCES: Mapping[str, Mapping[str, float]] = {
     "float32": {
@@ -32,6 +22,9 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
         "exp_avg_sq": 3e-4,
         "update": 5e-3,
         "applied": 1e-5,
+        "rate": 1e-6,
+        "initial_scale": 0.1,
+        "initial_rank": 0.1,
     },
     "bfloat16": {
         "student_logits": 2e-2,
@@ -42,8 +35,14 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
         "exp_avg_sq": 0.05,
         "update": 0.2,
         "applied": 5e-3,
+        "rate": 1e-6,
+        "initial_scale": 0.1,
+        "initial_rank": 0.1,
     },
 }
+
+QUANTITIES = frozenset({*TOLERANCES["float32"], "number", "count"})
+"""All quantities of a step and of first weights. Any other is a slot that AdamW does not have."""
 
 
 def refuted(found: Iterable[Difference], dtype: str) -> list[Difference]:

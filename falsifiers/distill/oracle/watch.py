@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from falsifiers.distill.oracle.qwen2 import NotTheModel
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
+from falsifiers.distill.oracle.tolerances import refuted
 from falsifiers.distill.subject import Shadowed
 from harness import Setting
-from harness.authoring.shadow_step import Difference, chosen_steps, relative_difference
+from harness.authoring.shadow_step import Difference, chosen_steps, difference, relative_difference
 
-__all__ = ["ShadowWatch"]
+__all__ = ["ShadowWatch", "saved_steps"]
+
+
+def saved_steps(setting: Setting) -> range:
+    """The steps after which a checkpoint is due, without the last step."""
+    every = int(setting.parameters.get("checkpoint_every", 0))
+    return range(every, int(setting.parameters["steps"]), every) if every else range(0)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A step that the subject has still to make."""
+
+    before: Snapshot
+    inputs: Tensor
+    labels: Tensor
+    expected: Step
+    found: list[Difference]
 
 
 class ShadowWatch:
@@ -24,7 +43,7 @@ class ShadowWatch:
 
     Attributes:
         checked: the steps that were compared.
-        found: all differences, by step.
+        found: all differences, by step. Each step has that of the reported learning rate, if it is reported.
     """
 
     def __init__(
@@ -33,6 +52,7 @@ class ShadowWatch:
         setting: Setting,
         drawn: int = 3,
         own_work: Callable[[], AbstractContextManager[None]] = nullcontext,
+        resumes_after: int = 0,
     ) -> None:
         """Choose the steps, and compute the first one.
 
@@ -41,6 +61,7 @@ class ShadowWatch:
             setting: what it was built from.
             drawn: how many steps the seed draws beside those that are always checked.
             own_work: is entered around all work that is not the subject's, such as `Trial.falsifier_fault`.
+            resumes_after: the step after which `go_on_with` will be called; 0 if it will not.
 
         Raises:
             NotTheModel: the subject's weights are not those of the model; so do later steps.
@@ -48,42 +69,74 @@ class ShadowWatch:
         wanted = setting.parameters
         self._subject = subject
         self._own_work = own_work
+        self._resumes_after = resumes_after
         with own_work():
             self._shadow = ShadowStep(Configuration.of(wanted), torch.device(setting.device))
-            every = int(wanted.get("checkpoint_every", 0))
-            saved = range(every, int(wanted["steps"]), every) if every else range(0)
-            around = {*saved[:1], *saved[-1:], int(wanted["warmup_steps"])}
+            saved = saved_steps(setting)
+            around = {*saved[:1], *saved[-1:], *{resumes_after} - {0}, int(wanted["warmup_steps"])}
             self._chosen = chosen_steps(setting.seed, int(wanted["steps"]), around, drawn)
+        teacher = subject.teacher_weights()
+        with own_work():
+            self._teacher = Snapshot.of(teacher).weights  # the teacher is frozen, so the copy holds for all steps
         self.checked: list[int] = []
         self.found: dict[int, list[Difference]] = {}
         self._made = 0
-        self._next: tuple[Snapshot, Step, Step] | None = None
+        self._next: _Prepared | None = None
+        self._first_resumed: _Prepared | None = None
         self._prepare()
 
     def __call__(self, step: int, **values: float) -> None:
         """Compare the step that was made, if it is a chosen one, and prepare the next."""
         self._made += 1
+        if "learning_rate" in values:
+            rate = self._shadow.configuration.rate(self._made)
+            self._add([difference("rate", values["learning_rate"], rate)])
         if self._next is not None:
-            after = self._snapshot()
+            weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
             with self._own_work():
-                before, expected, rounded = self._next
-                self.found[self._made] += compare(
-                    self._shadow.configuration,
-                    expected,
-                    rounded,
-                    before,
-                    after,
-                    loss=values["loss"],
-                    number=step,
-                    rate=values.get("learning_rate"),
-                )
+                self._add(self._next.found)
+                self._add(self._compared(self._next, Snapshot(weights, slots), values["loss"], step))
                 self.checked.append(self._made)
         self._prepare()
 
+    def go_on_with(self, subject: Shadowed) -> None:
+        """Check another subject from now on, which has resumed from the checkpoint of step `resumes_after`.
+
+        Its first step is compared with the step that follows from what the first subject had after that step.
+        """
+        self._subject, self._made, self._next = subject, self._resumes_after, self._first_resumed
+
     @property
     def differences(self) -> list[Difference]:
-        """Those of all checked steps."""
+        """Those of all steps."""
         return [one for found in self.found.values() for one in found]
+
+    def _add(self, found: list[Difference]) -> None:
+        self.found.setdefault(self._made, []).extend(found)
+
+    def _compared(self, made: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
+        """The differences of a step. Only if one is too large is the rounding of the subject's dtype computed."""
+        shown = {name: weight.grad for name, weight in after.weights.items() if weight.grad is not None}
+
+        def differences(rounded: Step | None) -> list[Difference]:
+            return compare(
+                self._shadow.configuration,
+                made.expected,
+                made.before,
+                after,
+                loss=loss,
+                number=number,
+                gradients=shown,
+                rounded=rounded,
+            )
+
+        dtype = next(iter(made.before.weights.values())).dtype
+        found = differences(None)
+        if refuted(found, str(dtype).removeprefix("torch.")):
+            found = differences(
+                self._shadow.step(self._made, made.before, made.inputs, made.labels, self._teacher, dtype)
+            )
+        return found
 
     def _prepare(self) -> None:
         """Copy the state and compute the next step, if it is a chosen one."""
@@ -91,32 +144,25 @@ class ShadowWatch:
         number = self._made + 1
         if number not in self._chosen:
             return
-        before, teacher = self._snapshot(), self._subject.teacher_weights()
+        weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
         inputs, labels = self._subject.batch(number)
-        student_logits, teacher_logits = (
-            self._subject.student_logits(inputs[:1]),
-            self._subject.teacher_logits(inputs[:1]),
-        )
+        student, teacher = self._subject.student_logits(inputs[:1]), self._subject.teacher_logits(inputs[:1])
         refused: NotTheModel | None = None
         with self._own_work():
             try:
-                self.found[number] = [
-                    self._answers("student_logits", student_logits, before.weights, inputs[:1]),
-                    self._answers("teacher_logits", teacher_logits, teacher, inputs[:1]),
+                before = Snapshot.of(weights, slots)
+                expected = self._shadow.step(number, before, inputs, labels, self._teacher)
+                found = [
+                    Difference(quantity, "", relative_difference(seen, wanted, wanted))
+                    for quantity, seen, wanted in (
+                        ("student_logits", student, expected.student_logits),
+                        ("teacher_logits", teacher, expected.teacher_logits),
+                    )
                 ]
-                dtype = next(iter(before.weights.values())).dtype
-                expected = self._shadow.step(number, before, inputs, labels, teacher)
-                rounded = self._shadow.step(number, before, inputs, labels, teacher, dtype)
-                self._next = before, expected, rounded
+                self._next = _Prepared(before, inputs.clone(), labels.clone(), expected, found)
+                if number == self._resumes_after + 1:
+                    self._first_resumed = self._next
             except NotTheModel as error:
                 refused = error
         if refused is not None:
             raise refused
-
-    def _answers(self, quantity: str, seen: Tensor, weights: Mapping[str, Tensor], inputs: Tensor) -> Difference:
-        """How far the subject's logits are from those of the independent model with the same weights."""
-        expected = self._shadow.logits(weights, inputs)
-        return Difference(quantity, "", relative_difference(seen, expected, expected))
-
-    def _snapshot(self) -> Snapshot:
-        return Snapshot.of(self._subject.student_weights(), self._subject.optimizer_state())

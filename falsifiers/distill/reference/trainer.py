@@ -84,7 +84,8 @@ class Distillation:
                 elapsed = time.perf_counter() - started
                 if checkpointer.due(self.steps_made):
                     self.save(checkpointer, self.steps_made, losses[-1])
-                on_step(self.steps_made, loss=losses[-1], tokens_per_second=tokens / elapsed)
+                rate = self.optimizer.param_groups[0]["lr"]
+                on_step(self.steps_made, loss=losses[-1], learning_rate=rate, tokens_per_second=tokens / elapsed)
         export = self.export(self.directory / "model.safetensors", self.metadata(self.steps_made, losses[-1]))
         return Run(len(losses), tuple(losses), tuple(checkpointer.saved), export, checkpointer.failures)
 

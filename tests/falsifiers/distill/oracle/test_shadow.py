@@ -12,12 +12,24 @@ import pytest
 import torch
 from torch import Tensor
 
+from falsifiers.distill.mutants.shadowed import (
+    AnotherActivation,
+    CrossEntropyUpdates,
+    MaximumOfSquares,
+    NoDecay,
+    NormStandsStill,
+    NumbersFromZero,
+    PeakRateTold,
+    QuickSquares,
+    SmoothedLoss,
+    TransposedGradient,
+)
+from falsifiers.distill.mutants.training import MovingTeacher
 from falsifiers.distill.oracle.qwen2 import load, new_model
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, compare
-from falsifiers.distill.oracle.tolerances import refuted
+from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
 from falsifiers.distill.oracle.watch import ShadowWatch
 from falsifiers.distill.reference import Distillation
-from falsifiers.distill.reference.loss import distillation_loss
 from harness.authoring.shadow_step import worst
 from tests.falsifiers.distill.trials import a_setting
 
@@ -62,9 +74,7 @@ def test_a_healthy_run_agrees_in_every_quantity(tmp_path: Path, cache: Path, dty
     """Every step is checked here; the quantities are all there, and none is beyond its tolerance."""
     watch = watched(Distillation, tmp_path, cache, dtype=dtype)
     assert watch.checked == [1, 2, 3, 4]
-    assert worst(watch.differences).keys() == {
-        *("student_logits", "teacher_logits", "loss", "number", "update", "exp_avg", "exp_avg_sq", "count", "applied")
-    }
+    assert {*worst(watch.differences)} == QUANTITIES - {"update", "initial_scale", "initial_rank"}
     assert refuted(watch.differences, dtype) == []
 
 
@@ -75,112 +85,20 @@ def test_watching_changes_nothing(tmp_path: Path, cache: Path) -> None:
     assert alone.distill(lambda step, **values: None).losses == beside.distill(ShadowWatch(beside, setting)).losses
 
 
-class _AnotherStep(Distillation):
-    """Reports the right loss; the defects of the classes below are only in the update."""
-
-    def update(self, loss: Tensor, step: int) -> None:
-        """The reference's update with two places for a defect."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate(step)
-        self.optimizer.zero_grad()
-        self.objective(loss, step).backward()
-        self.change_gradients(self.student_weights())
-        torch.nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
-        self.optimizer.step()
-        self.change_weights(self.student_weights(), step)
-
-    def objective(self, loss: Tensor, step: int) -> Tensor:
-        """What the step minimises in place of the loss that it reports."""
-        return loss
-
-    def change_gradients(self, weights: dict[str, Tensor]) -> None:
-        """A defect between the backward pass and clipping."""
-
-    def change_weights(self, weights: dict[str, Tensor], step: int) -> None:
-        """A defect after the optimizer's step."""
-
-
-class TwoTemperatures(_AnotherStep):
-    """The update takes a temperature of 3, and the report that which was configured."""
-
-    def objective(self, loss: Tensor, step: int) -> Tensor:
-        """Another loss."""
-        inputs, labels = self.batch(step)
-        student = self.student(input_ids=inputs, use_cache=False).logits
-        return distillation_loss(student, self.teacher_logits(inputs), labels, alpha=0.3, temperature=3.0)
-
-
-class WrongSign(_AnotherStep):
-    """One projection climbs."""
-
-    def change_gradients(self, weights: dict[str, Tensor]) -> None:
-        """Turn its sign."""
-        weights[PROJECTION].grad.neg_()  # type: ignore[union-attr]
-
-
-class Transposed(_AnotherStep):
-    """One square projection takes the transposed gradient, so that no norm changes."""
-
-    def change_gradients(self, weights: dict[str, Tensor]) -> None:
-        """Transpose it."""
-        weights[PROJECTION].grad = weights[PROJECTION].grad.T.clone()  # type: ignore[union-attr]
-
-
-class StandsStill(_AnotherStep):
-    """The last norm stops after the first half of the run; its slots go on."""
-
-    def __init__(self, setting: Any) -> None:
-        """Nothing is kept yet."""
-        super().__init__(setting)
-        self.kept: Tensor | None = None
-
-    def change_weights(self, weights: dict[str, Tensor], step: int) -> None:
-        """Put it back."""
-        with torch.no_grad():
-            if step > 2 and self.kept is not None:
-                weights[NORM].copy_(self.kept)
-            self.kept = weights[NORM].clone()
-
-
-def with_optimizer(**changed: Any) -> type[Distillation]:
-    """A subject whose optimizer is AdamW with another hyperparameter."""
-
-    class AnotherOptimizer(Distillation):
-        def __init__(self, setting: Any) -> None:
-            super().__init__(setting)
-            self.optimizer = torch.optim.AdamW(self.student.parameters(), **changed)
-
-    return AnotherOptimizer
-
-
-class LowLoss(Distillation):
-    """The reported loss is 2 % too low."""
-
-    def reported(self, loss: Tensor, step: int) -> float:
-        """Less."""
-        return 0.98 * super().reported(loss, step)
-
-
-class AnotherTeacher(Distillation):
-    """The teacher that answers has other weights than the one that is shown."""
-
-    def teacher_logits(self, tokens: Tensor) -> Tensor:
-        """The answer to other tokens."""
-        return super().teacher_logits(tokens.flip(-1))
-
-
 @pytest.mark.parametrize(
     ("subject", "quantities", "tensor"),
     [
-        (TwoTemperatures, {"exp_avg", "exp_avg_sq", "update"}, None),
-        (WrongSign, {"exp_avg", "update"}, PROJECTION),
-        (Transposed, {"exp_avg", "exp_avg_sq", "update"}, PROJECTION),
-        (StandsStill, {"applied", "update"}, NORM),
-        (with_optimizer(betas=(0.9, 0.95)), {"exp_avg_sq"}, None),
-        (with_optimizer(weight_decay=0.0), {"applied"}, None),
-        (with_optimizer(amsgrad=True), {"max_exp_avg_sq"}, None),
-        (LowLoss, {"loss"}, ""),
-        (AnotherTeacher, {"teacher_logits", "loss", "exp_avg", "exp_avg_sq"}, None),
+        (CrossEntropyUpdates, {"gradient", "exp_avg", "exp_avg_sq"}, None),
+        (TransposedGradient, {"gradient", "exp_avg", "exp_avg_sq"}, PROJECTION),
+        (NormStandsStill, {"applied"}, NORM),
+        (QuickSquares, {"exp_avg_sq", "applied"}, None),
+        (NoDecay, {"applied"}, None),
+        (MaximumOfSquares, {"max_exp_avg_sq"}, None),
+        (SmoothedLoss, {"loss"}, ""),
+        (PeakRateTold, {"rate"}, ""),
+        (NumbersFromZero, {"number"}, ""),
+        (AnotherActivation, {"student_logits", "gradient", "exp_avg", "exp_avg_sq"}, None),
+        (MovingTeacher, {"teacher_logits", "loss", "gradient", "exp_avg", "exp_avg_sq"}, None),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -192,32 +110,29 @@ def test_a_defect_shows_in_its_quantity_and_tensor(
     assert quantities <= {one.quantity for one in found}
     if tensor is not None:
         assert {one.tensor for one in found} == {tensor}
-    if "loss" not in quantities:
-        assert not {"loss", "student_logits", "teacher_logits", "number", "count"} & {one.quantity for one in found}
+    exact = {"student_logits", "teacher_logits", "number", "rate", "count"} - quantities
+    assert not exact & {one.quantity for one in found}
 
 
-def test_a_wrong_number_rate_and_shown_gradient_are_compared_too(tmp_path: Path, cache: Path) -> None:
-    """The gradient that the reference shows is the shadow's; half of it is 0.5 away."""
+def test_shown_gradients_and_weights_without_slots_are_compared(tmp_path: Path, cache: Path) -> None:
+    """The shown gradient is the shadow's; half of it is 0.5 away. Without slots, a step that is not made is 1 away."""
     setting = replace(a_setting(tmp_path, **SHORT), cache=cache)
     subject, configuration = Distillation(setting), Configuration.of(setting.parameters)
-    before = Snapshot.of(subject.student_weights(), subject.optimizer_state())
-    inputs, labels = subject.batch(1)
-    shadow, teacher = ShadowStep(configuration, torch.device("cpu")), subject.teacher_weights()
-    expected = shadow.step(1, before, inputs, labels, teacher)
-    rounded = shadow.step(1, before, inputs, labels, teacher, torch.float32)
-    gradients = subject.gradients(inputs, labels)
+    before = Snapshot.of(subject.student_weights())
+    shadow = ShadowStep(configuration, torch.device("cpu"))
+    expected = shadow.step(1, before, *subject.batch(1), subject.teacher_weights())
 
-    def ratios(scale: float, number: int, rate: float) -> dict[str, float]:
-        shown = {name: scale * gradient for name, gradient in gradients.items()}
-        told: dict[str, Any] = {"loss": expected.loss, "number": number, "rate": rate, "gradients": shown}
-        found = compare(configuration, expected, rounded, before, before, **told)
+    def ratios(scale: float, after: Snapshot) -> dict[str, float]:
+        shown = {name: (scale * gradient).float() for name, gradient in expected.gradients.items()}
+        found = compare(configuration, expected, before, after, loss=expected.loss, number=1, gradients=shown)
         return {quantity: one.ratio for quantity, one in worst(found).items()}
 
-    right, wrong = ratios(1.0, 1, 0.005), ratios(0.5, 2, 0.01)
-    assert right["gradient"] < 1e-4
-    assert right["number"] == right["rate"] == right["loss"] == 0.0
+    made = Snapshot({name: weight.float() for name, weight in expected.weights.items()}, None)
+    right, wrong = ratios(1.0, made), ratios(0.5, before)
+    assert right["gradient"] < 1e-6
+    assert right["update"] < 1e-6
     assert wrong["gradient"] == pytest.approx(0.5, rel=1e-3)
-    assert wrong["number"] == wrong["rate"] == 1.0
+    assert wrong["update"] == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_teachers_logits_stand_in_for_its_weights(tmp_path: Path, cache: Path) -> None:

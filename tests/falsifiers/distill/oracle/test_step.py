@@ -1,26 +1,118 @@
-"""The falsifier of F-DISTILL-STEP-001 on a short run."""
+"""The falsifier of F-DISTILL-STEP-001 on short runs."""
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from pathlib import Path
+from pydoc_data import topics
+from typing import Any
+
+import pytest
 
 from falsifiers.distill import step
+from falsifiers.distill.mutants.logging import LogsLossBefore
+from falsifiers.distill.mutants.resuming import OptimizerForgotten
+from falsifiers.distill.mutants.shadowed import (
+    BatchOfOneSeed,
+    LowRankStart,
+    NeverInTraining,
+    OneMask,
+    StopsEarly,
+    WideStart,
+)
 from falsifiers.distill.oracle.tolerances import TOLERANCES
 from falsifiers.distill.reference import Distillation
-from tests.falsifiers.distill.trials import a_setting, a_trial
+from harness import NotMeasured
+from tests.falsifiers.distill.trials import CONTRACTS, Heard, a_setting, a_trial
 
-MEASURED = frozenset(
-    f"{quantity}_error" for quantity in ({*TOLERANCES["float32"], "number", "count"} - {"gradient"})
-) | {"steps_executed", "steps_checked", "foreign_slots", "worst_tensors"}
+CONTRACT = json.loads((CONTRACTS / "F-DISTILL-STEP-001.json").read_text())
+SHORT = {
+    "steps": 5,
+    "warmup_steps": 1,
+    "checkpoint_every": 3,
+    "log_every": 1,
+    "probe_dropout": 0.1,
+    "corpus": topics.__file__,  # one file of text is read sooner than the whole standard library
+}
 
 
-def test_it_measures_each_quantity_and_the_checked_steps(tmp_path: Path) -> None:
-    """All steps of a run of three are checked, and each quantity is within its tolerance."""
-    trial, heard = a_trial(a_setting(tmp_path), Distillation, MEASURED)
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all tests, so that the teacher is trained once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def measured(subject: type[Distillation], folder: Path, cache: Path, **parameters: Any) -> Heard:
+    """What the falsifier reports of a short run."""
+    setting = replace(a_setting(folder, **{**SHORT, **parameters}), cache=cache)
+    trial, heard = a_trial(setting, subject, frozenset(CONTRACT["observation"]["properties"]))
     step.falsify(trial)
-    assert heard.measurements.keys() == MEASURED
-    assert heard.measurements["steps_checked"] == heard.steps == [1, 2, 3]
-    assert heard.measurements["foreign_slots"] == []
+    return heard
+
+
+def test_a_healthy_run_is_interrupted_resumed_and_checked(tmp_path: Path, cache: Path) -> None:
+    """Everything is measured; the run is left after step 4, and resumed from the checkpoint of step 3."""
+    heard = measured(Distillation, tmp_path, cache)
+    seen = heard.measurements
+    assert seen.keys() == CONTRACT["observation"]["properties"].keys()
+    assert heard.steps == [1, 2, 3, 4, 4, 5]
+    assert heard.resolved == {"device": "cpu", "dtype": "float32", "steps": 5}
+    assert (seen["steps_executed"], seen["resumed_after"], seen["masks_repeated"]) == (5, 3, 0)
+    assert seen["steps_checked"] == [1, 2, 3, 4, 4, 5]
+    assert seen["foreign_slots"] == seen["unseeded"] == seen["misreported"] == []
     for quantity, tolerance in TOLERANCES["float32"].items():
-        assert heard.measurements.get(f"{quantity}_error", 0.0) <= tolerance
-    assert heard.resolved == {"device": "cpu", "dtype": "float32", "steps": 3}
+        assert seen.get(f"{quantity}_error", 0.0) <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "value"),
+    [
+        (OptimizerForgotten, "count_error", 0.75),
+        (LogsLossBefore, "misreported", [f"log: step {step}" for step in (2, 3, 4, 5)]),
+        (StopsEarly, "steps_executed", 4),
+        (WideStart, "initial_scale_error", pytest.approx(0.25, abs=0.1)),
+        (LowRankStart, "initial_rank_error", pytest.approx(0.4, abs=0.1)),
+        (BatchOfOneSeed, "unseeded", ["batch, of another seed"]),
+        (OneMask, "masks_repeated", 2),
+        (NeverInTraining, "masks_repeated", 2),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_defect_is_measured(
+    tmp_path: Path, cache: Path, subject: type[Distillation], name: str, value: object
+) -> None:
+    """By its own measurement."""
+    assert measured(subject, tmp_path, cache).measurements[name] == value
+
+
+def test_what_is_refuted_first_ends_the_trial(tmp_path: Path, cache: Path) -> None:
+    """A wrong start ends it before the first step, and a wrong step after resuming at that step."""
+    assert measured(WideStart, tmp_path / "start", cache).steps == []
+    heard = measured(OptimizerForgotten, tmp_path / "resumed", cache)
+    assert heard.steps == [1, 2, 3, 4, 4]
+    assert "steps_executed" not in heard.measurements
+
+
+def test_a_run_without_a_checkpoint_is_not_measured(tmp_path: Path, cache: Path) -> None:
+    """There is nothing to resume from."""
+    with pytest.raises(NotMeasured):
+        measured(Distillation, tmp_path, cache, checkpoint_every=5)
+
+
+def test_the_contract_has_the_tolerances_of_the_oracle() -> None:
+    """The oracle ends a trial by its own table, and the contract judges by its rules: they must agree."""
+    bounds: dict[str, dict[str, float]] = {"float32": {}, "bfloat16": {}}
+    for rule in CONTRACT["rules"]:
+        for dtype in bounds if "parameters.dtype" in rule["rule"] else ():
+            quantity = re.search(r"self\.(\w+)_error", rule["rule"])
+            bound = re.search(rf"'{dtype}': ([-.\de]+)", rule["rule"])
+            assert quantity
+            assert bound
+            bounds[dtype][quantity[1]] = float(bound[1])
+    for dtype, found in bounds.items():
+        for name, schema in CONTRACT["observation"]["properties"].items():
+            if name.endswith("_error") and schema.get("maximum"):
+                found[name.removesuffix("_error")] = schema["maximum"]
+        assert found == {name: value for name, value in TOLERANCES[dtype].items() if name != "update"}

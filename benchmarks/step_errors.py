@@ -1,0 +1,108 @@
+"""The errors of healthy steps beside the independent shadow, over many seeds: what F-DISTILL-STEP-001 must allow.
+
+    python benchmarks/step_errors.py [--profile reduced] [--dtype float32] [--seeds 30] [--processes 8] [--device cpu]
+
+The output has the largest error of each quantity over all seeds, the seed and the tensor that it came from, and the
+tolerance. It ends with the time of training alone and of the trial. Use one process on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from falsifiers.distill import step
+from falsifiers.distill.oracle.tolerances import TOLERANCES
+from falsifiers.distill.reference import Distillation
+from harness import Setting
+from harness.authoring.reports import Measured, TrialReport
+from harness.execution.worker_trial import WorkerTrial
+
+_EMPTY = ("unseeded", "misreported", "foreign_slots", "masks_repeated")
+CONTRACT = Path(__file__).parents[1] / "contracts" / "distill" / "F-DISTILL-STEP-001.json"
+
+
+def main() -> None:
+    """Measure all seeds and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", choices=["reduced", "full"], default="reduced")
+    parser.add_argument("--dtype", choices=list(TOLERANCES), default="float32")
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "step-errors")
+    asked = parser.parse_args()
+    work = partial(measured, profile=asked.profile, dtype=asked.dtype, device=asked.device, cache=asked.cache)
+    print(f"{asked.profile} profile, {asked.dtype}, {asked.device}, {asked.seeds} seeds", flush=True)
+    rows = [work(0)]  # trains the teacher, which the others find in the cache
+    if asked.processes > 1:
+        with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
+            rows += pool.map(work, range(1, asked.seeds), chunksize=1)
+    else:
+        rows += [work(seed) for seed in range(1, asked.seeds)]
+    print(table(rows, asked.dtype).to_string())
+    for row in rows:
+        worrying = {name: row[name] for name in _EMPTY if row.get(name)}
+        if worrying or "steps_executed" not in row:
+            print(f"seed {row['seed']} is refuted: {worrying}")
+    times = pd.DataFrame(rows)[["training", "trial"]].describe().loc[["50%", "max"]]
+    print(f"\nseconds\n{times.round(2).to_string()}")
+
+
+def measured(seed: int, profile: str, dtype: str, device: str, cache: Path) -> dict[str, Any]:
+    """What the falsifier measures of a healthy run, and how long the run takes without and with it."""
+    torch.set_num_threads(1)
+    contract = json.loads(CONTRACT.read_text())
+    parameters = {**contract["profiles"][profile]["parameters"], "dtype": dtype}
+    found: dict[str, Any] = {"seed": seed}
+
+    def hear(said: TrialReport) -> None:
+        if isinstance(said, Measured):
+            found.update(said.values)
+
+    with tempfile.TemporaryDirectory() as folder:
+        setting = Setting(parameters, device, seed, Path(folder), cache)
+        alone = Distillation(setting)
+        alone.teacher_weights()
+        started = time.perf_counter()
+        alone.distill(lambda number, **values: None)
+        found["training"] = time.perf_counter() - started
+    del alone
+    with tempfile.TemporaryDirectory() as folder:
+        setting = Setting(parameters, device, seed, Path(folder), cache)
+        declared = frozenset(contract["observation"]["properties"])
+        started = time.perf_counter()
+        step.falsify(WorkerTrial(setting, Path(folder), declared, hear).build(Distillation))
+        found["trial"] = time.perf_counter() - started
+    print(f"seed {seed}: {found['trial']:.1f} s", flush=True)
+    return found
+
+
+def table(rows: list[dict[str, Any]], dtype: str) -> pd.DataFrame:
+    """By quantity: the largest error, its seed and tensor, and the share that it is of the tolerance."""
+    lines = {}
+    for quantity, tolerance in TOLERANCES[dtype].items():
+        name = f"{quantity}_error"
+        most = max((row for row in rows if name in row), key=lambda row: float(row[name]), default=None)
+        if most is not None:
+            tensor = next((one for one in most["worst_tensors"] if one.split(" ")[0] == quantity), "")
+            lines[quantity] = {
+                "largest": f"{float(most[name]):.2g}",
+                "of tolerance": f"{float(most[name]) / tolerance:.2g}",
+                "seed": most["seed"],
+                "tensor": tensor.partition(" ")[2],
+            }
+    return pd.DataFrame(lines).T
+
+
+if __name__ == "__main__":
+    main()
