@@ -11,12 +11,16 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
+from falsifiers.blackwell.measuring.block_cases import block_case, block_error
+from falsifiers.blackwell.measuring.gradient_errors import relative_error, worst
 from falsifiers.blackwell.measuring.projection_cases import Question, cases, first_cases, question
+from falsifiers.blackwell.oracle.projection import projection_gradients
+from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
+from falsifiers.blackwell.oracle.qwen2 import TrueBlock, TrueModel
 from falsifiers.blackwell.reference.backend import ProjectionGradients
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.model import LanguageModel
 from falsifiers.blackwell.reference.shapes import SHAPES
-from falsifiers.blackwell.reference.torch_backend import TorchBackend
 from falsifiers.blackwell.subjects.cublas import Moved, Path, TwoPaths
 from falsifiers.blackwell.watching.compilations import counting_kernels
 from harness import Trial
@@ -38,13 +42,15 @@ def falsify(trial: Trial[TwoPaths]) -> None:
     shape, asked = SHAPES[trial.parameters["model"]], trial.parameters
     devices: set[str] = set()
 
-    drawn = cases(shape, asked["largest_tokens"], asked["largest_size"])
-    first = first_cases(shape, asked["largest_tokens"])
+    true_shape = TRUE_SHAPES[asked["model"]]
+    drawn = cases(true_shape, asked["largest_tokens"], asked["largest_size"])
+    first = first_cases(true_shape, asked["largest_tokens"])
 
     def check(case: Mapping[str, Any]) -> dict[str, float]:
         return _compare(trial, question(case, trial.device), case["dtype"], devices, is_known=case in first)
 
     trial.measure(cases=trial.search(drawn, check, examples=asked["cases"], first=first))
+    _run_blocks(trial)
     _train(trial)
     trial.resolve(device="+".join(sorted(devices)), backend=_library(trial, question(first[0], trial.device)))
     if asked["rounds"]:
@@ -84,32 +90,49 @@ def _compare(
         answers = [_ask(trial, "new", asked, gradient) for gradient in asked.gradients]
         old = _ask(trial, "old", asked, asked.gradients[0])
         devices.add(answers[0].weight.device.type)
-    x, weight, *gradients = (tensor.double() for tensor in before)
-    right = [
-        TorchBackend().project_backward(asked.projection, x, weight, gradient, bias=asked.bias)
-        for gradient in gradients
-    ]
+    x, weight, *gradients = before
+    right = [_truth(x, weight, gradient, bias=asked.bias) for gradient in gradients]
     errors = [_furthest(got, true) for got, true in zip(answers, right, strict=True)]
     after = (asked.x, asked.weight, *asked.gradients)
     changed = sum(not torch.equal(was, now) for was, now in zip(before, after, strict=True))
-    # _worst returns NaN if any number is NaN; max() could drop it.
-    relative = _worst([error / max(_largest(true), 1e-30) for error, true in zip(errors, right, strict=True)])
+    # worst returns NaN if any number is NaN; max() could drop it.
+    relative = worst([error / max(_largest(true), 1e-30) for error, true in zip(errors, right, strict=True)])
     if dtype != "float32":
-        biased = {"bfloat16_bias": _worst(list(map(_bias, answers, right)))} if is_known else {}
+        biased = {"bfloat16_bias": worst(list(map(_bias, answers, right)))} if is_known else {}
         return {"inputs_changed": float(changed), "bfloat16_relative": relative, **biased}
-    each = {"each_relative": _worst(list(map(_furthest_of_each, answers, right)))} if is_known else {}
+    each = {"each_relative": worst(list(map(_furthest_of_each, answers, right)))} if is_known else {}
     return {
         **each,
         "inputs_changed": float(changed),
         "sample_against_old": _furthest(answers[0], old, first=_SAMPLE),
         "whole_against_old": _furthest(answers[0], old),
-        "whole_against_float64": _worst(errors),
+        "whole_against_float64": worst(errors),
         "whole_relative": relative,
     }
 
 
+def _truth(x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool) -> ProjectionGradients:
+    of_x, of_weight, of_bias = projection_gradients(x, weight, gradient)
+    return ProjectionGradients(of_x, of_weight, of_bias if bias else None)
+
+
+def _run_blocks(trial: Trial[TwoPaths]) -> None:
+    """Compare outputs and gradients of a whole block on both paths with transformers' block in float64."""
+    asked = trial.parameters
+    shape, true_shape, errors = SHAPES[asked["model"]], TRUE_SHAPES[asked["model"]], dict[str, list[float]]()
+    truth, size = TrueBlock(true_shape), (3, asked["sequence"] + 1)
+    for number, (dtype, steep) in enumerate(((torch.float32, False), (torch.float32, True), (torch.bfloat16, False))):
+        case = block_case(true_shape, size, 10 * trial.seed + number, trial.device, dtype, steep=steep)
+        true = truth.gradients(case.x, case.weights, case.above)
+        for path in ("new", "old"):
+            with trial.subject_fault():
+                error = block_error(trial.subject.backend(path, 0), shape, case, true)
+            errors.setdefault(str(dtype).removeprefix("torch."), []).append(error)
+    trial.measure(block_float32=errors["float32"], block_bfloat16=errors["bfloat16"])
+
+
 def _train(trial: Trial[TwoPaths]) -> None:
-    """Train equal models on both paths, and compare the gradients of all parameters in every step."""
+    """Train equal models on both paths, and compare losses and gradients in every step, also with the oracle's."""
     asked = trial.parameters
     shape = SHAPES[asked["model"]]
     generator = torch.Generator().manual_seed(trial.seed)
@@ -120,16 +143,23 @@ def _train(trial: Trial[TwoPaths]) -> None:
             blocks = [Block(shape, trial.subject.backend(path, layer)) for layer in range(asked["layers"])]
             models.append(LanguageModel(shape, blocks, _VOCABULARY, trial.seed, torch.device(trial.device)))
         optimizers = [torch.optim.SGD(model.parameters(), lr=asked["learning_rate"]) for model in models]
+    truth = TrueModel(TRUE_SHAPES[asked["model"]], asked["layers"], _VOCABULARY)
     differences: list[float] = []
+    errors: list[float] = []
     losses: list[float] = []
     for step in range(asked["training_steps"]):
+        true = [truth.gradients(list(model.parameters()), tokens) for model in models]
         with trial.subject_fault():
             of_step = [_step(model, optimizer, tokens) for model, optimizer in zip(models, optimizers, strict=True)]
         (loss, new), (_, old) = of_step
-        differences.append(_worst([_distance(one, other) for one, other in zip(new, old, strict=True)]))
+        for (found, gradients), (right, rights) in zip(of_step, true, strict=True):
+            each = [relative_error(one, other) for one, other in zip(gradients, rights, strict=True)]
+            errors.append(worst([abs(found - right) / max(1.0, right), *each]))
+        del true
+        differences.append(worst([_distance(one, other) for one, other in zip(new, old, strict=True)]))
         losses.append(loss)
         trial.step(step, loss=loss, difference=differences[-1])
-    trial.measure(training_difference=differences, loss_first=losses[0], loss_last=losses[-1])
+    trial.measure(training_difference=differences, training_relative=errors, loss_first=losses[0], loss_last=losses[-1])
 
 
 def _step(model: LanguageModel, optimizer: torch.optim.Optimizer, tokens: Tensor) -> tuple[float, list[Tensor]]:
@@ -174,7 +204,7 @@ def _furthest(got: ProjectionGradients, right: ProjectionGradients, first: int |
             distances.append(0.0 if ours is theirs else math.inf)
         else:
             distances.append(_distance(ours, theirs, first))
-    return _worst(distances)
+    return worst(distances)
 
 
 def _furthest_of_each(got: ProjectionGradients, right: ProjectionGradients) -> float:
@@ -192,7 +222,7 @@ def _worst_of_each(
 ) -> float:
     """The largest `measure` of any expected gradient; infinite if it is missing or has another shape."""
     pairs = [(one, true) for one, true in zip(got, right, strict=True) if true is not None]
-    return _worst([math.inf if one is None or one.shape != true.shape else measure(one, true) for one, true in pairs])
+    return worst([math.inf if one is None or one.shape != true.shape else measure(one, true) for one, true in pairs])
 
 
 def _along(one: Tensor, other: Tensor) -> float:
@@ -207,7 +237,3 @@ def _distance(one: Tensor, other: Tensor, first: int | None = None) -> float:
 
 def _largest(gradients: ProjectionGradients) -> float:
     return max(float(one.abs().max()) for one in gradients if one is not None)
-
-
-def _worst(numbers: list[float]) -> float:
-    return math.nan if any(math.isnan(number) for number in numbers) else max(numbers)

@@ -1,33 +1,54 @@
-"""Errors of gradients, which are given by the names of their parameters."""
+"""Errors of gradients. In a mapping they have the names of their parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
-__all__ = ["largest_error", "largest_relative_error"]
+__all__ = ["largest_error", "largest_relative_error", "other_weights", "relative_error", "worst"]
 
 
 def largest_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
     """The largest absolute difference of any element; infinite if a gradient is missing or has another shape."""
     if not _comparable(found, expected):
-        return float("inf")
-    differences = [_difference(found[name], right).abs().max() for name, right in expected.items()]
-    return float(torch.stack(differences).max())  # max() returns NaN if there is one
+        return math.inf
+    return worst([float(_difference(found[name], right).abs().max()) for name, right in expected.items()])
 
 
 def largest_relative_error(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """The largest distance between two gradients, relative to the length of the expected one; infinite as above.
+    """The largest `relative_error` of any gradient; infinite as above.
 
     In training, some parameters have gradients far below 1e-4. An error in such a gradient shows only relative to it.
     """
     if not _comparable(found, expected):
-        return float("inf")
-    differences = torch.stack([_difference(found[name], right).norm() for name, right in expected.items()])
-    lengths = torch.stack([right.double().norm() for right in expected.values()])
-    return float((differences / lengths.clamp(min=1e-30)).max())
+        return math.inf
+    return worst([relative_error(found[name], right) for name, right in expected.items()])
+
+
+def relative_error(found: Tensor | None, wanted: Tensor) -> float:
+    """The distance of two gradients relative to the length of the true one. None counts as zeros."""
+    length = float(torch.linalg.vector_norm(wanted.double()))
+    distance = float(torch.linalg.vector_norm(wanted.double() if found is None else _difference(found, wanted)))
+    return distance / length if length > 0.0 else 0.0 if distance == 0.0 else math.inf
+
+
+def worst(errors: Sequence[float]) -> float:
+    """The largest error, or NaN if one is NaN, which max() could drop."""
+    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+
+
+def other_weights(weights: Sequence[Tensor], sizes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """The weights whose shape differs from that of the model's parameter at their place; empty if all agree."""
+    places = zip_longest(sizes.items(), (tuple(weight.shape) for weight in weights), fillvalue=None)
+    return [
+        f"weight {number} is {found or 'none'}, and should be {' '.join(map(str, wanted)) if wanted else 'none'}"
+        for number, (wanted, found) in enumerate(places)
+        if wanted is None or wanted[1] != found
+    ]
 
 
 def _comparable(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:

@@ -29,7 +29,9 @@ __all__ = [
     "InnerTailDropped",
     "OldPathBroken",
     "OverwritesTheLast",
+    "ScaleLeftOutOfBackward",
     "SmallInputsInTf32",
+    "SoftmaxWithoutMaximum",
     "StillWarmsProducts",
     "TakesATenthLonger",
     "TellsOfOneModule",
@@ -238,6 +240,34 @@ class TellsOfOneModule(CublasPath):
     def prewarm(self, path: Path, shape: BlockShape, layers: int) -> Sequence[int]:
         warmed = super().prewarm("old", shape, layers)
         return warmed if path == "old" else warmed[:1]
+
+
+class SoftmaxWithoutMaximum(CublasPath):
+    """Both paths share a softmax that overflows at large scores."""
+
+    def backend(self, path: Path, layer: int) -> Backend:
+        return _with(super().backend(path, layer), causal_softmax=_plain_softmax)
+
+
+class ScaleLeftOutOfBackward(CublasPath):
+    """The backward that both paths share forgets the scale of the scores."""
+
+    def backend(self, path: Path, layer: int) -> Backend:
+        backward = TorchBackend().causal_softmax_backward
+        return _with(super().backend(path, layer), causal_softmax_backward=lambda p, g, scale: backward(p, g, 1.0))
+
+
+def _with(backend: Backend, **operations: Callable[..., Tensor]) -> Backend:
+    """The backend with other operations."""
+    vars(backend).update(operations)
+    return backend
+
+
+def _plain_softmax(scores: Tensor, scale: float) -> Tensor:
+    rows, keys = scores.shape[-2:]
+    seen = torch.arange(keys, device=scores.device) <= torch.arange(rows, device=scores.device).remainder(keys)[:, None]
+    raised = (scale * scores).exp() * seen
+    return raised / raised.sum(dim=-1, keepdim=True)
 
 
 class TakesATenthLonger(_Damaging):

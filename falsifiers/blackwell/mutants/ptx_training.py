@@ -23,6 +23,7 @@ from falsifiers.blackwell.reference.torch_backend import TorchBackend
 __all__ = [
     "AddsToGradient",
     "CompilesInAChildAtStart",
+    "CountsOneTokenMore",
     "LeavesABlockOut",
     "LoadsFromElsewhere",
     "NormInBfloat16",
@@ -137,4 +138,20 @@ class NormInBfloat16(Engine):
         model = super().start()
         model.norm = nn.Parameter(model.norm.data.bfloat16())
         model.__class__ = _NarrowNorm
+        return model
+
+
+class _Thinning(LanguageModel):
+    def loss(self, tokens: Tensor) -> Tensor:
+        """See `LanguageModel`."""
+        return super().loss(tokens) * (1.0 - 1.0 / tokens.numel())
+
+
+class CountsOneTokenMore(Engine):
+    """Divides the loss by one token too many, so it and all gradients are too small."""
+
+    def start(self) -> LanguageModel:
+        """See `Engine`."""
+        model = super().start()
+        model.__class__ = _Thinning
         return model

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import random
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import torch
+from torch import Tensor
 
-from falsifiers.blackwell.measuring.true_gradients import TrueGradients, relative_error
+from falsifiers.blackwell.measuring.block_cases import offset_scores
+from falsifiers.blackwell.measuring.gradient_errors import other_weights, relative_error
+from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
+from falsifiers.blackwell.oracle.qwen2 import TrueModel
 from falsifiers.blackwell.ptx.archive_check import check, not_reproduced
 from falsifiers.blackwell.ptx.outside_engine import look_from_outside
 from falsifiers.blackwell.reference.kernel_archive import Archive
@@ -27,8 +31,6 @@ from harness import NotMeasured, Trial, elsewhere
 __all__ = ["falsify"]
 
 _GIB: Final = 2**30
-_COMPARED_STEPS: Final = 2
-"""Steps whose gradients are compared. A gradient that is added to an older one shows in the second step."""
 _HOST_COMPILERS: Final = ("/g++", "/clang++")
 """Programs that build the kernels' text for a CPU, which runs no machine code of a GPU."""
 
@@ -149,41 +151,50 @@ def _started(trial: Trial[ArchivedEngine]) -> tuple[TrainedModel, list[str]]:
 
 
 def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str], used_before: int) -> None:
-    """Train on one batch repeatedly. The optimizer and the count of steps are the falsifier's."""
+    """Train on one batch repeatedly. The optimizer and the count of steps are the falsifier's.
+
+    Compared are the first two steps, because a gradient that is added to an older one shows in the second, the last
+    step, and one that the seed draws.
+    """
     parameters = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
     size = (parameters["batch"], parameters["sequence"] + 1)
     with trial.subject_fault():
         weights = list(model.parameters())
     tokens = torch.randint(parameters["vocabulary"], size, generator=generator).to(weights[0].device)
+    truth = TrueModel(TRUE_SHAPES[parameters["model"]], parameters["layers"], parameters["vocabulary"])
+    other = other_weights(weights, truth.parameters)
+    trial.measure(other_weights=other[:20])
+    if not other:
+        _make_unusual(trial, dict(zip(truth.parameters, weights, strict=True)))
     optimizer = torch.optim.AdamW(weights, lr=parameters["learning_rate"])
     memory = [_taken(trial)]
-    truth = TrueGradients(SHAPES[parameters["model"]], parameters["layers"], parameters["vocabulary"], tokens.device)
-    other = truth.other_weights(weights)
-    trial.measure(other_weights=other[:20])
+    last = parameters["steps"]
+    drawn = random.Random(trial.seed).randint(1, last)  # noqa: S311 - not used for security
     errors: list[float] = []
+    loss_errors: list[float] = []
     losses: list[float] = []
     with watching_steps() as seen:
-        for step in range(1, parameters["steps"] + 1):
+        for step in range(1, last + 1):
             optimizer.zero_grad()
-            compared = step <= _COMPARED_STEPS and not other
+            compared = step in (1, 2, drawn, last) and not other
             products = seen.products
-            wanted = truth.at(weights, tokens) if compared else []
+            right, wanted = truth.gradients(weights, tokens) if compared else (0.0, [])
             seen.products = products  # products of the true gradients are not the subject's
             with trial.subject_fault():
                 loss = model.loss(tokens)
                 loss.backward()
+                losses.append(float(loss.detach()))
             if compared:
                 errors += map(relative_error, (weight.grad for weight in weights), wanted)
-                trial.measure(gradient_errors=errors)
+                loss_errors.append(abs(losses[-1] - right) / max(1.0, right))
+                trial.measure(gradient_errors=errors, loss_errors=loss_errors)
             del wanted
             with trial.subject_fault():
                 optimizer.step()
-                losses.append(float(loss.detach()))
-            if step == _COMPARED_STEPS:
-                del truth
+            if compared:
                 torch.cuda.empty_cache()  # does nothing if CUDA was never started
-            if step > _COMPARED_STEPS:  # before that, the second model takes memory as well
+            else:  # else the memory of the true gradients counts too
                 memory.append(_taken(trial))
             trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
     trial.measure(
@@ -197,6 +208,23 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
         dtype=",".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})),
         steps=len(losses),
     )
+
+
+@torch.no_grad()
+def _make_unusual(trial: Trial[ArchivedEngine], weights: Mapping[str, Tensor]) -> None:
+    """Change the weights before the first step, so that more than usual values are seen.
+
+    Half of the attention scores are so large, and half so small, that a softmax without their maximum fails. No norm's
+    weight is 1.
+    """
+    shape = TRUE_SHAPES[trial.parameters["model"]]
+    for layer in range(trial.parameters["layers"]):
+        prefix = f"blocks.{layer}."
+        offset_scores(
+            {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}, shape
+        )
+    generator = torch.Generator().manual_seed(trial.seed)
+    weights["norm"] *= (1.0 + 0.1 * torch.randn(shape.hidden, generator=generator)).to(weights["norm"])
 
 
 def _taken(trial: Trial[ArchivedEngine]) -> int:

@@ -31,7 +31,7 @@ _NEVER_SEEN: Final = {
     ("nvrtc_calls",): "compiler calls in another process are not visible",
     ("unlaunched",): "launches of another process are not visible",
     ("unread",): "files that another process opens are not visible",
-    ("other_weights", "gradient_errors"): "weights and gradients of another process are not visible",
+    ("other_weights", "gradient_errors", "loss_errors"): "weights and gradients of another process are not visible",
     ("torch_products", "children"): "other work in the steps of another process is not visible",
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -36,8 +38,7 @@ class Engine:
 
     def archive(self) -> Path:
         """The folder of the archive, built in the cache that trials share. Images that are right are kept."""
-        name = "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
-        folder = self.setting.cache / "kernel-archive" / name
+        folder = self._kept / "-".join(map(str, (self.setting.parameters["model"], *self.targets)))
         if self._built is None:
             build(folder, block_kernels(self.shape), self.targets)
             self._built = folder
@@ -79,7 +80,21 @@ class Engine:
     def device(self) -> Device:
         """The device that runs the kernels."""
         if not self.setting.device.startswith("cuda"):
-            return HostDevice(self.setting.cache / "host-kernels")
+            return HostDevice(self._kept / "host-kernels")
         from falsifiers.blackwell.reference.cuda_device import CudaDevice  # cuda.bindings, which a CPU does not need
 
         return CudaDevice(torch.device(self.setting.device).index or 0)
+
+    @property
+    def _kept(self) -> Path:
+        """The folder in the shared cache of what this code has built. Other code finds nothing there."""
+        return self.setting.cache / "kernel-archive" / _code()
+
+
+@cache
+def _code() -> str:
+    """A digest of all sources of this package: each may change what a build leaves behind."""
+    package, digest = Path(__file__).parent, hashlib.sha256()
+    for source in sorted(path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+        digest.update(f"{source.relative_to(package)} {hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:24]

@@ -73,6 +73,8 @@ SHAPES: Final[Mapping[str, BlockShape]] = MappingProxyType(
     {
         # Qwen2's proportions, small enough for an interpreter of GPU kernels.
         "qwen2-tiny": BlockShape(hidden=64, heads=4, kv_heads=2, intermediate=176),
+        # Wider and longer than the kernels' tiles and workgroups, and a multiple of none of them.
+        "qwen2-ragged": BlockShape(hidden=264, heads=4, kv_heads=2, intermediate=528),
         "qwen2-0.5b": BlockShape(hidden=896, heads=14, kv_heads=2, intermediate=4864),
         "qwen2-1.5b": BlockShape(hidden=1536, heads=12, kv_heads=2, intermediate=8960),
     }

@@ -159,10 +159,11 @@ def projection_backward(  # type: ignore[no-untyped-def]
 
 
 def add(a, b, c, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """c = a + b, element by element."""
+    """c = a + b, element by element, computed in float32."""
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = at < size
-    tl.store(c + at, tl.load(a + at, mask=inside) + tl.load(b + at, mask=inside), mask=inside)
+    total = tl.load(a + at, mask=inside, other=0.0).to(tl.float32) + tl.load(b + at, mask=inside, other=0.0)
+    tl.store(c + at, total.to(c.dtype.element_ty), mask=inside)
 
 
 def silu_gate(gate, up, c, size, block: tl.constexpr):  # type: ignore[no-untyped-def]

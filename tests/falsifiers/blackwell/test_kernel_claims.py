@@ -31,7 +31,8 @@ from tests.falsifiers.known_cases import KnownCases
 PROJECT = Project.find(Path(__file__).parent)
 PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
 FALSIFIERS = {PTX: falsifier.falsify, KEYS: prewarm_keys.falsify}
-SMALLER = {PTX: {"targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
+TINY = {"model": "qwen2-tiny", "vocabulary": 64, "batch": 1, "sequence": 8}
+SMALLER = {PTX: {**TINY, "targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
 HERE = [
     (claim, mutant)
     for claim in FALSIFIERS
@@ -127,7 +128,7 @@ def test_a_machine_without_a_compiler_of_its_own_is_not_the_subjects_fault(
 ) -> None:
     """Only the kernels' text needs a compiler. The archive is judged first, and kernels that did not run are fine."""
     contract = PROJECT.contract(PTX)
-    shutil.copytree(kept / "kernel-archive", tmp_path / "cache" / "kernel-archive")
+    shutil.copytree(kept, tmp_path / "cache", ignore=shutil.ignore_patterns("host-kernels"))
     monkeypatch.setattr("falsifiers.blackwell.reference.host_device.shutil.which", lambda name: None)
     found = outcomes(PTX, contract, named(contract.subject), tmp_path, tmp_path / "cache", rebuilt_targets=0)
     assert (found["subject.completes"], found["absent.maxItems"]) == (Outcome.NOT_MEASURED, Outcome.PASS)

@@ -1,8 +1,10 @@
 // Runs the text of a CUDA kernel on the CPU, so that its arithmetic and its indices are tested without a GPU.
 //
 // Blocks run one after the other, the threads of a block as coroutines that change at __syncthreads. A barrier that not
-// all threads of a block reach is undefined in CUDA; here the launch reports it.
+// all threads of a block reach is undefined in CUDA; here the launch reports it. A thread begins by setcontext and
+// changes by longjmp, because swapcontext calls the operating system each time, which takes many times as long.
 #include <math.h>
+#include <setjmp.h>
 #include <stddef.h>
 #include <ucontext.h>
 
@@ -26,49 +28,64 @@ constexpr size_t STACK = 64 * 1024;
 
 struct Coroutine {
     ucontext_t context;
-    char* stack;
-    bool ended;
+    jmp_buf place;
+    bool begun, ended;
 };
 
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static Coroutine* running;
 static void** arguments;
 static void (*body)(void**);
 
-static void enter() {
-    body(arguments);
-    running->ended = true;
+__attribute__((noinline)) static void resume() {
+    if (_setjmp(scheduler)) return;
+    if (running->begun) _longjmp(running->place, 1);
+    running->begun = true;
+    setcontext(&running->context);
 }
 
-// 0, or 1 where some threads of a block ended while others waited at a barrier, or 2 where memory is short.
-static int run_block(Coroutine* threads, unsigned count) {
-    for (unsigned at = 0; at < count; ++at) {
-        getcontext(&threads[at].context);
-        threads[at].context.uc_stack.ss_sp = threads[at].stack;
-        threads[at].context.uc_stack.ss_size = STACK;
-        threads[at].context.uc_link = &scheduler;
-        threads[at].ended = false;
-        makecontext(&threads[at].context, enter, 0);
+__attribute__((noinline)) static void wait() {
+    if (!_setjmp(running->place)) _longjmp(scheduler, 1);
+}
+
+static void enter() {
+    for (;;) {  // one block after the other
+        body(arguments);
+        running->ended = true;
+        wait();
     }
+}
+
+// 0, or 1 if some threads of a block ended while others waited at a barrier.
+static int run_block(Coroutine* threads, unsigned count) {
+    for (unsigned at = 0; at < count; ++at) threads[at].ended = false;
     for (;;) {
         unsigned ended = 0;
         for (unsigned at = 0; at < count; ++at) {
             running = &threads[at];
             threadIdx = {at, 0, 0};
-            swapcontext(&scheduler, &running->context);
+            resume();
             ended += running->ended;
         }
         if (ended) return ended != count;
     }
 }
 
+// The status of the first block that has one, or 2 if memory is short.
 static int launch(const unsigned* grid, unsigned block) {
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block, 1, 1};
     Coroutine* threads = new (std::nothrow) Coroutine[block];
     char* stacks = new (std::nothrow) char[STACK * block];
     int status = threads && stacks ? 0 : 2;
-    for (unsigned at = 0; !status && at < block; ++at) threads[at].stack = stacks + STACK * at;
+    for (unsigned at = 0; !status && at < block; ++at) {
+        getcontext(&threads[at].context);
+        threads[at].context.uc_stack.ss_sp = stacks + STACK * at;
+        threads[at].context.uc_stack.ss_size = STACK;
+        threads[at].context.uc_link = nullptr;
+        threads[at].begun = false;
+        makecontext(&threads[at].context, enter, 0);
+    }
     for (unsigned z = 0; z < grid[2]; ++z)
         for (unsigned y = 0; y < grid[1]; ++y)
             for (unsigned x = 0; !status && x < grid[0]; ++x) {
@@ -92,4 +109,4 @@ static void call(void (*kernel)(Types...), void** values) {
 
 }  // namespace host
 
-#define __syncthreads() swapcontext(&host::running->context, &host::scheduler)
+#define __syncthreads() host::wait()

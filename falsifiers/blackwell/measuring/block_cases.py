@@ -1,0 +1,96 @@
+"""Inputs for a whole block, and the errors of what it computes, held against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from falsifiers.blackwell.measuring.gradient_errors import largest_relative_error
+from falsifiers.blackwell.oracle.qwen2 import Shape, TrueBlock
+from falsifiers.blackwell.reference.backend import Backend
+from falsifiers.blackwell.reference.block import Block
+from falsifiers.blackwell.reference.shapes import BlockShape
+
+__all__ = ["BlockCase", "block_case", "block_error", "offset_scores"]
+
+_WEIGHT: Final = 0.02
+"""Standard deviation of Qwen2's initial weights."""
+_OFFSET: Final = 120.0
+"""Added to attention scores. The exponential of 89 is infinite in float32, and that of -104 is 0."""
+_SMALL: Final = 0.003
+"""Standard deviation of activations whose mean square, 1e-5, is not far above Qwen2's epsilon of 1e-6."""
+
+
+@dataclass(frozen=True)
+class BlockCase:
+    """The inputs of a block: weights by name; x and the incoming gradient [batch, sequence, hidden]."""
+
+    weights: dict[str, Tensor]
+    x: Tensor
+    above: Tensor
+
+
+def block_case(
+    shape: Shape,
+    size: tuple[int, int],
+    seed: int,
+    device: str,
+    dtype: torch.dtype = torch.float32,
+    *,
+    steep: bool = False,
+) -> BlockCase:
+    """Draw a case for `size` = (sequences, tokens), on the CPU, so that equal seeds give equal numbers.
+
+    Args:
+        steep: attention scores are so large that a softmax without their maximum overflows or vanishes, and
+            activations so small that the epsilon of both norms matters. Only for float32: bfloat16 has no digits left.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=generator, dtype=torch.float64)
+
+    weights = {
+        name: _WEIGHT * drawn(*sizes) + (1.0 if name.endswith("norm") else 0.0)
+        for name, sizes in TrueBlock(shape).parameters.items()
+    }
+    x, above = drawn(*size, shape.hidden), drawn(*size, shape.hidden)
+    if steep:
+        offset_scores(weights, shape)
+        x *= _SMALL
+        for name in ("v.weight", "v.bias"):
+            weights[name] *= 0.1
+    return BlockCase(
+        {name: one.to(device, dtype) for name, one in weights.items()}, x.to(device, dtype), above.to(device, dtype)
+    )
+
+
+@torch.no_grad()
+def offset_scores(weights: Mapping[str, Tensor], shape: Shape) -> None:
+    """Change the biases of q and k so that the scores of the first key head are about 120 larger, of others smaller.
+
+    The offset is equal for all keys of a query, so a right softmax does not change much: the biases change the pair of
+    features that RoPE turns least, by less than 1e-5 a token.
+    """
+    size, pair = shape.head_dim, shape.head_dim // 2 - 1
+    each = (_OFFSET * size**0.5) ** 0.5
+    weights["q.bias"][pair::size] += each
+    weights["k.bias"][pair::size] -= each
+    weights["k.bias"][pair] += 2 * each
+
+
+def block_error(backend: Backend, shape: BlockShape, case: BlockCase, true: Mapping[str, Tensor]) -> float:
+    """The largest relative error of the output and of all gradients of a block on this backend.
+
+    Args:
+        true: what `TrueBlock.gradients` returns for the case.
+    """
+    block = Block(shape, backend)
+    with torch.no_grad():
+        output, saved = block.forward(case.x, case.weights)
+        of_x, of_weights = block.backward(saved, case.weights, case.above)
+    return largest_relative_error({"output": output, "x": of_x, **of_weights}, true)

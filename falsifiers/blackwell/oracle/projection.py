@@ -1,0 +1,18 @@
+"""The truth about one projection, `y = x @ weight.T + bias`: autograd in float64."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
+from torch import Tensor
+
+__all__ = ["projection_gradients"]
+
+
+def projection_gradients(x: Tensor, weight: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x [tokens, in], weight [out, in] and a bias [out] in float64, for `above` [tokens, out]."""
+    leaves = [one.detach().double().requires_grad_() for one in (x, weight, weight.new_zeros(len(weight)))]
+    with torch.enable_grad():
+        output = F.linear(*leaves)
+    of_x, of_weight, of_bias = torch.autograd.grad(output, leaves, above.double())
+    return of_x, of_weight, of_bias
