@@ -9,17 +9,17 @@ and the number of entries are limited.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from harness.base import strictjson
+from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.evidence import manifest
 from harness.evidence.bundle_layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
@@ -33,6 +33,8 @@ LARGEST_TOGETHER: Final = 1 << 20
 """Bytes of all artifacts that are copied."""
 MOST: Final = 1000
 """Artifacts that INDEX.json lists; further ones are only counted."""
+LARGEST_READ: Final = 16 << 30
+"""Bytes of all artifacts that are read for their digest. A sparse file can have a size that takes years to read."""
 _DEEPEST = 8
 _CHUNK = 1 << 20
 
@@ -49,10 +51,10 @@ class Artifact:
     """Why it was not copied; or that it was masked, with the digest of what the falsifier left."""
 
 
-def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None, bytes]]:
+def collect(folder: Beneath, redactor: Redactor) -> Iterator[tuple[Artifact | None, bytes]]:
     """Yield every artifact in the order of names, and its content if it is to be copied; None for each beyond MOST."""
-    room, count, copied = LARGEST_TOGETHER, 0, 0
-    for name, path, obstacle in _walk(folder, "", 0):
+    room, readable, count, copied = LARGEST_TOGETHER, LARGEST_READ, 0, 0
+    for name, place, obstacle in _walk(folder, "", 0):
         count += 1
         if count > MOST:
             yield None, b""
@@ -61,15 +63,18 @@ def collect(folder: Path, redactor: Redactor) -> Iterator[tuple[Artifact | None,
             continue
         most = name != COUNTEREXAMPLE and copied == MOST_ARTIFACTS
         unwelcome = f"a bundle has copies of at most {MOST_ARTIFACTS} artifacts" if most else _unwelcome(name)
-        artifact, content = _artifact(name, path, obstacle, min(room, LARGEST), redactor, unwelcome)
+        limits = _Limits(min(room, LARGEST), readable)
+        artifact, content = _artifact(name, place, obstacle, limits, redactor, unwelcome)
         room -= len(content)
+        readable -= (artifact.size or 0) if artifact.sha256 else 0
         copied += artifact.copied and name != COUNTEREXAMPLE
         yield artifact, content
 
 
-def counterexample(folder: Path, redactor: Redactor) -> Counterexample | None:
+def counterexample(folder: Beneath, redactor: Redactor) -> Counterexample | None:
     """Return the counterexample that a search left; None if there is none."""
-    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", LARGEST, redactor, "")
+    limits = _Limits(LARGEST, LARGEST)
+    artifact, content = _artifact(COUNTEREXAMPLE, folder / COUNTEREXAMPLE, "", limits, redactor, "")
     return Counterexample.from_json(strictjson.loads(content)) if artifact.copied else None
 
 
@@ -78,35 +83,45 @@ def index(entries: list[Artifact], omitted: int) -> dict[str, Any]:
     return {"artifacts": [asdict(entry) for entry in entries], "omitted": omitted}
 
 
-def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, Path, str]]:
-    """Yield everything that is not a folder: its name, its path, and why it cannot be opened (empty if it can)."""
+@dataclass(frozen=True)
+class _Limits:
+    """The most bytes of one artifact that is copied, and of one that is read."""
+
+    copied: int
+    read: int
+
+
+def _walk(folder: Beneath, prefix: str, depth: int) -> Iterator[tuple[str, Beneath, str]]:
+    """Yield everything that is not a folder: its name, its place, and why it cannot be opened (empty if it can)."""
     try:
-        entries = sorted(islice(os.scandir(folder), 10 * MOST), key=lambda entry: entry.name)
+        with folder.folder() as descriptor, os.scandir(descriptor) as entries:
+            found = sorted(
+                (entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+                for entry in islice(entries, 10 * MOST)
+            )
     except OSError as error:
-        if prefix:
-            yield prefix, folder, f"cannot be read: {error.strerror}"
+        if prefix or error.errno != errno.ENOENT:
+            yield prefix or ".", folder, f"cannot be read: {error.strerror}"
         return
-    for entry in entries:
-        name = f"{prefix}/{entry.name}" if prefix else entry.name
-        if entry.is_symlink():
-            yield name, Path(entry), "a symbolic link, which is not followed"
-        elif entry.is_dir(follow_symlinks=False):
-            if depth + 1 >= _DEEPEST:
-                yield name, Path(entry), f"lies more than {_DEEPEST} folders deep"
-            else:
-                yield from _walk(Path(entry), name, depth + 1)
+    for last, is_link, is_folder in found:
+        name, place = f"{prefix}/{last}" if prefix else last, folder / last
+        if is_link:
+            yield name, place, "a symbolic link, which is not followed"
+        elif not is_folder:
+            yield name, place, ""
+        elif depth + 1 >= _DEEPEST:
+            yield name, place, f"lies more than {_DEEPEST} folders deep"
         else:
-            yield name, Path(entry), ""
+            yield from _walk(place, name, depth + 1)
 
 
 def _artifact(
-    name: str, path: Path, obstacle: str, room: int, redactor: Redactor, unwelcome: str
+    name: str, place: Beneath, obstacle: str, limits: _Limits, redactor: Redactor, unwelcome: str
 ) -> tuple[Artifact, bytes]:
     """Return one artifact, and its content if it is copied.
 
     Args:
         obstacle: why it cannot be opened; empty if it can.
-        room: the most bytes that it may have.
         unwelcome: a reason not to copy it that does not depend on its content; empty if there is none.
     """
     if obstacle:
@@ -115,21 +130,24 @@ def _artifact(
     if redactor.mask(name) != name:
         name, obstacle = redactor.mask(name), "its name holds what looks like a secret"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return Artifact(name, False, None, None, "neither a file nor a folder"), b""
+        with place.open() as file:
+            declared = os.fstat(file.fileno()).st_size
+            if declared > limits.read:
+                reason = f"larger than the {limits.read} bytes that are still read for digests"
+                return Artifact(name, False, declared, None, reason), b""
             content, size, digest = b"", 0, hashlib.sha256()
-            while chunk := file.read(_CHUNK):
+            while chunk := file.read(min(_CHUNK, declared - size)):  # a file that grows is read no further
                 size += len(chunk)
                 digest.update(chunk)
-                if size <= room:
+                if size <= limits.copied:
                     content += chunk
     except OSError as error:
+        if error.errno == errno.EINVAL:
+            return Artifact(name, False, None, None, "neither a file nor a folder"), b""
         return Artifact(name, False, None, None, f"cannot be read: {error.strerror}"), b""
-    if size > room:
-        # `room` is what two limits leave. The message does not say which limit, because the remedy is the same.
-        obstacle = obstacle or f"larger than the {room} bytes that artifacts may still take"
+    if size > limits.copied:
+        # The limit is what two limits leave. The message does not say which limit, because the remedy is the same.
+        obstacle = obstacle or f"larger than the {limits.copied} bytes that artifacts may still take"
     masked = content if obstacle else _masked(content, redactor)
     if masked is None:
         obstacle = "holds what looks like a secret, and is no text in which that could be masked"

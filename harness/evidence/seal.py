@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, final
 
+from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
@@ -173,7 +174,7 @@ def _explained(place: Path, what: str, error: OSError) -> SealError:
     return explained
 
 
-def _artifacts(folder: Path, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
+def _artifacts(folder: Beneath, redactor: Redactor) -> Iterator[tuple[str, bytes]]:
     entries: list[artifacts.Artifact] = []
     omitted = 0
     for entry, content in artifacts.collect(folder, redactor):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from harness.base.beneath import Beneath
 from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
@@ -57,7 +58,7 @@ class TrialResult:
     telemetry: Telemetry
     stdout: Log
     stderr: Log
-    artifacts: Path | None
+    artifacts: Beneath | None
     """The folder with the small files that the falsifier wrote; None if no trial ran."""
     seconds: float
     """Wall-clock time in seconds, from the fork to the trial's last message."""

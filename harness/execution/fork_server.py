@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,7 +12,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.base.beneath import Beneath
 from harness.base.redaction import allowed_environment, looks_secret
+from harness.base.removal import remove
 from harness.execution.messages import Import, Imports, Request, Start, decode, encode
 from harness.execution.worker import IMPORTING
 
@@ -34,6 +35,8 @@ class ForkServer:
 
     def __init__(self, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
+        self.place = Beneath(self.folder.parent, self.folder.name)
+        """The scratch folder, where code under test can have put links."""
         self._root = root
         self._send = threading.Lock()
         self._log = self.folder / "server.log"
@@ -95,8 +98,8 @@ class ForkServer:
         except OSError as error:
             raise ForkServerError(self._obituary()) from error
 
-    def close(self) -> None:
-        """Close the server: it ends its descendants, removes its folder, and exits."""
+    def close(self) -> list[str]:
+        """Close the server: it ends its descendants, removes its folder, and exits. Returns what is left there."""
         self._control.close()
         self._process.terminate()  # it may be importing
         try:
@@ -104,7 +107,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)  # the server has done it, unless it was killed
+        return remove(self.place)  # the server has done it, unless it was killed
 
     def _last_import(self) -> str:
         try:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.base import strictjson
+from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
+from harness.base.removal import remove
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.execution.executor import StepListener, TrialRequest, TrialResult
@@ -41,13 +42,20 @@ class LocalExecutor:
     """Runs the trials of one contract in forks of one server that has imported its code."""
 
     def __init__(
-        self, project: Project, contract: Contract, gpu: Gpu | None, cache: Path, admits: Sequence[str] = ()
+        self,
+        project: Project,
+        contract: Contract,
+        gpu: Gpu | None,
+        cache: Path,
+        admits: Sequence[str] = (),
+        remark: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Args:
         admits: names of further environment variables that trials get.
+        remark: takes a text on each file of the trials that could not be removed.
         """
         self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
-        self._admits = admits
+        self._admits, self._remark = admits, remark
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._lost: ForkServerError | None = None
@@ -58,7 +66,8 @@ class LocalExecutor:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._server.close()
+        for left in self._server.close():
+            self._remark(f"a file of a trial could not be removed: {left}")
 
     def imports(self) -> Imports:
         """Import the contract's entry points into the fork server."""
@@ -83,12 +92,13 @@ class LocalExecutor:
 
     def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
         """Run one trial and collect its messages, logs and files."""
-        folder = self._server.folder / uuid.uuid4().hex[:12]
+        place = self._server.place / uuid.uuid4().hex[:12]
+        folder = place.path
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
         watch = Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted, masked)
         try:
-            for place in (folder / "workspace", folder / "artifacts", request.cache or self._cache):
-                place.mkdir(parents=True, exist_ok=True)
+            for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
+                made.make_folder()
             strictjson.dump(_claim(request), folder / "claim.json")
             if self._lost is not None:
                 raise self._lost
@@ -102,8 +112,8 @@ class LocalExecutor:
             watch.ending = Ending(EndingKind.LOST, watch.phase, _told(error, folder))
         finally:
             telemetry = watch.sampler.stop()
-        shutil.rmtree(folder / "workspace", ignore_errors=True)  # the checkpoints of twenty trials would fill a disk
-        (folder / "claim.json").unlink(missing_ok=True)
+        for scratch in ("workspace", "claim.json"):  # the checkpoints of twenty trials would fill a disk
+            remove(place / scratch)
         mask = self._redactor.mask_json
         ending = watch.ending or watch.vanished()
         observation = Observation(
@@ -128,7 +138,7 @@ class LocalExecutor:
             telemetry,
             watch.stdout.close(self._redactor),
             watch.stderr.close(self._redactor),
-            folder / "artifacts",
+            place / "artifacts",
             watch.seconds,
             watch.sources,
         )

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -32,6 +31,8 @@ from harness.authoring.faults import MeasurementTooLarge, NotMeasured, SubjectFa
 from harness.authoring.setting import Setting
 from harness.authoring.trial import Case
 from harness.base import strictjson
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
@@ -113,7 +114,7 @@ def _leave(owner: int, folder: str, code: int) -> NoReturn:
     if os.getpid() == owner:
         end_descendants()
         if code == 0:  # else the harness reads our log and removes the folder
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(Beneath(Path(folder).parent, Path(folder).name))  # the harness does it again, and says what is left
     os._exit(code)  # an interpreter with torch takes longer to shut down than all of the above
 
 

@@ -40,6 +40,7 @@ from harness.run.events import (
     ClaimPlanned,
     ClaimWaiting,
     Event,
+    Remarked,
     RunFinished,
     TrialFinished,
     TrialStarted,
@@ -105,6 +106,8 @@ class Live:
                 )
                 for line in traceback_lines(event, self._verbose):
                     self._console.print(Text(printable(line), style="dim"))
+            case Remarked():
+                self._console.print(Text(f"  remark: {printable(event.text)}", style="yellow"))
             case ClaimFinished():
                 self._stop()
                 self._claim(event)

@@ -29,6 +29,7 @@ from harness.run.events import (
     ClaimWaiting,
     Event,
     Handler,
+    Remarked,
     RunFinished,
     TrialFinished,
     TrialStarted,
@@ -80,6 +81,8 @@ class PlainLines:
                 self.write(f"  {event.trial}  {trial_text(event)}")
                 for line in traceback_lines(event, self.verbose):
                     self.write(line)
+            case Remarked():
+                self.write(f"  remark: {event.text}")
             case ClaimFinished():
                 for line in claim_lines(event, self.verbose):
                     self.write(line)
@@ -111,6 +114,7 @@ def json_handler(target: str) -> Handler:
     """
     bundles: dict[str, str | None] = {}
     passed_over: list[dict[str, object]] = []
+    remarks: list[dict[str, object]] = []
     if target != "-":
         Path(target).write_bytes(b"")
 
@@ -119,8 +123,14 @@ def json_handler(target: str) -> Handler:
             bundles[event.record.run] = None if event.bundle is None else str(event.bundle)
         elif isinstance(event, ClaimPassedOver):
             passed_over.append(asdict(event))
+        elif isinstance(event, Remarked):
+            remarks.append(asdict(event))
         elif isinstance(event, RunFinished):
-            document = {**_document(event, bundles, len(passed_over)), "passed_over": passed_over}
+            document = {
+                **_document(event, bundles, len(passed_over)),
+                "passed_over": passed_over,
+                "remarks": remarks,
+            }
             if target == "-":
                 # ASCII, because the terminal's encoding may lack other letters.
                 sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")

@@ -14,7 +14,7 @@ from harness.execution.local_executor import LocalExecutor
 from harness.machine.host import Gpu, Host
 from harness.machine.paths import made_cache_folder
 from harness.run.engine import Engine
-from harness.run.events import Handler, RunFinished
+from harness.run.events import Handler, Remarked, RunFinished
 from harness.run.request import RunRequest
 from harness.run.slurm.dispatcher import Dispatcher
 from harness.run.slurm.submission import Submission
@@ -47,7 +47,10 @@ def compose(
     admits = () if request.external is None else request.external.admits
 
     def executor(contract: Contract, gpu: Gpu | None) -> Executor:
-        return LocalExecutor(project, contract, gpu, cache, admits)
+        def remarked(text: str) -> None:
+            emit(Remarked(contract.id, text))
+
+        return LocalExecutor(project, contract, gpu, cache, admits, remarked)
 
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executor, seal, emit, command)

@@ -22,6 +22,7 @@ __all__ = [
     "ClaimWaiting",
     "Event",
     "Handler",
+    "Remarked",
     "RunFinished",
     "RunStarted",
     "TrialFinished",
@@ -111,6 +112,14 @@ class TrialFinished:
 
 
 @dataclass(frozen=True)
+class Remarked:
+    """Something that the user may want to know, and that no verdict depends on."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
 class ClaimFinished:
     """A claim has its verdict, and its bundle is sealed."""
 
@@ -139,6 +148,7 @@ Event = (
     | TrialStarted
     | TrialStep
     | TrialFinished
+    | Remarked
     | ClaimFinished
     | RunFinished
 )

@@ -32,6 +32,7 @@ _KINDS = {
         events.TrialStarted,
         events.TrialStep,
         events.TrialFinished,
+        events.Remarked,
         events.ClaimFinished,
     )
 }

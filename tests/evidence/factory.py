@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.base.beneath import Beneath
 from harness.base.device import Device
 from harness.contract import Contract, parse
 from harness.contract.reasons import Reason, ReasonCode
@@ -99,7 +100,8 @@ def trial(
     )
     written = output.encode(errors="replace")
     log = Log(output, len(written), hashlib.sha256(written).hexdigest())
-    return TrialResult(observation, Steps(steps, rows), telemetry, log, log, artifacts, 1.25)
+    left = None if artifacts is None else Beneath(artifacts.parent, artifacts.name)
+    return TrialResult(observation, Steps(steps, rows), telemetry, log, log, left, 1.25)
 
 
 def claim_result(

@@ -35,6 +35,7 @@ import ctypes
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -163,6 +164,24 @@ class Sorter:
                 return sorted(items) if late.LATE else items
             case "leaves a file":
                 (self.workspace / "scratch").write_text("gone afterwards")
+                return sorted(items)
+            case "leaves a maze":
+                os.chdir(self.workspace)
+                os.mkfifo("pipe")
+                socket.socket(socket.AF_UNIX).bind("socket")
+                os.symlink("/", "link")
+                os.mkdir("closed")
+                (self.workspace / "closed" / "file").touch()
+                os.chmod("closed", 0)
+                for _ in range(1_000):
+                    os.mkdir("d")
+                    os.chdir("d")
+                return sorted(items)
+            case "puts links in place of its folders":
+                folder = self.workspace.parent
+                for place in (folder / "claim.json", folder / "artifacts", self.workspace):
+                    place.rename(place.with_suffix(".away"))
+                    place.symlink_to(folder.parent.parent / "elsewhere", target_is_directory=True)
                 return sorted(items)
             case _:
                 return sorted(items)

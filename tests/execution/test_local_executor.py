@@ -37,7 +37,7 @@ def test_a_healthy_trial_is_measured(executor: LocalExecutor) -> None:
     assert result.observation.resolved == {"device": "cpu"}
     assert [row["loss"] for row in result.steps.rows] == [2.0]
     assert result.artifacts is not None
-    assert (result.artifacts / "result.txt").read_text() == "[1, 2, 3]"
+    assert (result.artifacts.path / "result.txt").read_text() == "[1, 2, 3]"
     assert (result.telemetry.peak("rss_bytes") or 0) > 1 << 20
     assert 1.0 <= result.seconds < 3.0
     assert judge(executor._contract, result.observation).outcome is Outcome.PASS
@@ -118,7 +118,7 @@ def test_the_workspace_is_removed_with_the_trial(executor: LocalExecutor) -> Non
     """Checkpoints of one trial do not lie about while the next ones run."""
     result = run(executor, "leaves a file")
     assert result.artifacts is not None
-    assert [path.name for path in result.artifacts.parent.iterdir()] == ["artifacts"]
+    assert [path.name for path in result.artifacts.path.parent.iterdir()] == ["artifacts"]
 
 
 def test_secrets_are_masked(executor: LocalExecutor) -> None:

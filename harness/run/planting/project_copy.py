@@ -6,11 +6,13 @@ with project_copy(project.root, "toy/sorting.py", changed) as root:
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 
 __all__ = ["project_copy"]
 
@@ -36,4 +38,4 @@ def project_copy(root: Path, file: str, content: bytes) -> Iterator[Path]:
         target.write_bytes(content)
         yield copy
     finally:
-        shutil.rmtree(copy, ignore_errors=True)  # it removes links, not what they lead to
+        remove(Beneath(copy.parent, copy.name))  # it removes links, not what they lead to

@@ -1,0 +1,152 @@
+"""Paths beneath a root, reached without following any symbolic link below it.
+
+    place = Beneath(evidence, "PMAT-697/F-DISTILL-SMOKE-001")
+    place.make_folder()
+    with (place / "record.json").create() as file:
+        file.write(content)
+
+The root is trusted and can be reached through links. What lies beneath it can be of others, and can change at any
+time. So each call walks from the root, one name at a time, relative to the folder that it has opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, final
+
+__all__ = ["Beneath"]
+
+_PASS_THROUGH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@final
+@dataclass(frozen=True)
+class Beneath:
+    """A root and the relative POSIX name of something beneath it; the empty name is the root.
+
+    Every method raises OSError with the path that is in the way: a link, something of another kind, or nothing.
+    """
+
+    root: Path
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a name that leads out of the root."""
+        if self.name and any(part in ("", ".", "..") or "\0" in part for part in self.name.split("/")):
+            raise ValueError(f"{self.name!r} is not a plain relative name")
+
+    def __truediv__(self, name: str) -> Beneath:
+        """The place with this name beneath this one."""
+        return Beneath(self.root, f"{self.name}/{name}" if self.name else name)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def path(self) -> Path:
+        """The path, for messages and for calls that do not depend on what lies beneath the root."""
+        return self.root / self.name
+
+    @property
+    def parent(self) -> Beneath:
+        """The folder that holds this one; ValueError for the root."""
+        if not self.name:
+            raise ValueError(f"{self.root} is the root")
+        return Beneath(self.root, self.name.rpartition("/")[0])
+
+    @property
+    def last(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition("/")[2]
+
+    @contextmanager
+    def folder(self, flags: int = os.O_RDONLY | os.O_DIRECTORY) -> Iterator[int]:
+        """Open the folder for the block, as a descriptor."""
+        if not self.name:
+            descriptor = os.open(self.root, flags | os.O_CLOEXEC)
+        else:
+            with self.parent.passage() as above:
+                descriptor = self._opened(above, flags)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def passage(self) -> Iterator[int]:
+        """Open the folder for the block, as a descriptor for the `dir_fd` of other calls. It need not be readable."""
+        descriptor = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            place = Beneath(self.root)
+            for part in filter(None, self.name.split("/")):
+                place /= part
+                above, descriptor = descriptor, place._opened(descriptor, _PASS_THROUGH)
+                os.close(above)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def status(self) -> os.stat_result | None:
+        """What is there, without following a link; None if there is nothing."""
+        if not self.name:
+            return os.stat(self.root)
+        try:
+            with self.parent.passage() as above:
+                return os.stat(self.last, dir_fd=above, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def make_folder(self) -> None:
+        """Make the folder, and the folders above it, if they do not exist."""
+        if not self.name:
+            self.root.mkdir(parents=True, exist_ok=True)
+            return
+        self.parent.make_folder()
+        with self.parent.passage() as above:
+            try:
+                os.mkdir(self.last, dir_fd=above)
+            except FileExistsError:
+                os.close(self._opened(above, _PASS_THROUGH))
+
+    def open(self) -> BinaryIO:
+        """Open a regular file for reading. A pipe or a device is refused, and never blocks."""
+        with self.parent.passage() as above:
+            descriptor = self._opened(above, os.O_RDONLY | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "is not a regular file", str(self))
+        return os.fdopen(descriptor, "rb")
+
+    def create(self) -> BinaryIO:
+        """Create a file for writing. Nothing may be at its place, not even a link."""
+        with self.parent.passage() as above:
+            return os.fdopen(self._opened(above, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
+
+    def rename(self, to: Beneath) -> None:
+        """Rename this to another place."""
+        with self.parent.passage() as source, to.parent.passage() as target:
+            try:
+                os.rename(self.last, to.last, src_dir_fd=source, dst_dir_fd=target)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self), None, str(to)) from error
+
+    def _opened(self, above: int, flags: int) -> int:
+        try:
+            return os.open(self.last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=above)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(self.last, above):
+                raise OSError(errno.ELOOP, "is a symbolic link, which is not followed", str(self)) from error
+            raise OSError(error.errno, error.strerror, str(self)) from error
+
+
+def _is_link(name: str, above: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+    except OSError:
+        return False

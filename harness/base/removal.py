@@ -1,0 +1,157 @@
+"""Removing what code under test left, whatever it left: any depth, closed permissions, immutable files, pipes.
+
+    for remark in remove(Beneath(folder, "workspace")):
+        …   # what is still there, and why
+
+Each folder is renamed into the topmost one before it is emptied. So no path becomes too long, and the depth costs
+neither stack nor descriptors.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from harness.base.beneath import Beneath
+
+__all__ = ["remove"]
+
+_MOST_REMARKS = 3
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+"""FS_IOC_GETFLAGS and FS_IOC_SETFLAGS of <linux/fs.h>."""
+_KEPT_FLAGS = 0xFFFFFFFF & ~(0x10 | 0x20)
+"""All but FS_IMMUTABLE_FL and FS_APPEND_FL, with which nothing can be removed."""
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove(place: Beneath) -> list[str]:
+    """Remove a file, or a folder with everything in it. Nothing there is fine. Links are removed, not followed.
+
+    Returns:
+        a line for each of the first things that are left: its path and why. Only KeyboardInterrupt is raised.
+    """
+    removal = _Removal(place)
+    try:
+        with place.parent.passage() as above:
+            removal.entry(above, place.last)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        removal.note(str(place), error)
+    return removal.remarks()
+
+
+class _Removal:
+    """One removal: the folders that are still to be emptied, and what could not be removed."""
+
+    def __init__(self, place: Beneath) -> None:
+        self._place = place
+        self._pending: list[str] = []
+        """Names of folders in the topmost folder."""
+        self._prefix, self._count = f".{secrets.token_hex(8)}-", 0
+        self._left: list[str] = []
+        self._omitted = 0
+
+    def remarks(self) -> list[str]:
+        return [*self._left, *([f"and {self._omitted} more"] if self._omitted else [])]
+
+    def note(self, path: str, error: OSError) -> None:
+        if len(self._left) < _MOST_REMARKS:
+            self._left.append(f"{path}: {error.strerror or error}")
+        else:
+            self._omitted += 1
+
+    def entry(self, above: int, name: str) -> None:
+        """Remove the place itself."""
+        if not _is_folder(above, name):
+            _insist(lambda: os.unlink(name, dir_fd=above), above, name)
+            return
+        with _emptiable(above, name) as top:
+            self._empty(top, top, "")
+            while self._pending:
+                self._subfolder(top, self._pending.pop())
+        if not self._left:
+            _insist(lambda: os.rmdir(name, dir_fd=above), above, name)
+
+    def _subfolder(self, top: int, name: str) -> None:
+        before = len(self._left) + self._omitted
+        with self._noting(name):
+            with _emptiable(top, name) as folder:
+                self._empty(folder, top, name)
+            if len(self._left) + self._omitted == before:
+                _insist(lambda: os.rmdir(name, dir_fd=top), top, name)
+
+    def _empty(self, folder: int, top: int, shown: str) -> None:
+        """Remove the files of a folder, and move its folders into the topmost one."""
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with self._noting(f"{shown}/{entry.name}" if shown else entry.name):
+                    if not entry.is_dir(follow_symlinks=False):
+                        _insist(lambda name=entry.name: os.unlink(name, dir_fd=folder), folder, entry.name)  # type: ignore[misc]
+                    elif folder == top:
+                        self._pending.append(entry.name)
+                    else:
+                        self._raise(entry.name, folder, top)
+
+    def _raise(self, name: str, folder: int, top: int) -> None:
+        self._count += 1
+        new = f"{self._prefix}{self._count}"
+        with _emptiable(folder, name):  # the kernel changes its "..", so it must be writable
+            _insist(lambda: os.rename(name, new, src_dir_fd=folder, dst_dir_fd=top), folder, name)
+        self._pending.append(new)
+
+    @contextmanager
+    def _noting(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            pass  # another process was faster
+        except OSError as error:
+            self.note(f"{self._place}/{name}", error)
+
+
+def _is_folder(above: int, name: str) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+
+
+@contextmanager
+def _emptiable(above: int, name: str) -> Iterator[int]:
+    """Open a folder for the block, with permission to list and to change it."""
+    path = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        with suppress(OSError):  # another user's; it may be open to us nevertheless
+            os.chmod(f"/proc/self/fd/{path}", stat.S_IRWXU)
+    finally:
+        os.close(path)
+    descriptor = os.open(name, _LISTED, dir_fd=above)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _insist(call: Callable[[], None], above: int, name: str) -> None:
+    """Do it; if that is not permitted, again without the flags of the entry and of its folder."""
+    try:
+        call()
+    except PermissionError:
+        _clear_flags(above)
+        with suppress(OSError):
+            if stat.S_IFMT(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+                descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+                try:
+                    _clear_flags(descriptor)
+                finally:
+                    os.close(descriptor)
+        call()
+
+
+def _clear_flags(descriptor: int) -> None:
+    with suppress(OSError):  # a filesystem without flags, or a user without the right
+        flags = struct.unpack("I", fcntl.ioctl(descriptor, _GET_FLAGS, bytes(4)))[0]
+        fcntl.ioctl(descriptor, _SET_FLAGS, struct.pack("I", flags & _KEPT_FLAGS))

@@ -1,0 +1,122 @@
+"""Removing what hostile code leaves."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
+
+NOBODY = 65534
+
+
+def nest(folder: Path, depth: int) -> None:
+    """Make folders within each other, deeper than a path can be long."""
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        for _ in range(depth):
+            os.mkdir("d" * 100)
+            os.chdir("d" * 100)
+    finally:
+        os.chdir(here)
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that a user without rights may use."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
+
+
+def test_any_depth_with_few_descriptors(tmp_path: Path) -> None:
+    """Depth costs neither the stack nor open files, and a second removal finds nothing."""
+    (tmp_path / "maze").mkdir()
+    nest(tmp_path / "maze", 1_100)
+    assert remove(Beneath(tmp_path, "maze")) == []
+    assert list(tmp_path.iterdir()) == []
+    assert remove(Beneath(tmp_path, "maze")) == remove(Beneath(tmp_path, "none/maze")) == []
+
+
+def test_special_files_and_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+    """Pipes, sockets, open files and links go; what the links lead to stays."""
+    kept, maze = tmp_path / "kept", tmp_path / "maze"
+    kept.mkdir()
+    (kept / "file").touch()
+    maze.mkdir()
+    os.mkfifo(maze / "pipe")
+    (maze / "link").symlink_to(kept, target_is_directory=True)
+    with socket.socket(socket.AF_UNIX) as bound, (maze / "open").open("w"):
+        bound.bind(str(maze / "socket"))
+        assert remove(Beneath(tmp_path, "maze")) == []
+    (tmp_path / "link").symlink_to(kept, target_is_directory=True)
+    assert remove(Beneath(tmp_path, "link")) == []
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
+
+
+def test_closed_folders_are_opened(open_to_all: Path) -> None:
+    """A user without rights removes folders of his own that deny him everything."""
+    script = """
+import os, sys
+from pathlib import Path
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
+if os.geteuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+os.chdir(sys.argv[1])
+os.makedirs("maze/a/b/c")
+Path("maze/a/b/file").touch()
+for name in ("maze/a/b/c", "maze/a/b", "maze/a", "maze"):
+    os.chmod(name, 0)
+print(remove(Beneath(Path(sys.argv[1]), "maze")))
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(open_to_all)], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+    assert list(open_to_all.iterdir()) == []
+
+
+def test_what_belongs_to_others_is_named(open_to_all: Path) -> None:
+    """What cannot be removed is returned with its place, and the rest is removed nevertheless."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a folder of another user")
+    held = open_to_all / "maze" / "held"
+    held.mkdir(parents=True)
+    for number in range(5):
+        (held / str(number)).touch()
+    (open_to_all / "maze" / "mine").touch()
+    os.chown(open_to_all / "maze", NOBODY, NOBODY)
+    child = os.fork()
+    if child == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        left = remove(Beneath(open_to_all, "maze"))
+        named = [line.startswith(f"{held}/") for line in left]
+        os._exit(0 if named == [True, True, True, False] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [path.name for path in (open_to_all / "maze").iterdir()] == ["held"]
+
+
+def test_immutable_files_are_removed(tmp_path: Path) -> None:
+    """Flags that forbid to remove a file or a folder's entries are cleared, if the user may."""
+    (tmp_path / "maze" / "inner").mkdir(parents=True)
+    for place in ("maze/inner/file", "maze/file"):
+        (tmp_path / place).touch()
+    frozen = [tmp_path / place for place in ("maze/inner/file", "maze/inner", "maze/file", "maze")]
+    try:
+        for path in frozen:
+            subprocess.run(["chattr", "+i", path], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this user or this filesystem has no immutable files")
+    finally:
+        left = remove(Beneath(tmp_path, "maze"))
+    assert left == []
+    assert list(tmp_path.iterdir()) == []

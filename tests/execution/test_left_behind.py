@@ -1,0 +1,44 @@
+"""What a subject leaves in its folders ends no run and changes no verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.base.redaction import Redactor
+from harness.contract.project import Project
+from harness.evidence import artifacts
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.observation import EndingKind
+from tests.execution.projects import run
+
+
+def test_a_maze_is_removed(project: Project, tmp_path: Path) -> None:
+    """Deep folders, closed ones, pipes, sockets and links are removed with the trial, and nothing is remarked."""
+    remarks: list[str] = []
+    contract = project.contract("F-TOY-SORT-001")
+    with LocalExecutor(project, contract, None, tmp_path / "cache", remark=remarks.append) as executor:
+        result = run(executor, "leaves a maze")
+        assert result.observation.ending.kind is EndingKind.COMPLETED
+        assert result.artifacts is not None
+        assert [path.name for path in result.artifacts.path.parent.iterdir()] == ["artifacts"]
+    assert not executor._server.folder.exists()
+    assert remarks == []
+
+
+def test_links_in_place_of_the_folders_lead_nowhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is removed or copied from the folder that the links lead to. The index names the link."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    kept = tmp_path / "elsewhere" / "kept.txt"
+    kept.parent.mkdir()
+    kept.write_text("not an artifact")
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+        result = run(executor, "puts links in place of its folders")
+        assert result.artifacts is not None
+        ((found, content),) = artifacts.collect(result.artifacts, Redactor())
+    assert (found is not None and found.name, found and found.copied, content) == (".", False, b"")
+    assert kept.read_text() == "not an artifact"
+    assert not executor._server.folder.exists()
