@@ -1,10 +1,15 @@
 """The inputs on which the loss is tried: shapes, temperatures, logit scales, dtypes, ignored positions.
 
 A case is JSON; its tensors are drawn from its own seed, so that it can be run again exactly.
+
+In half precision, hidden states and heads are small integers times a power of two. Then every logit is exact, in
+whatever order the product is summed. So the loss can be as exact as in float32, and a loss that sums in half precision
+shows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +19,15 @@ from torch import Tensor
 
 from falsifiers.distill.kd.subject import IGNORED, Question
 
-__all__ = ["cases", "first_cases", "question"]
+__all__ = ["HALF", "cases", "first_cases", "question"]
 
-_TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0)
+HALF = ("bfloat16", "float16")
+"""The dtypes of half precision."""
+_TEMPERATURES = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 10.0, 30.0, 100.0)
 _ALPHAS = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0)
 _SCALES = (0.1, 1.0, 4.0, 10.0, 30.0)
+_EXACT_WIDTH = 32
+"""Up to this width, products of integers up to 4 and 2 sum to 256 at most."""
 _FAVOURITE = 3.0
 """Of a skewed row's favourite token, how many scales its logit is above the others: a trained model's rows are such."""
 
@@ -39,44 +48,69 @@ def cases(parameters: Mapping[str, Any], dtypes: tuple[str, ...]) -> st.SearchSt
             "alpha": st.sampled_from(_ALPHAS),
             "scale": st.sampled_from(_SCALES),
             "skewed": st.sampled_from([True, False]),
+            "alike": st.sampled_from([False, True]),
             "ignored": st.sampled_from([0.0, 0.25, 0.75, 1.0]),
-            "upstream": st.sampled_from([1.0, 2.0, 0.125]),
+            "upstream": st.sampled_from([1.0, 2.0, 0.125, -3.0]),
             "seed": st.integers(0, 2**16),
         }
     )
 
 
 def first_cases(dtypes: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Cases that every search begins with: a skewed one at temperature 1, logits beyond 88, and ignored positions."""
+    """Cases that every search begins with.
+
+    A skewed one at temperature 1, logits beyond 88, some and all positions ignored, a high temperature over a large
+    vocabulary, and many rows that are alike: what they add to a sum has one sign, so a sum in half precision stops
+    growing.
+    """
     skewed = {
         "rows": 2, "vocabulary": 8, "width": 4, "temperature": 1.0, "alpha": 0.3, "scale": 4.0,
-        "skewed": True, "ignored": 0.0, "upstream": 1.0, "seed": 0,
+        "skewed": True, "alike": False, "ignored": 0.0, "upstream": 1.0, "seed": 0,
     }  # fmt: skip
     large = {**skewed, "rows": 4, "width": 1, "scale": 30.0}
     masked = {**skewed, "rows": 8, "vocabulary": 24, "temperature": 4.0, "ignored": 0.25, "upstream": 2.0}
-    return [{**case, "dtype": dtype} for case in (skewed, large, masked) for dtype in dtypes]
+    hot = {**skewed, "rows": 7, "vocabulary": 300, "width": 8, "temperature": 100.0, "alpha": 0.1, "scale": 10.0}
+    alike = {**skewed, "rows": 1000, "vocabulary": 33, "temperature": 2.0, "alike": True, "upstream": -3.0}
+    nothing = {**masked, "ignored": 1.0}
+    return [{**case, "dtype": dtype} for case in (skewed, large, masked, hot, alike, nothing) for dtype in dtypes]
 
 
 def question(case: Mapping[str, Any], device: str) -> Question:
     """The tensors of a case, drawn on the CPU, where equal seeds draw equal numbers, and brought to the device."""
     generator = torch.Generator().manual_seed(case["seed"])
     dtype = getattr(torch, case["dtype"])
+    draw = _integers if case["dtype"] in HALF else _reals
+    student, student_head = draw(case, generator)
+    teacher, teacher_head = draw(case, generator)
+    labels = _labels(case, generator)
+    if case["alike"]:
+        student, teacher = student[:1].expand(case["rows"], -1), teacher[:1].expand(case["rows"], -1)
+        labels = torch.where(labels == IGNORED, IGNORED, int(labels.max().clamp_min(0)))
+    tensors = (one.to(device, dtype).contiguous() for one in (student, student_head, teacher, teacher_head))
+    return Question(*tensors, labels.to(device), case["alpha"], case["temperature"], case["upstream"])
 
-    def model() -> tuple[Tensor, Tensor]:
-        hidden = torch.randn(case["rows"], case["width"], generator=generator, dtype=torch.float64)
-        head = torch.randn(case["vocabulary"], case["width"], generator=generator, dtype=torch.float64)
-        if case["skewed"]:  # every row points at some token's row of the head
-            chosen = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
-            hidden += _FAVOURITE * head[chosen] / head[chosen].square().sum(dim=-1, keepdim=True).clamp_min(0.1)
-        hidden *= case["scale"] / case["width"] ** 0.5
-        return hidden.to(device, dtype), head.to(device, dtype)
 
-    student, student_head = model()
-    teacher, teacher_head = model()
-    labels = _labels(case, generator).to(device)
-    return Question(
-        student, student_head, teacher, teacher_head, labels, case["alpha"], case["temperature"], case["upstream"]
-    )
+def _reals(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Hidden states and head of one model, whose logits are of the case's scale."""
+    hidden = torch.randn(case["rows"], case["width"], generator=generator, dtype=torch.float64)
+    head = torch.randn(case["vocabulary"], case["width"], generator=generator, dtype=torch.float64)
+    if case["skewed"]:  # every row points at some token's row of the head
+        chosen = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
+        hidden += _FAVOURITE * head[chosen] / head[chosen].square().sum(dim=-1, keepdim=True).clamp_min(0.1)
+    hidden *= case["scale"] / case["width"] ** 0.5
+    return hidden, head
+
+
+def _integers(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The same of small integers times a power of two: every logit is one too, of eight bits at most."""
+    largest = 2 if case["width"] <= _EXACT_WIDTH else 1
+    shapes = (case["rows"], case["width"]), (case["vocabulary"], case["width"])
+    hidden, head = (torch.randint(-largest, largest + 1, shape, generator=generator).double() for shape in shapes)
+    if case["skewed"]:
+        hidden += head[torch.randint(case["vocabulary"], (case["rows"],), generator=generator)]
+    size = case["width"] ** 0.5 * largest * (largest + 1) / 3.0  # of a logit
+    hidden *= 2.0 ** round(math.log2(case["scale"] / size))
+    return hidden, head
 
 
 def _labels(case: Mapping[str, Any], generator: torch.Generator) -> Tensor:

@@ -30,6 +30,8 @@ class Truth:
             in them: how exact it can be in any dtype.
         student_gradient, head_gradient: of `upstream * loss`, float64.
         largest: bounds, for each of both gradients, what an element of it could be.
+        sizes: the largest element of each gradient, if everything that it is a sum of had one sign: how exact it can be
+            in the inputs' dtype. Parts that the dtype holds less exactly, because they are tiny, count as larger.
     """
 
     loss: float
@@ -37,6 +39,7 @@ class Truth:
     student_gradient: Tensor
     head_gradient: Tensor
     largest: tuple[float, float]
+    sizes: tuple[float, float]
 
 
 def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
@@ -65,11 +68,14 @@ def truth(asked: Question, *, divergence_weight: float | None = None) -> Truth:
     gradient = alpha * log_probabilities(logits).exp() + weight / temperature * (log_q.exp() - p)
     gradient.scatter_add_(-1, labels, torch.full_like(surprises, -alpha).unsqueeze(-1))
     gradient *= (asked.upstream / rows) * counts.double().unsqueeze(-1)
-    bound = asked.upstream * (alpha + weight / temperature)
+    bound = abs(asked.upstream) * (alpha + weight / temperature)
+    tiny = torch.finfo(asked.student.dtype).tiny * max(1.0, abs(asked.upstream))
+    sizes = gradient.abs().clamp_min(tiny)
     return Truth(
         loss=float(((alpha * surprises + weight * divergences) * counts).sum() / rows),
         magnitude=float((magnitudes * counts).sum() / rows),
         student_gradient=gradient @ head,
         head_gradient=gradient.T @ student,
         largest=(bound / rows * float(head.abs().max()), bound * float(student.abs().max())),
+        sizes=(float((sizes @ head.abs()).max()), float((sizes.T @ student.abs()).max())),
     )

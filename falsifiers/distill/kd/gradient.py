@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from falsifiers.distill.kd.cases import cases, first_cases, question
-from falsifiers.distill.kd.formulas import Truth, truth
+from falsifiers.distill.kd.cases import HALF
+from falsifiers.distill.kd.comparing import compare, precision
+from falsifiers.distill.kd.formulas import Truth
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from harness import Trial
 
-__all__ = ["falsify"]
+__all__ = ["falsify", "gradient_errors"]
 
-_DTYPES = ("float64", "float32")
 _STEP = 1e-3
 """Of the largest change of a logit: a stencil of fourth order errs by its fourth power, and by rounding over it."""
 _FLOOR = 1e-3
@@ -25,24 +24,31 @@ _FLOOR = 1e-3
 
 def falsify(trial: Trial[KdLoss]) -> None:
     """Compare the gradients with the closed form, and in float64 with differences of the subject's own loss."""
-    devices: set[str] = set()
+    compare(trial, ("float64", "float32", *HALF), gradient_errors)
 
-    def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked = question(case, trial.device)
-        right = truth(asked)  # first, because a subject may work in its inputs' memory
-        with trial.subject_fault():
-            answer = trial.subject(asked)
-            _require_shapes(asked, answer)
-            devices.update({answer.student_gradient.device.type, answer.head_gradient.device.type})
-        errors = {f"errors_{case['dtype']}": _error(answer, right)}
-        if case["dtype"] == "float64":
-            errors["inconsistencies"] = _inconsistency(trial, asked, answer, right, case["seed"])
-        return errors
 
-    drawn = cases(trial.parameters, _DTYPES)
-    first = first_cases(_DTYPES)
-    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
-    trial.resolve(device="+".join(sorted(devices)))
+def gradient_errors(
+    trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth
+) -> dict[str, float]:
+    """The error of the gradients; in float64 also how far they are from differences of the subject's own loss."""
+    if case["dtype"] in HALF:
+        return {"errors_half": _rounding(answer, right)}
+    errors = {f"errors_{precision(case)}": _error(answer, right)}
+    if case["dtype"] == "float64":
+        errors["inconsistencies"] = _inconsistency(trial, asked, answer, right, case["seed"])
+    return errors
+
+
+def _rounding(answer: Answer, right: Truth) -> float:
+    """The largest error of an element of either gradient, relative to the sum of the sizes of its parts.
+
+    It is the epsilon of the dtype for each rounding of a part or of the result, however many parts there are.
+    """
+    pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
+    return max(
+        float((got.double() - true).abs().max()) / _scale(size, largest)
+        for (got, true), size, largest in zip(pairs, right.sizes, right.largest, strict=True)
+    )
 
 
 def _error(answer: Answer, right: Truth) -> float:
@@ -86,14 +92,3 @@ def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right:
 def _scale(size: float, largest: float) -> float:
     """What an error is relative to."""
     return max(size, _FLOOR * largest, 1e-30)
-
-
-def _require_shapes(asked: Question, answer: Answer) -> None:
-    """Raise ValueError where a gradient has not the shape of what it is a gradient of."""
-    pairs: tuple[tuple[str, Tensor, Tensor], ...] = (
-        ("hidden states", answer.student_gradient, asked.student),
-        ("head", answer.head_gradient, asked.student_head),
-    )
-    for name, gradient, tensor in pairs:
-        if gradient.shape != tensor.shape:
-            raise ValueError(f"the gradient of the {name} is {tuple(gradient.shape)}, not {tuple(tensor.shape)}")

@@ -62,7 +62,8 @@ def falsify(trial: Trial[WeightedKdLoss]) -> None:
     drawn = st.tuples(cases(trial.parameters, ("float32",)), st.sampled_from(_BETAS)).map(
         lambda pair: {**pair[0], "beta": pair[1]}
     )
-    first = [{**case, "beta": beta} for case in first_cases(("float32",)) for beta in (0.0, 0.1)]
+    small = [case for case in first_cases(("float32",)) if case["rows"] <= trial.parameters["largest_rows"]]
+    first = [{**case, "beta": beta} for case in small for beta in (0.0, 0.1)]
     trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
     trial.resolve(device="+".join(sorted(devices)))
 

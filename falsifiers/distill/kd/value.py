@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from falsifiers.distill.kd.cases import cases, first_cases, question
-from falsifiers.distill.kd.formulas import truth
-from falsifiers.distill.kd.subject import KdLoss
+from falsifiers.distill.kd.cases import HALF
+from falsifiers.distill.kd.comparing import compare, precision
+from falsifiers.distill.kd.formulas import Truth
+from falsifiers.distill.kd.subject import Answer, KdLoss, Question
 from harness import Trial
 
-__all__ = ["falsify"]
-
-_DTYPES = ("float64", "float32", "bfloat16")
+__all__ = ["falsify", "value_errors"]
 
 
 def falsify(trial: Trial[KdLoss]) -> None:
-    """Compare the loss with the formula in float64, case by case; the contract bounds the error for each dtype."""
-    devices: set[str] = set()
+    """Compare the loss with the formula in float64, case by case; the contract bounds the error for each precision."""
+    compare(trial, ("float64", "float32", *HALF), value_errors)
 
-    def check(case: Mapping[str, Any]) -> dict[str, float]:
-        asked = question(case, trial.device)
-        right = truth(asked)  # first, because a subject may work in its inputs' memory
-        with trial.subject_fault():
-            answer = trial.subject(asked)
-            devices.add(answer.loss.device.type)
-            loss = float(answer.loss)
-        # A sum is no more exact than its terms: beyond 1 nat, the error is taken relative to them.
-        return {f"errors_{case['dtype']}": abs(loss - right.loss) / max(1.0, right.magnitude)}
 
-    drawn = cases(trial.parameters, _DTYPES)
-    first = first_cases(_DTYPES)
-    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
-    trial.resolve(device="+".join(sorted(devices)))
+def value_errors(
+    trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth
+) -> dict[str, float]:
+    """The error of the loss. Beyond 1 nat it is relative to its terms: a sum is no more exact than these."""
+    return {f"errors_{precision(case)}": abs(float(answer.loss) - right.loss) / max(1.0, right.magnitude)}

@@ -19,6 +19,7 @@ __all__ = [
     "GradientTimesTemperature",
     "HalfHeadGradient",
     "HalfPrecisionSoftmax",
+    "HalfPrecisionSums",
     "IgnoredCounted",
     "IgnoredMoved",
     "InputsRounded",
@@ -164,6 +165,14 @@ class HalfPrecisionSoftmax(PlainKdLoss):
     def loss(self, student: Tensor, teacher: Tensor, question: Question) -> Tensor:
         """Eight bits of mantissa."""
         return super().loss(student.bfloat16().to(student.dtype), teacher.bfloat16().to(teacher.dtype), question)
+
+
+class HalfPrecisionSums(PlainKdLoss):
+    """Logits in half precision are not converted: softmax and sums are rounded to their dtype."""
+
+    def loss(self, student: Tensor, teacher: Tensor, question: Question) -> Tensor:
+        """In the dtype of the inputs."""
+        return weighted(*parts(student, teacher, question), question)
 
 
 class ProbabilitiesFloored(PlainKdLoss):

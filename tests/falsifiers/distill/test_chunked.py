@@ -62,7 +62,7 @@ def test_the_gradients_are_as_exact_as_float32_allows() -> None:
     """Within 1e-5 of float64, by norm, at a vocabulary of thousands."""
     case = {
         "dtype": "float32", "rows": 64, "vocabulary": 5000, "width": 32, "temperature": 4.0, "alpha": 0.3,
-        "scale": 4.0, "skewed": True, "ignored": 0.25, "upstream": 1.0, "seed": 1,
+        "scale": 4.0, "skewed": True, "alike": False, "ignored": 0.25, "upstream": 1.0, "seed": 1,
     }  # fmt: skip
     right = truth(question(case, "cpu"))
     _, *gradients = chunked(case, 7)
@@ -74,7 +74,7 @@ def test_half_precision_is_summed_in_float32() -> None:
     """The head's gradient of bfloat16 inputs is rounded once, at the end."""
     case = {
         "dtype": "bfloat16", "rows": 64, "vocabulary": 50, "width": 8, "temperature": 1.0, "alpha": 0.3,
-        "scale": 1.0, "skewed": False, "ignored": 0.0, "upstream": 1.0, "seed": 1,
+        "scale": 1.0, "skewed": False, "alike": False, "ignored": 0.0, "upstream": 1.0, "seed": 1,
     }  # fmt: skip
     right = truth(question(case, "cpu"))
     loss, hidden, head = chunked(case, 2)

@@ -24,13 +24,16 @@ from harness.search.explorer import CaseSearch
 from tests.falsifiers.distill.trials import CONTRACTS, Heard
 
 PROJECT = Project.find(CONTRACTS)
-CLAIMS = {name: PROJECT.contract(name) for name in ("F-DISTILL-KD-LOSS-001", "F-DISTILL-KD-GRAD-001")}
+CLAIMS = {
+    name: PROJECT.contract(name)
+    for name in ("F-DISTILL-KD-LOSS-001", "F-DISTILL-KD-GRAD-001", "F-DISTILL-KD-CHUNKED-001")
+}
 CHUNKED = "falsifiers.distill.reference.chunked:ChunkedKdLoss"
 
 
 def observed(contract: Contract, subject: str, folder: Path) -> Observation:
-    """A trial of the cases that come first, in this process."""
-    parameters = {**contract.profiles["reduced"].parameters, "cases": 9}
+    """A trial of the cases that come first, in this process: six in each of four dtypes."""
+    parameters = {**contract.profiles["reduced"].parameters, "cases": 24}
     setting = Setting(parameters, "cpu", 0, folder, folder)
     claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
     recorded = Heard()

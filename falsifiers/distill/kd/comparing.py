@@ -1,0 +1,61 @@
+"""The comparison of a loss with the formula: what its claims share is which cases are tried, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from falsifiers.distill.kd.cases import HALF, cases, first_cases, question
+from falsifiers.distill.kd.formulas import Truth, truth
+from falsifiers.distill.kd.subject import Answer, KdLoss, Question
+from harness import Trial
+
+__all__ = ["compare", "precision"]
+
+
+class Measure(Protocol):
+    """What a claim measures on one case."""
+
+    def __call__(
+        self, trial: Trial[KdLoss], case: Mapping[str, Any], asked: Question, answer: Answer, right: Truth, /
+    ) -> dict[str, float]:
+        """Measurements by name, each an item of a list that the contract bounds."""
+        ...
+
+
+def compare(trial: Trial[KdLoss], dtypes: tuple[str, ...], measure: Measure) -> None:
+    """Try as many cases of these dtypes as the contract asks for, and record what `measure` makes of each."""
+    devices: set[str] = set()
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        asked = question(case, trial.device)
+        right = truth(asked)  # first, because a subject may work in its inputs' memory
+        with trial.subject_fault():
+            answer = trial.subject(asked)
+            _require_shapes(asked, answer)
+            devices.update(one.device.type for one in (answer.loss, answer.student_gradient, answer.head_gradient))
+        return measure(trial, case, asked, answer, right)
+
+    first = first_cases(dtypes)
+    drawn = cases(trial.parameters, dtypes)
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    trial.resolve(device="+".join(sorted(devices)))
+
+
+def precision(case: Mapping[str, Any]) -> str:
+    """The end of the name of a case's measurements: its dtype, or `half`."""
+    return "half" if case["dtype"] in HALF else str(case["dtype"])
+
+
+def _require_shapes(asked: Question, answer: Answer) -> None:
+    """Raise ValueError where the loss is no scalar, or a gradient has not the shape of what it is a gradient of."""
+    pairs: tuple[tuple[str, Tensor, tuple[int, ...]], ...] = (
+        ("loss", answer.loss, ()),
+        ("gradient of the hidden states", answer.student_gradient, asked.student.shape),
+        ("gradient of the head", answer.head_gradient, asked.student_head.shape),
+    )
+    for name, tensor, shape in pairs:
+        if tensor.shape != shape:
+            raise ValueError(f"the {name} is {tuple(tensor.shape)}, not {tuple(shape)}")
