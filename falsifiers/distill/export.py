@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from falsifiers.distill.measuring import metadata
 from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.next_loss import NextLoss
 from falsifiers.distill.measuring.weight_comparison import inspect_export, same_bits, snapshot, weight_bytes
 from falsifiers.distill.measuring.weight_files import weight_files
-from falsifiers.distill.running.training import StepWatch, train
-from falsifiers.distill.subject import Distillation, Run
-from harness import NotShown, Trial, first_shown, look, provided
+from falsifiers.distill.oracle.answers import IndependentModel, deepest_difference, in_tolerances
+from falsifiers.distill.running.training import StepWatch, Training, train
+from falsifiers.distill.subject import Distillation
+from harness import Hidden, NotShown, Trial, first_shown, look, provided
 
 __all__ = ["falsify"]
-
-_METADATA = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
 
 
 def falsify(trial: Trial[Distillation]) -> None:
@@ -48,7 +47,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         different=provided(live, seen.different),
         not_of_last_step=_unlike(snapshot(live) if training.watch.last is None else training.watch.last, seen.found),
     )
-    _measure_metadata(trial, training.run, seen.metadata or files.no_metadata)
+    _measure_metadata(trial, training, seen.metadata or files.no_metadata)
     if seen.movements:
         least = min(seen.movements.values()) / trial.parameters["learning_rate"]
         trial.measure(least_movement=provided(initial, least))
@@ -59,19 +58,27 @@ def falsify(trial: Trial[Distillation]) -> None:
             logits_difference=_farthest(now, _logits(trial, tokens, live, seen.found)),
             logits_moved=_farthest(now, _logits(trial, tokens, live, initial)),
         )
+        _measure_function(trial, tokens, now, live, seen.found)
 
 
 class _LastStepWatch(StepWatch):
-    """A watch that also keeps the weights as the last step left them: what changes them afterwards is no training."""
+    """A watch that also keeps the weights as the last step left them: what changes them afterwards is no training.
+
+    Attributes:
+        last: these weights; None if the last step was never reported.
+        next_loss: knows the loss of the last step.
+    """
 
     def __init__(self, trial: Trial[Distillation]) -> None:
         """Keep nothing yet."""
         super().__init__(trial)
         self.last: Mapping[str, Tensor] | None = None
+        self.next_loss = NextLoss(trial, {trial.parameters["steps"]})
 
     def __call__(self, step: int, **values: float) -> None:
         """Count, then keep."""
         super().__call__(step, **values)
+        self.next_loss()
         if self.steps >= self._trial.parameters["steps"]:
             weights = self._subject.student_weights()
             with self._trial.falsifier_fault():
@@ -115,51 +122,46 @@ def _logits(
         )
 
 
+def _measure_function(
+    trial: Trial[Distillation], tokens: Tensor, now: Tensor, live: Mapping[str, Tensor], found: Mapping[str, Tensor]
+) -> None:
+    """Load the file into the independent model; compare that with the student in memory, and with its live weights."""
+    if isinstance(hidden := provided(live, now), Hidden):
+        trial.measure(logits_error=hidden, layers_apart=hidden)
+        return
+    model = IndependentModel(trial.parameters, trial.device)
+    of_file = model.answer(found, tokens)
+    trial.measure(
+        logits_error=in_tolerances(now, of_file, trial.parameters["dtype"]),
+        layers_apart=deepest_difference(of_file, model.answer(live, tokens)),
+    )
+
+
 @look
 def _farthest(one: Tensor, other: Tensor) -> float:
     """The largest absolute difference of two logits of one shape."""
     return float((one - other).abs().max())
 
 
-def _measure_metadata(trial: Trial[Distillation], run: Run, metadata: Mapping[str, str]) -> None:
+def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWatch], seen: Mapping[str, str]) -> None:
     """Whether the file says of the run what the run did."""
-    trial.measure(metadata_missing=_missing(metadata), metadata_untrue=_untrue(metadata, trial.parameters, run))
-    step = _step_in(metadata)
-    if isinstance(step, int):
-        trial.measure(metadata_step=step)
+    run, watch = training.run, training.watch
+    required = [metadata.untrue_settings(seen, trial.parameters), metadata.untrue_loss(seen, _last(run.losses))]
+    further = [metadata.untrue_loss(seen, _last(watch.next_loss.expected))]
+    if not run.is_heard:  # a trainer in another process has names and a text of its own
+        further.append(metadata.untrue_names(seen, trial.parameters, trial.cache, watch.made))
+    untrue = sorted({key for one in required + further if not isinstance(one, Hidden) for key in one})
+    trial.measure(
+        metadata_missing=metadata.missing(seen),
+        metadata_untrue=untrue or next((one for one in required if isinstance(one, Hidden)), untrue),
+    )
+    step = metadata.number(seen, "step")
+    if not isinstance(step, Hidden) and step.is_integer():
+        trial.measure(metadata_step=int(step))
 
 
 @look
-def _missing(metadata: Mapping[str, str]) -> list[str]:
-    return [key for key in _METADATA if key not in metadata]
-
-
-@look
-def _step_in(metadata: Mapping[str, str]) -> int | None:
-    """The step that the metadata name; None if there is none or it is no number."""
-    with contextlib.suppress(KeyError, ValueError):
-        return int(metadata["step"])
-    return None
-
-
-@look
-def _untrue(metadata: Mapping[str, str], parameters: Mapping[str, Any], run: Run) -> list[str]:
-    """The numbers in the metadata that are not the run's own; those that are absent are `metadata_missing`."""
-    told = [key for key in ("temperature", "alpha") if key in metadata]
-    untrue = [key for key in told if not _is_number(metadata[key], parameters[key])]
-    loss = _untrue_loss(metadata, run)
-    return first_shown(untrue + loss, untrue) if untrue else loss
-
-
-@look
-def _untrue_loss(metadata: Mapping[str, str], run: Run) -> list[str]:
-    if "final_loss" not in metadata or _is_number(metadata["final_loss"], run.losses[-1] if run.losses else None):
-        return []
-    return ["final_loss"]
-
-
-def _is_number(text: str, number: float | None) -> bool:
-    """Whether a text says a number, to the digits that a trainer may print of a loss."""
-    with contextlib.suppress(ValueError):
-        return number is not None and math.isclose(float(text), number, rel_tol=1e-3)
-    return False
+def _last(losses: Sequence[float] | Mapping[int, float]) -> float:
+    """The loss of the last step; NaN if there is none."""
+    values = list(losses.values() if isinstance(losses, Mapping) else losses)
+    return values[-1] if values else math.nan

@@ -20,14 +20,14 @@ def falsify(trial: Trial[Distillation]) -> None:
     """Ask for one number of steps after the other, each of a fresh subject; we, not the subject, count them."""
     requested = [trial.parameters["steps"], *trial.parameters["requests"]]
     first = _run(trial, trial.subject, requested[0])
-    read_back(trial, first.watch.steps)
+    read_back(trial, first.watch.made)
     runs = [first, *(_run(trial, _asked(trial, request), request) for request in requested[1:])]
     trial.measure(
         requested=requested,
         executed=[run.executed for run in runs],
         surplus=[run.executed - asked for run, asked in zip(runs, requested, strict=True)],
         overstated=[run.reported - run.executed for run in runs],
-        idle=[run.executed - run.changes for run in runs],
+        idle=[run.reports - run.changes for run in runs],
         accepted=_accepted(trial),
     )
 
@@ -37,12 +37,14 @@ class _Watched:
     """One run.
 
     Attributes:
-        executed: the steps as counted; hidden if not every step was told.
+        executed: the steps as counted, by the optimizer if it is shown; hidden if not every step was told.
+        reports: how often the run reported a step; hidden as `executed` is.
         reported: the steps that the run says it made.
     """
 
     watch: StepWatch
     executed: int
+    reports: int
     reported: int
 
     @property
@@ -65,8 +67,9 @@ def _run(trial: Trial[Distillation], subject: Distillation, request: int) -> _Wa
         watch = StepWatch(trial, subject, most=2 * request + _PATIENCE)
         with contextlib.suppress(Overrun):
             run = subject.distill(on_step=watch)
-            return _Watched(watch, run.if_every_step_is_told(watch.steps), run.steps)
-    return _Watched(watch, watch.steps, watch.steps)
+            executed, reports = (run.if_every_step_is_told(count) for count in (watch.made, watch.steps))
+            return _Watched(watch, executed, reports, run.steps)
+    return _Watched(watch, watch.made, watch.steps, watch.steps)
 
 
 @look

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.weight_comparison import same_bits, snapshot
+from falsifiers.distill.measuring.weight_files import Unreadable, weight_files
+from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
 from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Checkpointing
@@ -58,6 +61,8 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     unexpected: list[str] = []
     different: list[str] = []
     differences: list[float] = []
+    errors: list[float] = []
+    model = IndependentModel(trial.parameters, trial.device)
     for path, original in ((run.checkpoints[-1], kept[last_due]), (run.export, at_end)):
         with trial.subject_fault():
             other.load(Path(path))
@@ -70,12 +75,14 @@ def falsify(trial: Trial[Checkpointing]) -> None:
             if not same_bits(original.weights[name], reloaded.weights[name])
         ]
         differences.append(_farthest(original.logits, reloaded.logits))
+        errors.append(_error(trial, model, Path(path), original, tokens))
     trial.measure(
         steps_executed=training.steps,
         missing=missing,
         unexpected=unexpected,
         different=different,
         logits_differences=differences,
+        logits_errors=errors,
         logits_apart_before=_farthest(at_end.logits, before.logits),
         logits_between=_farthest(kept[last_due].logits, at_end.logits),
     )
@@ -88,6 +95,19 @@ def _tokens(trial: Trial[Checkpointing]) -> Tensor:
         vocabulary = trial.subject.student_logits(text).shape[-1]
     spread = torch.linspace(0, vocabulary - 1, text.shape[1], device=text.device).round().long()
     return torch.cat([text, spread.unsqueeze(0)])
+
+
+def _error(
+    trial: Trial[Checkpointing], model: IndependentModel, path: Path, original: _Student, tokens: Tensor
+) -> float:
+    """How far the student that was saved is from the independent model with the file's weights, in tolerances."""
+    try:
+        found, _ = weight_files(trial.subject).read_checkpoint(path)
+    except (OSError, Unreadable) as error:
+        print(f"{path} cannot be read: {error}")
+        return math.inf
+    weights = {name: tensor for name, tensor in found.items() if name in original.weights}
+    return in_tolerances(original.logits, model.answer(weights, tokens), trial.parameters["dtype"])
 
 
 def _farthest(one: Tensor, other: Tensor) -> float:

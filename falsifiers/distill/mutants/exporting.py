@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from transformers import Qwen2ForCausalLM
 
 from falsifiers.distill.measuring.weight_comparison import snapshot
 from falsifiers.distill.reference import Distillation
@@ -16,12 +18,14 @@ from falsifiers.distill.reference.export import save_weights
 from harness import Setting
 
 __all__ = [
+    "AnotherActivation",
     "AveragedAtEnd",
     "BestStepExported",
     "CutVocabulary",
     "DeafReload",
     "EmbeddingLeftOut",
     "FewUpdates",
+    "FlatteredLoss",
     "FlippedBit",
     "HalfPrecisionExport",
     "InitialExport",
@@ -37,6 +41,7 @@ __all__ = [
     "TruncatedFile",
     "UntiedHead",
     "UntrueMetadata",
+    "UntrueNames",
     "ZeroTensors",
     "ZeroedTensor",
     "metadata_only",
@@ -336,3 +341,32 @@ class AveragedAtEnd(_ChangedAtEnd):
     def last(self, name: str, weight: Tensor) -> Tensor:
         """The average."""
         return self._average[name]
+
+
+class UntrueNames(Distillation):
+    """The metadata name another teacher and another epoch: they were copied from the run before."""
+
+    def metadata(self, step: int, loss: float) -> dict[str, str]:
+        """The next seed, and one epoch for each step."""
+        name = f"{self.recipe.model}-teacher-seed-{self.recipe.teacher_seed + 1}"
+        return {**super().metadata(step, loss), "teacher_model": name, "epoch": str(step + 1)}
+
+
+class FlatteredLoss(Distillation):
+    """The loss is told a fifth lower than it is, in the report and in the metadata alike."""
+
+    def reported(self, loss: Tensor, step: int) -> float:
+        """Four fifths."""
+        return 0.8 * super().reported(loss, step)
+
+
+class AnotherActivation(Distillation):
+    """The student is built with another activation; it trains, saves, loads and answers with that."""
+
+    @cached_property
+    def student(self) -> Qwen2ForCausalLM:
+        """The same weights in another function."""
+        student = super().student
+        for layer in student.model.layers:
+            layer.mlp.act_fn = torch.nn.GELU()
+        return student

@@ -10,10 +10,14 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from falsifiers.distill.subject import Distillation, Run
-from harness import Hidden, Trial, look
+from falsifiers.distill.oracle.one_step import SLOTS, is_one_step
+from falsifiers.distill.oracle.shadow import Configuration
+from falsifiers.distill.subject import Distillation, Run, shown
+from harness import Hidden, NotShown, Trial, first_shown, look
 
 __all__ = ["Overrun", "StepWatch", "Training", "read_back", "train"]
+
+Slots = Mapping[str, Mapping[str, Tensor]]
 
 _SAMPLED = 64  # elements of each tensor; AdamW moves all elements that have a gradient, so few are enough
 
@@ -25,7 +29,9 @@ class Overrun(Exception):
 class StepWatch:
     """An `OnStep` that counts for itself, and every `watch_every` steps compares the live weights with its last look.
 
-    After `most` steps it raises `Overrun`, so that the trial does not wait for a run without end.
+    If it looks at every step and the subject shows its optimizer, weights count as changed only if they changed by
+    exactly one step of AdamW. After `most` steps it raises `Overrun`, so that the trial does not wait for a run
+    without end.
 
     Attributes:
         steps: how often the subject reported a step.
@@ -40,11 +46,18 @@ class StepWatch:
         self._subject: Distillation = trial.subject if subject is None else subject
         self._most = most
         self._every = trial.parameters["watch_every"]
+        self._configuration = Configuration.of(trial.parameters)
         self._first = _glimpse(self._subject.student_weights())
         self._seen = self._first
         self.steps = 0
         self.changes = 0
         self.looks = 0
+        self._uncounted = 0
+
+    @property
+    def made(self) -> int:
+        """The steps by the optimizer's own count where it is shown, else as the subject reported them."""
+        return self.steps + self._uncounted
 
     @property
     def unmoved(self) -> list[str]:
@@ -59,14 +72,19 @@ class StepWatch:
                 self._trial.step(step, **values)
             due = self.steps % self._every == 0 and not isinstance(self.changes, Hidden)
         if due:
-            weights = self._subject.student_weights()
+            weights, slots = self._subject.student_weights(), shown(self._subject, "optimizer_state")
             with self._trial.falsifier_fault():
-                now = _glimpse(weights)
-                self.changes += _differ(self._seen, now)
+                now, state = _glimpse(weights), _glimpse_of_slots(slots)
+                self.changes += _both(_differ(self._seen, now), first_shown(self._is_one_step(now, state), True))
+                self._uncounted = first_shown(_count(state) - self.steps, 0)
                 self._seen = now
                 self.looks += 1
         if self.steps >= self._most:
             raise Overrun
+
+    @look
+    def _is_one_step(self, now: Mapping[str, Tensor], state: Slots) -> bool:
+        return self._every > 1 or is_one_step(self._configuration, self._seen, now, state)
 
 
 W = TypeVar("W", bound=StepWatch)
@@ -107,7 +125,7 @@ def train(trial: Trial[Any], watching: Callable[[Trial[Any]], W] = StepWatch) ->
     with trial.subject_fault():
         watch = watching(trial)
         run = trial.subject.distill(on_step=watch)
-    read_back(trial, watch.steps)
+    read_back(trial, watch.made)
     return Training(watch, run)
 
 
@@ -142,6 +160,11 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 
 @look
+def _both(one: bool, other: bool) -> bool:
+    return one and other
+
+
+@look
 def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A copy on the CPU of up to `_SAMPLED` elements of every tensor, spread over it evenly, by name."""
     glimpses = {}
@@ -149,6 +172,26 @@ def _glimpse(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         flat = weight.detach().flatten()
         glimpses[name] = flat[:: max(1, flat.numel() // _SAMPLED)][:_SAMPLED].to("cpu", copy=True)
     return glimpses
+
+
+@look
+def _glimpse_of_slots(slots: Slots) -> Slots:
+    """The same of the optimizer's slots, by parameter.
+
+    Raises:
+        NotShown: there are none.
+    """
+    if not slots:
+        raise NotShown("the optimizer shows no slots")
+    wanted = {slot: {name: of[slot] for name, of in slots.items() if slot in of} for slot in SLOTS}
+    glimpses = {slot: _glimpse(of) for slot, of in wanted.items()}
+    return {name: {slot: of[name] for slot, of in glimpses.items() if name in of} for name in slots}
+
+
+@look
+def _count(state: Slots) -> int:
+    """How many steps the optimizer has counted, of the parameter that had most."""
+    return max(int(of["step"]) for of in state.values() if "step" in of)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -1,0 +1,54 @@
+"""The loss that a step must have, computed by the independent model before the subject makes the step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from falsifiers.distill.oracle.answers import IndependentModel
+from falsifiers.distill.subject import shown
+from harness import Hidden, NotShown, Trial, look
+
+__all__ = ["NextLoss"]
+
+
+class NextLoss:
+    """To be called after each step of the trial's subject, or of another one.
+
+    Attributes:
+        expected: by step, counted from 1, the loss of its batch in nats a token. It is hidden if the subject does not
+            show its batches and its teacher's weights, or if dropout decides on the loss, too.
+    """
+
+    def __init__(self, trial: Trial[Any], steps: Collection[int], subject: Any = None) -> None:
+        """Compute the loss of the first step, if it is one of the steps. Call this inside `subject_fault`."""
+        self._trial = trial
+        self._subject = trial.subject if subject is None else subject
+        self._steps = steps
+        self._model: IndependentModel | None = None
+        self._made = 0
+        self.expected: dict[int, float] = {}
+        if trial.parameters.get("dropout"):
+            self.expected = Hidden("dropout has a part in the loss")  # type: ignore[assignment]
+        self._compute()
+
+    def __call__(self) -> None:
+        """Compute the loss of the step after this one, if it is one of the steps."""
+        self._made += 1
+        self._compute()
+
+    def _compute(self) -> None:
+        step = self._made + 1
+        if step in self._steps and not isinstance(self.expected, Hidden):
+            loss = self._loss(step)
+            self.expected = loss if isinstance(loss, Hidden) else {**self.expected, step: loss}
+
+    @look
+    def _loss(self, step: int) -> float:
+        batch, teacher = shown(self._subject, "batch", step), shown(self._subject, "teacher_weights")
+        weights = self._subject.student_weights()
+        if isinstance(batch, Hidden) or isinstance(teacher, Hidden):
+            raise NotShown("the subject does not show its batches and its teacher's weights")
+        with self._trial.falsifier_fault():
+            self._model = self._model or IndependentModel(self._trial.parameters, self._trial.device)
+            return self._model.loss(weights, teacher, *batch)
