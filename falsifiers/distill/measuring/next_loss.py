@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from falsifiers.distill.oracle.answers import IndependentModel
-from falsifiers.distill.subject import shown
 from harness import Hidden, NotShown, Trial, look
 
 __all__ = ["NextLoss"]
@@ -27,9 +26,8 @@ class NextLoss:
         self._steps = steps
         self._model: IndependentModel | None = None
         self._made = 0
-        self.expected: dict[int, float] = {}
-        if trial.parameters.get("dropout"):
-            self.expected = Hidden("dropout has a part in the loss")  # type: ignore[assignment]
+        self.expected: dict[int, float]
+        self.expected = _nothing_yet(self._subject, trial.parameters)
         self._compute()
 
     def __call__(self) -> None:
@@ -45,10 +43,22 @@ class NextLoss:
 
     @look
     def _loss(self, step: int) -> float:
-        batch, teacher = shown(self._subject, "batch", step), shown(self._subject, "teacher_weights")
-        weights = self._subject.student_weights()
-        if isinstance(batch, Hidden) or isinstance(teacher, Hidden):
-            raise NotShown("the subject does not show its batches and its teacher's weights")
+        inputs, labels = self._subject.batch(step)
+        teacher, weights = self._subject.teacher_weights(), self._subject.student_weights()
         with self._trial.falsifier_fault():
             self._model = self._model or IndependentModel(self._trial.parameters, self._trial.device)
-            return self._model.loss(weights, teacher, *batch)
+            return self._model.loss(weights, teacher, inputs, labels)
+
+
+@look
+def _nothing_yet(subject: Any, parameters: Mapping[str, Any]) -> dict[int, float]:
+    """No loss yet.
+
+    Raises:
+        NotShown: no loss can ever be computed.
+    """
+    if parameters.get("dropout"):
+        raise NotShown("dropout has a part in the loss")
+    if not (hasattr(subject, "batch") and hasattr(subject, "teacher_weights")):
+        raise NotShown("the subject does not show its batches and its teacher's weights")
+    return {}
