@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
 from falsifiers.distill.running.training import StepWatch, train
-from falsifiers.distill.subject import Shadowed
+from falsifiers.distill.subject import Shadowed, shown
 from harness import NotShown, Trial, elsewhere, look, not_shown
 
 __all__ = ["falsify"]
@@ -58,7 +58,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
 def _batch(trial: Trial[Shadowed], step: int) -> tuple[Tensor, Tensor]:
     """Copies of a step's inputs and labels, on the CPU."""
     with trial.subject_fault():
-        inputs, labels = trial.subject.batch(step)
+        inputs, labels = shown(trial.subject, "batch", step)
         return inputs.to("cpu", copy=True), labels.to("cpu", copy=True)
 
 

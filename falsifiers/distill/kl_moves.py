@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation, Run
@@ -18,6 +19,7 @@ def falsify(trial: Trial[Distillation]) -> None:
     before = evaluate(trial, held_out)
     training = train(trial)
     after = evaluate(trial, held_out)
+    measure_answers(trial, held_out)
     trial.measure(
         steps_executed=training.steps,
         initial_kl=before.kl,

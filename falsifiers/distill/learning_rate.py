@@ -9,112 +9,127 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.weight_comparison import snapshot
-from falsifiers.distill.running.training import StepWatch, read_back
-from falsifiers.distill.subject import Distillation
-from harness import NotShown, Trial, look
+from falsifiers.distill.oracle.shadow import Configuration
+from falsifiers.distill.running.training import StepWatch, train
+from falsifiers.distill.subject import Distillation, shown
+from harness import Hidden, Trial, look
 
 __all__ = ["falsify"]
 
 _SAMPLED = 256  # elements of each tensor, spread over it evenly, whose steps are computed again
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # AdamW's usual ones; other betas change a step's direction by percents
+
+Slots = Mapping[str, Mapping[str, Tensor]]
 
 
 def falsify(trial: Trial[Distillation]) -> None:
     """Read the rate off the weights: AdamW's first step moves an element by the rate times |g| / (|g| + 1e-8).
 
     So the largest movement of a tensor's elements in the first step is the rate itself for any gradient, up to weight
-    decay and rounding. Elements that start at zero have neither. For later steps, the direction is computed again from
-    the gradients that were left on the weights; how far a tensor went along it is its rate.
+    decay and rounding. Elements that start at zero have neither. For later steps, the direction is computed from the
+    optimizer's slots; how far a tensor went along it is its rate.
     """
-    moves: list[dict[str, float]] = []
-    adams: dict[str, _Adam] = {}
-    errors: list[float] = []
-    norms: list[float] = []
-    rate, warmup = trial.parameters["learning_rate"], max(1, trial.parameters["warmup_steps"])
-    with trial.subject_fault():
-        weights = snapshot(trial.subject.student_weights())
-    zero = {name for name, weight in weights.items() if not weight.any()}
-    watch = StepWatch(trial)
-
-    def on_step(step: int, **values: float) -> None:
-        nonlocal weights
-        watch(step, **values)
-        live = trial.subject.student_weights()
-        now = snapshot(live)
-        with trial.falsifier_fault():
-            moves.append(_largest(weights, now))
-            gradients = {name: weight.grad for name, weight in live.items() if weight.grad is not None}
-            asked = rate * min(1.0, watch.steps / warmup)
-            if gradients:
-                norms.append(sum(float(one.double().square().sum()) for one in gradients.values()) ** 0.5)
-                rates = [
-                    adams.setdefault(name, _Adam()).rate(gradients[name], weights[name], now[name])
-                    if name in gradients
-                    else 0.0
-                    for name in live
-                ]
-                errors.append(_worst([abs(one / asked - 1.0) for one in rates]))
-            weights = now
-
-    with trial.subject_fault():
-        trial.subject.distill(on_step=on_step)
-    read_back(trial, watch.steps)
-    first = rate / warmup
-    exact = max((moves[0][name] for name in zero), default=float("nan")) if moves else float("nan")
+    watch = train(trial, _Watch).watch
+    moves, configuration = watch.moves, watch.configuration
+    first = configuration.rate(1)
+    exact = max((moves[0][name] for name in watch.zero), default=math.nan) if moves else math.nan
     trial.measure(
         first_rate=exact,
         first_rate_error=abs(exact / first - 1.0),
         first_rate_errors_of_tensors=[abs(move / first - 1.0) for move in moves[0].values()] if moves else [],
-        rates=[max(step.values()) / (rate * min(1.0, number / warmup)) for number, step in enumerate(moves, start=1)],
+        rates=[max(step.values()) / configuration.rate(number) for number, step in enumerate(moves, start=1)],
     )
-    limit = trial.parameters["gradient_norm"]
-    steps = len(moves)
+    limit = configuration.gradient_norm
     trial.measure(
-        rate_errors=_of_every_step(errors, steps),
-        gradient_norm_over_limit=_worst(_of_every_step(norms, steps)) / limit if limit else 0.0,
+        rate_errors=look(_shown)(watch.rate_errors),
+        gradient_norm_over_limit=_worst(watch.gradient_norms) / limit if limit else 0.0,
     )
 
 
-class _Adam:
-    """AdamW's moments of some elements of one tensor, in float64."""
+class _Watch(StepWatch):
+    """Looks at the weights and at the optimizer's slots after each step.
 
-    def __init__(self) -> None:
-        """Start before the first step."""
-        self._steps = 0
-        self._first = self._second = torch.zeros(())
+    Attributes:
+        configuration: what the parameters ask for.
+        zero: the tensors that begin as zeros.
+        moves: of each step, the largest movement of an element, by tensor.
+        rate_errors: of each step, the largest relative error of a tensor's rate.
+        gradient_norms: of each step, the Euclidean norm of the gradients that the optimizer was given.
+    """
 
-    def rate(self, gradient: Tensor, before: Tensor, after: Tensor) -> float:
-        """The learning rate of a step with this gradient: the multiple of AdamW's direction that the elements moved.
+    def __init__(self, trial: Trial[Distillation]) -> None:
+        """Copy the first weights."""
+        super().__init__(trial)
+        self.configuration = Configuration.of(trial.parameters)
+        self._before = snapshot(trial.subject.student_weights())
+        self._means: dict[str, Tensor] = {}
+        self.zero = [name for name, weight in self._before.items() if not weight.any()]
+        self.moves: list[dict[str, float]] = []
+        self.rate_errors: list[float] = []
+        self.gradient_norms: list[float] = []
 
-        Weight decay moves them in proportion to themselves, so both are fitted, by least squares.
+    def __call__(self, step: int, **values: float) -> None:
+        """Look, after the step is counted."""
+        super().__call__(step, **values)
+        weights, slots = self._trial.subject.student_weights(), shown(self._trial.subject, "optimizer_state")
+        with self._trial.falsifier_fault():
+            before, self._before = self._before, snapshot(weights)
+            self.moves.append(_largest(before, self._before))
+            self.rate_errors.append(self._rate_error(before, slots))
+            self.gradient_norms.append(self._gradient_norm(slots))
+
+    @look
+    def _rate_error(self, before: Mapping[str, Tensor], slots: Slots) -> float:
+        """The largest relative error of a tensor's rate; a tensor without slots has none."""
+        asked = self.configuration.rate(self.steps)
+        rates = [
+            self._rate(slots[name], weight, self._before[name]) if name in slots else 0.0
+            for name, weight in before.items()
+        ]
+        return _worst([abs(rate / asked - 1.0) for rate in rates])
+
+    def _rate(self, slots: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
+        """The multiple of AdamW's direction that the elements moved.
+
+        Weight decay moves them in proportion to themselves, so both are fitted, by least squares. The steps are those
+        that we counted, and not the optimizer's own: one that is made anew has slots that begin anew.
         """
-        gradient, before, after = (_spread(tensor) for tensor in (gradient, before, after))
-        self._steps += 1
-        self._first = _BETAS[0] * self._first + (1 - _BETAS[0]) * gradient
-        self._second = _BETAS[1] * self._second + (1 - _BETAS[1]) * gradient.square()
-        mean, square = (
-            moment / (1 - beta**self._steps) for moment, beta in zip((self._first, self._second), _BETAS, strict=True)
-        )
-        direction = mean / (square.sqrt() + _EPSILON)
+        wanted = self.configuration
+        mean, square, before, after = map(_spread, (slots["exp_avg"], slots["exp_avg_sq"], before, after))
+        mean, square = mean / (1 - wanted.beta1**self.steps), square / (1 - wanted.beta2**self.steps)
+        direction = mean / (square.sqrt() + wanted.epsilon)
         directions, moved = torch.stack([direction, before], dim=1), (before - after).unsqueeze(1)
         if not (directions.isfinite().all() and moved.isfinite().all()):
             return math.nan
         return float(torch.linalg.lstsq(directions, moved, driver="gelsd").solution[0])
 
+    @look
+    def _gradient_norm(self, slots: Slots) -> float:
+        """The norm of what the step added to the moving means, so of the gradients after clipping."""
+        share = 1 - self.configuration.beta1
+        means = {name: of["exp_avg"].detach().clone() for name, of in slots.items()}
+        added = [
+            (mean - (1 - share) * self._means[name] if name in self._means else mean) for name, mean in means.items()
+        ]
+        self._means = means
+        return sum(float((one.double() / share).square().sum()) for one in added) ** 0.5
 
-@look
-def _of_every_step(values: list[float], steps: int) -> list[float]:
-    if len(values) < steps:
-        raise NotShown(
-            "this subject leaves no gradients on its weights, and the rate of a step follows from them alone"
-        )
+
+def _shown(values: list[float]) -> list[float]:
+    """The values.
+
+    Raises:
+        NotShown: one is hidden.
+    """
+    for one in values:
+        if isinstance(one, Hidden):
+            one.reveal()
     return values
 
 
 @look
 def _worst(numbers: list[float]) -> float:
-    """The largest number; NaN if one is NaN, which max() would lose."""
-    return float(torch.tensor(numbers, dtype=torch.float64).max())
+    """The largest number; NaN if one is NaN, which max() would lose. Hidden if one is."""
+    return float(torch.tensor(_shown(numbers), dtype=torch.float64).max())
 
 
 def _spread(tensor: Tensor) -> Tensor:

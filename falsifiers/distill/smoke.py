@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate, foresight
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
@@ -41,6 +42,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         unmoved=training.unmoved,
     )
     after = evaluate(trial, held_out)
+    measure_answers(trial, held_out)
     trial.measure(
         final_loss=after.loss,
         final_kl=after.kl,

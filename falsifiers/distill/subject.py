@@ -1,7 +1,8 @@
 """What the falsifiers of this family need from a subject.
 
 A trainer in this process needs five methods. A command or a finished run fits behind the same five: its weights are
-those of its checkpoints, and the profile sets `watch_every` to their distance.
+those of its checkpoints, and the profile sets `watch_every` to their distance. Claims that compare a subject with an
+independent model need further methods, such as `teacher_weights`; without them they are NOT_MEASURED.
 """
 
 from __future__ import annotations

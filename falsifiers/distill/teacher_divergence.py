@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
@@ -19,6 +20,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         apart = (trial.subject.teacher_logits(tokens) - trial.subject.student_logits(tokens)).abs().max()
     train(trial)
     after = evaluate(trial, held_out)
+    measure_answers(trial, held_out)
     trial.measure(
         initial_kl=before.kl,
         final_kl=after.kl,

@@ -1,0 +1,37 @@
+"""Whether teacher and student answer as the model that the parameters name does with their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
+from falsifiers.distill.subject import Distillation, shown
+from harness import Trial, look
+
+__all__ = ["measure_answers"]
+
+
+def measure_answers(trial: Trial[Distillation], held_out: HeldOut) -> None:
+    """Measure `student_logits_error` and `teacher_logits_error`, in tolerances, on one held-out batch.
+
+    The evaluations before and after it take the subject's word for what the models answer.
+    """
+    inputs, _ = held_out.batches[0]
+    with trial.subject_fault():
+        student = trial.subject.student_weights(), trial.subject.student_logits(inputs)
+        teacher = shown(trial.subject, "teacher_weights"), trial.subject.teacher_logits(inputs)
+    trial.measure(
+        student_logits_error=_error(*student, trial, inputs), teacher_logits_error=_error(*teacher, trial, inputs)
+    )
+
+
+@look
+def _error(weights: Mapping[str, Tensor], logits: Tensor, trial: Trial[Any], inputs: Tensor) -> float:
+    """The largest error of a row; one by one, as logits in float64 are large."""
+    model = IndependentModel(trial.parameters, trial.device)
+    rows = zip(logits.split(1), inputs.split(1), strict=True)
+    return max(in_tolerances(seen, model.answer(weights, row), trial.parameters["dtype"]) for seen, row in rows)
