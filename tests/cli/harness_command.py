@@ -20,9 +20,15 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, **places, "NO_COLOR": "1"}
 
 
-def harness(folder: Path, *arguments: str, seconds: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Run `harness` in a folder and wait for it, in a fork of a process that has imported it already."""
-    variables = environment(folder)
+def harness(
+    folder: Path, *arguments: str, seconds: float = 120.0, home: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `harness` in a folder and wait for it, in a fork of a process that has imported it already.
+
+    Args:
+        home: the folder of its caches and leases; by default, the folder in which it runs.
+    """
+    variables = environment(home or folder)
     if {name: value for name, value in variables.items() if name.startswith("PYTHON")} == _PYTHON:
         return _PRELOADED.run(arguments, folder, variables, seconds)
     return subprocess.run(

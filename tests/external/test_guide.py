@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.external.trainer import _VALUES, GIVEN
-from tests.cli.harness_command import COMMAND, environment
+from tests.cli.harness_command import harness
 from tests.external.trainers import ROOT
 
 GUIDE = (ROOT / "docs" / "trainers.md").read_text()
@@ -49,14 +49,7 @@ def trainer(tmp_path: Path) -> Iterator[Path]:
 def judged(folder: Path, claim: str, *options: str) -> tuple[int, dict[str, str]]:
     """Exit status, and the outcome of every clause."""
     asked = ["run", claim, "--device", "cpu", "--evidence", str(folder), "--no-mutants", *options]
-    done = subprocess.run(
-        [*COMMAND, *asked, "--json", "-"],
-        cwd=ROOT,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = harness(ROOT, *asked, "--json", "-", home=folder, seconds=300)
     (record,) = json.loads(done.stdout)["records"]
     return done.returncode, {clause["id"]: clause["outcome"] for clause in record["clauses"]}
 

@@ -22,7 +22,7 @@ from harness.contract.project import Project
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
-from tests.cli.harness_command import COMMAND, environment
+from tests.cli.harness_command import harness
 
 PROJECT = Project.find(Path(__file__).parent)
 LAYOUT, CRC = "F-APR-V2-LAYOUT-001", "F-APR-V2-CRC-001"
@@ -106,10 +106,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
 
     def said(subject: str, claim: str = LAYOUT) -> subprocess.CompletedProcess[str]:
         asked = ["run", claim, "--no-mutants", "--evidence", str(tmp_path / "evidence"), "--subject", subject]
-        return subprocess.run(
-            [*COMMAND, *asked, *(["-P", f"dir={run}"] if "recorded" in subject else [])],
-            cwd=PROJECT.root, env=environment(tmp_path), capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+        return harness(PROJECT.root, *asked, *(["-P", f"dir={run}"] if "recorded" in subject else []), home=tmp_path)
 
     empty = said("recorded:trainers/apr-distill.toml")
     assert empty.returncode == 3, empty.stdout

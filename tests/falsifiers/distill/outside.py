@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import struct
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from falsifiers.distill.external import Command
 from harness import NotMeasured, Setting
 from harness.authoring.faults import SubjectFault
 from harness.execution.worker_trial import WorkerTrial
-from tests.cli.harness_command import COMMAND, environment
+from tests.cli.harness_command import harness
 from tests.external.trainers import BIGRAMS_FILE, ROOT
 from tests.falsifiers.distill.trials import CONTRACTS, Heard
 
@@ -28,10 +27,7 @@ BIGRAMS = BIGRAMS_FILE.relative_to(ROOT).as_posix()
 def run(folder: Path, claim: str, *options: str, mutants: bool = False) -> tuple[int, str]:
     """Exit status and output of `harness run`; bundles go to `folder/evidence`."""
     asked = ["run", claim, "--device", "cpu", "--evidence", str(folder / "evidence"), *options]
-    done = subprocess.run(
-        [*COMMAND, *asked, *([] if mutants else ["--no-mutants"])],
-        cwd=ROOT, env=environment(folder), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = harness(ROOT, *asked, *([] if mutants else ["--no-mutants"]), home=folder, seconds=300)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -92,8 +88,7 @@ def clauses(folder: Path) -> dict[str, str]:
 
 def verified(folder: Path) -> bool:
     """Whether `harness verify` finds the bundle sound, by judging it again."""
-    done = subprocess.run([*COMMAND, "verify", str(folder / "evidence")], cwd=ROOT, capture_output=True, text=True)
-    return "1 sound, 0 unsound" in done.stdout
+    return harness(ROOT, "verify", str(folder / "evidence"), home=folder).returncode == 0
 
 
 def historical_run(folder: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import subprocess
 from pathlib import Path
 from pydoc_data import topics
 from typing import Any
@@ -40,7 +39,7 @@ from falsifiers.distill.mutants.updating import (
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
 from harness.base import strictjson
-from tests.cli.harness_command import COMMAND, environment
+from tests.cli.harness_command import harness
 from tests.falsifiers.distill.trials import CONTRACTS, a_setting, a_trial
 
 MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
@@ -293,9 +292,7 @@ def test_an_export_holds_what_the_last_step_left(tmp_path: Path) -> None:
 def test_runs_that_die_are_survived(tmp_path: Path, claim: str, subject: str, status: int, said: str) -> None:
     """From the command line, because the trials of these claims fork: this process has threads by now."""
     asked = ["--profile", "reduced", "--no-mutants", "--device", "cpu", "--evidence", str(tmp_path / "evidence")]
-    done = subprocess.run(
-        [*COMMAND, "run", claim, *asked, "--subject", f"falsifiers.distill.{subject}"],
-        cwd=CONTRACTS.parents[1], env=environment(tmp_path), capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    entry = f"falsifiers.distill.{subject}"
+    done = harness(CONTRACTS.parents[1], "run", claim, *asked, "--subject", entry, home=tmp_path, seconds=300)
     assert done.returncode == status, done.stdout + done.stderr
     assert said in done.stdout

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cli.harness_command import COMMAND, environment
+from tests.cli.harness_command import harness
 from tests.falsifiers.blackwell.ptx.engines import (
     APR,
     ENGINE,
@@ -22,16 +21,14 @@ from tests.falsifiers.blackwell.ptx.engines import (
 def command_line(folder: Path, *options: str) -> tuple[int, str]:
     """Exit status and output of `harness run`; the mutants run elsewhere."""
     asked = ["run", PTX, "--device", "cpu", "--no-mutants", "--evidence", str(folder / "evidence"), *options]
-    done = subprocess.run(
-        [*COMMAND, *asked], cwd=PROJECT.root, env=environment(folder), capture_output=True, text=True, timeout=300
-    )
+    done = harness(PROJECT.root, *asked, home=folder, seconds=300)
     return done.returncode, done.stdout + done.stderr
 
 
 def sealed(folder: Path) -> dict[str, Any]:
     """The record of the only bundle, which must be sound."""
     (path,) = (folder / "evidence").rglob("record.json")
-    verified = subprocess.run([*COMMAND, "verify", str(path.parent)], cwd=PROJECT.root, capture_output=True, text=True)
+    verified = harness(PROJECT.root, "verify", str(path.parent), home=folder)
     assert verified.returncode == 0, verified.stdout
     document: dict[str, Any] = json.loads(path.read_text())
     return document
