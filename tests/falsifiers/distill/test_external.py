@@ -29,7 +29,6 @@ from tests.falsifiers.distill.outside import (
     verified,
 )
 
-
 NO_TRAINED_TOKENIZER = ("-P", "tokenizer=bytes")
 """The full profile's tokenizer takes ten seconds to train."""
 
