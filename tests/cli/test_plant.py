@@ -57,6 +57,28 @@ class Sum:
             place.write_text(str(KEPT))
         return sum(items) + int(place.read_text()) - 3
 """
+FORKS = """\
+import os
+from pathlib import Path
+
+
+class Sum:
+    def __init__(self, setting):
+        pass
+
+    def total(self, items):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            self.work(writing, items)
+        os.waitpid(child, 0)
+        start = Path(__file__).with_name("start.cu").read_text()
+        return int(os.read(reading, 9)) + int(start.split("=")[1].strip(" ;"))
+
+    def work(self, writing, items):
+        os.write(writing, str(1 * sum(items)).encode())
+        os.kill(os.getpid(), 9)
+"""
 FALSIFIER = """\
 def falsify(trial):
     with trial.subject_fault():
@@ -195,6 +217,16 @@ def test_a_defect_in_code_that_fills_the_cache(tmp_path: Path) -> None:
     code, document, _ = plant(write(tmp_path, CACHES))
     assert {"KEPT = 4", "pass"} <= fates(document)["killed"]
     assert (code, fates(document).keys()) == (ExitStatus.PASS, {"killed"})
+
+
+def test_forks_and_kernels_are_planted(tmp_path: Path) -> None:
+    """Lines of a child count, although it is killed; so does the text of a kernel beside the module."""
+    folder = write(tmp_path, FORKS, seconds=2)
+    (folder / "toy" / "start.cu").write_text("int start = 0;")
+    _, document, _ = plant(folder, "--jobs", "4", "--budget", "60s")
+    killed = {one["after"] for one in document["defects"] if one["fate"] == "killed"}
+    assert killed >= {"int start = 1;", "os.write(writing, str(2 * sum(items)).encode())"}
+    assert document["sources"].keys() == {"toy/start.cu", "toy/summing.py"}
 
 
 def second_claim(folder: Path) -> str:

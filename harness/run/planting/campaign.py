@@ -7,6 +7,7 @@ Claims share a defect that they all reach: after the first kill no other claim t
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import defaultdict
@@ -33,6 +34,7 @@ from harness.run.request import RunRequest
 __all__ = ["Campaign", "Sample"]
 
 _LOOK_SECONDS = 0.1
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _BEGINNING = 0.8
 """The share of the budget in which new defects are begun. A defect that survives takes longest, and would be missing
 more often than others if the end of the time cut it short."""
@@ -121,6 +123,8 @@ class _Work:
         self._subjects = Subjects(campaign.project.root)
         self._trials: dict[str, ClaimTrials] = {}
         threads = max(1, campaign.host.cpu_count // campaign.parallel)
+        for name in _THREADS:  # for libraries that read them when the fork servers load them
+            os.environ.setdefault(name, str(threads))
         self._conditions = Conditions(campaign.project, campaign.seed, threads, campaign.cache / "planting")
 
     @property

@@ -30,7 +30,8 @@ OPERATORS: Final = (
 _SUFFIXES: Final = frozenset({".cu", ".cuh", ".cl", ".wgsl", ".metal", ".hip", ".glsl", ".comp"})
 _SIGNS: Final = re.compile(r"__global__|__device__|@compute|\bvar<\w|\bkernel\s+void\b|__kernel\b")
 _TOKEN: Final = re.compile(
-    r"(?P<skip>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|\#[^\n]*|@\w+(?:\([^()]*\))?|\w+<(?:[^<>;(){}=&|]|\w+<[^<>;(){}=&|]*>)*>)"
+    r"(?P<skip>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|\#[^\n]*|(?:@\w+|__launch_bounds__)(?:\([^()]*\))?"
+    r"|\w+<(?:[^<>;(){}=&|]|\w+<[^<>;(){}=&|]*>)*>)"
     r"|(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)[a-zA-Z]*)"
     r"|(?P<word>[A-Za-z_]\w*)"
     r"|(?P<sign><<=|>>=|->|\+\+|--|&&|\|\||<<|>>|[-+*/%&|^<>=!]=|[-+*/%&|^<>=!?:;,.(){}\[\]])",
@@ -82,7 +83,12 @@ def edits(text: str) -> Iterator[tuple[str, Edit]]:
 def _edits(text: str) -> Iterator[tuple[str, int, int, str]]:
     found = [_Token(str(one.lastgroup), one[0], one.start(), one.end()) for one in _TOKEN.finditer(text)]
     tokens = [one for one in found if one.kind != "skip"]
+    sizes: set[int] = set()
     for place, token in enumerate(tokens):
+        if token.text == "[" and _declares(tokens, place):
+            sizes.update(range(place, _closing(tokens, place) or place))
+        if place in sizes:  # a larger array changes nothing
+            continue
         before = tokens[place - 1] if place else None
         if token.kind == "number":
             yield from _number(token)
@@ -97,7 +103,7 @@ def _edits(text: str) -> Iterator[tuple[str, int, int, str]]:
         elif token.text == "[" and _is_operand(before) and (close := _closing(tokens, place)) is not None:
             inner = text[token.end : tokens[close].start]
             # A constant by its name is the size of an array rather than an index.
-            if inner.strip() and not inner.strip().isupper() and not _declares(tokens, place):
+            if inner.strip() and not inner.strip().isupper() and not inner.strip().rstrip("u").isdigit():
                 yield "kernel-index", token.end, tokens[close].start, f"({inner}) + 1"
 
 

@@ -66,6 +66,46 @@ def test_operators(line: str, operator: str, becomes: set[str]) -> None:
     assert planted(f"{line}\n")[operator] == becomes
 
 
+@pytest.mark.parametrize(
+    ("line", "operator", "becomes"),
+    [
+        ("x = 2.0f * y;", "kernel-constant", {"x = 4.0f * y;"}),
+        ("x = 1u;", "kernel-constant", {"x = 2u;"}),
+        ("x = a - b * -c;", "kernel-operator", {"x = a + b * -c;", "x = a - b / -c;"}),
+        ("if (i < n) x = 0;", "kernel-comparison", {"if (i <= n) x = 0;"}),
+        ("if (i < n) x = 0;", "kernel-guard", {"if (true) x = 0;", "if (!(i < n)) x = 0;"}),
+        ("x = a && b;", "kernel-condition", {"x = a || b;"}),
+        ("x = y[i + j];", "kernel-index", {"x = y[(i + j) + 1];"}),
+        ("m = fmaxf(m, x);", "kernel-function", {"m = fminf(m, x);"}),
+        ("__syncthreads();", "kernel-dropped", {";"}),
+    ],
+)
+def test_operators_of_kernels(line: str, operator: str, becomes: set[str]) -> None:
+    """The same in a file of its own and in a string of Python."""
+    beside: dict[str, set[str]] = {}
+    for one in defects("toy.cu", f"{line}\n".encode()):
+        beside.setdefault(one.operator, set()).add(one.after)
+    assert beside[operator] == becomes
+    inside = planted(f'K = ("""__global__ void é() {{\n{line}\n}}""")\n')
+    assert inside[operator] == becomes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "__global__ void __launch_bounds__(4 * 8) k(const float* a, float* __restrict__ b)",
+        "__shared__ float tile[8][TILE + 1];",
+        "@group(0) @binding(1) var<storage, read> a: array<vec4<f32>, 4>;",
+        "@compute @workgroup_size(64, 1) fn f(a: vec3u) -> u32;",
+        "#define SIDE 16",
+        "// x = y[i + 1];",
+    ],
+)
+def test_what_no_compiler_would_take_is_left_alone(line: str) -> None:
+    """Types, attributes, directives and sizes of arrays."""
+    assert defects("toy.cu", f"{line}\n".encode()) == []
+
+
 def test_what_is_only_said_is_left_alone() -> None:
     """Messages, annotations and f-strings are no behaviour."""
     text = 'def f(x: Literal[3]) -> Literal[4]:\n    """Is 5."""\n    print(f"{x + 1}")\n'
@@ -91,6 +131,14 @@ def test_what_only_an_import_runs_counts_if_it_is_used() -> None:
     text = b"A = 1\nB = A + 1\nC = 3\nclass D:\n    rate = 4\n    other = 5\ndef f(x=6):\n    return B, x.rate\n"
     text += b"def g(x=7):\n    return C\n"
     assert used_lines({"toy.py": (text, {1, 2, 3, 4, 5, 6, 7, 8, 9})}) == {"toy.py": {1, 2, 5, 7, 8}}
+
+
+def test_what_a_compiler_reads_counts_if_it_is_used() -> None:
+    """A kernel's lines, which Python never runs, and all lines of a text whose first one ran."""
+    text = (
+        b"@triton.jit\ndef k(x):\n    y = x\n@jit()\ndef other(x):\n    y = x\nT = (\n  1,\n)\ndef f():\n    k[1](T)\n"
+    )
+    assert used_lines({"toy.py": (text, {1, 2, 4, 5, 7, 10, 11})}) == {"toy.py": {2, 3, 7, 8, 9, 10, 11}}
 
 
 def test_a_copy_of_a_project_differs_in_one_file(tmp_path: Path) -> None:
