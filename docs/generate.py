@@ -1,7 +1,8 @@
 """MkDocs hook: what the site takes from the repository instead of repeating it.
 
-README.md and its neighbours become pages. `<!-- commands -->`, `<!-- formats -->` and `<!-- claims FOLDER -->` in a
-page are replaced by what the command line, contracts/schema/ and contracts/FOLDER/ say when the site is built.
+README.md and its neighbours become pages. `<!-- commands -->`, `<!-- formats -->`, `<!-- claims FOLDER -->` and
+`<!-- planting FOLDER -->` in a page are replaced by what the command line, contracts/schema/ and contracts/FOLDER/ say
+when the site is built.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mkdocs.structure.pages import Page
 from pygments.formatters import HtmlFormatter
 
 from harness.cli import _group
+from harness.contract.planting import SUFFIX
 
 ROOT = Path(__file__).parents[1]
 SCHEMAS = ROOT / "contracts" / "schema"
@@ -70,6 +72,8 @@ def _generated(mark: re.Match[str], page: str) -> str:
             return "\n".join(_formats())
         case "claims", str(folder):
             return "\n".join(_claims(folder, page))
+        case "planting", str(folder):
+            return "\n".join(_planting(folder))
     raise PluginError(f"docs/generate.py does not know the mark {mark[0]}")
 
 
@@ -149,6 +153,52 @@ def _claims(folder: str, page: str) -> Iterator[str]:
         target = _hardware(contract.get("target", {}))
         rows.append((f"`{contract['id']}`", target, _needs(needs), len(contract["mutants"]), notes))
     return _table(("claim", "speaks of", "full profile needs", "mutants", ""), rows)
+
+
+def _planting(folder: str) -> Iterator[str]:
+    """The kill tables of a family's campaigns, and their survivors with the reasons that authors give."""
+    found = sorted((ROOT / "contracts" / folder).glob(f"*{SUFFIX}"))
+    if not found:
+        yield "No campaign is recorded.\n"
+    for path in found:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        defects, claims = document["defects"], document["claims"]
+        profiles = " and ".join(sorted({one["profile"] for one in claims if not one["obstacle"]}))
+        yield (
+            f"`contracts/{folder}/{path.name}`: the {profiles} profile of {len(claims)} claims, which reach "
+            f"{document['found']} defects. {len(defects)} are in the sample of seed {document['seed']}.\n"
+        )
+        for one in (one for one in claims if one["obstacle"]):
+            yield f"`{one['id']}` did not run: {_escaped(one['obstacle'])}\n"
+        for head in ("operators", "files"):
+            rows = [_counts(row, head) for row in (*document[head], document["total"])]
+            yield from _table((head[:-1], *(name.replace("_", " ") for name in _COUNTS), "killed of those"), rows)
+        for fate in ("survived", "not measured"):
+            if ones := [one for one in defects if one["fate"] == fate]:
+                yield f"Defects that {'survived' if fate == 'survived' else 'no claim measured'}:\n"
+                yield from _table(("where", "defect", "reason"), [_survivor(one) for one in ones])
+        if ones := [one for one in defects if one["fate"] == "equivalent"]:
+            yield "Defects that are equivalent:\n"
+            yield from _table(("where", "defect", "reason"), [_survivor(one) for one in ones])
+
+
+def _counts(row: dict[str, Any], head: str) -> tuple[str, ...]:
+    name = f"`{row['name']}`" if head == "files" and row["name"] != "all" else row["name"]
+    return (name, *(str(row[key]) for key in _COUNTS), "" if row["score"] is None else f"{row['score']:.1%}")
+
+
+def _survivor(one: dict[str, Any]) -> tuple[str, ...]:
+    before, after = (_code(one[key]) for key in ("before", "after"))
+    where = f"`{one['file']}:{one['line']}` ({one['operator']})"
+    return where, f"{before} becomes {after}", _escaped(one["equivalent"] or one["missed"] or "")
+
+
+def _code(text: str) -> str:
+    """Text as code in a cell of a table."""
+    return f"<code>{html.escape(' '.join(text.split())).replace('|', '&#124;')}</code>"
+
+
+_COUNTS = ("killed", "survived", "not_measured", "not_started", "equivalent", "untried")
 
 
 def _hardware(target: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
 NAMES = (
-    "contract", "calibration", "equivalent", "observation", "record", "environment", "mutant", "artifacts",
+    "contract", "calibration", "equivalent", "planting", "observation", "record", "environment", "mutant", "artifacts",
     "counterexample", "attestation", "trainer",
 )  # fmt: skip
 

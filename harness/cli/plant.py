@@ -126,19 +126,14 @@ def command(
 
 
 def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | None) -> ExitStatus:
-    from harness.base import strictjson
     from harness.report.columns import terminal_width
     from harness.report.planting_text import listing, planting_lines
-    from harness.run.planting.summary import Summary, as_json
+    from harness.run.planting.summary import Summary, as_json, written
 
     summary = Summary(planting)
     if json_file is not None:
-        text = strictjson.dumps(as_json(summary, seed))
-        if json_file == "-":
-            click.echo(text)
-        else:
-            with click.open_file(json_file, "w", encoding="utf-8") as file:
-                file.write(f"{text}\n")
+        with click.open_file(json_file, "w", encoding="utf-8") as file:
+            file.write(written(as_json(summary, seed)))
     if json_file != "-":
         _echo(listing(planting) if is_listing else planting_lines(summary, terminal_width()))
     if planting.interrupted:

@@ -46,9 +46,9 @@ def command(
 
     A bundle is unsound if it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
     remarks: UNSIGNED, UNKNOWN_KEY, STALE_CONTRACT, STALE_FALSIFIER, STALE_SUBJECT, COMMIT_NOT_IN_HISTORY, DIRTY_TREE,
-    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, CLOCK_AHEAD, OTHER_HARNESS. They
-    change the exit status only if --fail-on names them. Whether a bundle is stale depends on the project of the current
-    folder.
+    WRONG_TARGET, REDUCED_PROFILE, MUTANTS_SKIPPED, OVERRIDDEN, OTHER_SUBJECT, CLOCK_AHEAD, OTHER_HARNESS,
+    UNPLANTED. They change the exit status only if --fail-on names them. Whether a bundle is stale depends on the
+    project of the current folder.
 
     Verdicts do not change the exit status: a bundle that says FAIL can be sound. It is 2 if a bundle is unsound,
     unfinished or not accepted, or a PATH is not a folder; else 3 if a PATH has no bundle below it; else 0.

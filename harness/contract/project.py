@@ -13,6 +13,7 @@ from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
 from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
+from harness.contract.planting import SUFFIX as PLANTING_SUFFIX
 
 __all__ = ["Mentions", "Project", "ProjectError"]
 
@@ -87,7 +88,7 @@ class Project:
         found = [
             path
             for path in (within or self.contracts).rglob("*.json")
-            if path.parent.name != _SCHEMAS and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX))
+            if path.parent.name != _SCHEMAS and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX, PLANTING_SUFFIX))
         ]
         return sorted(found, key=lambda path: (path.stem, path))
 

@@ -69,6 +69,8 @@ class Code(StrEnum):
     """The record states a start later than now: its clock was ahead, or this machine's clock is behind."""
     OTHER_HARNESS = "OTHER_HARNESS"
     """The harness that measured it had other sources than the one that judges it now."""
+    UNPLANTED = "UNPLANTED"
+    """`harness plant` has no result for the subject that was measured: nothing shows which defects pass unseen."""
 
     @property
     def severity(self) -> Severity:

@@ -41,6 +41,7 @@ from harness.base.device import DeviceClass, hardware
 from harness.base.schemas import pointer
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
+from harness.contract.planting import planted_sources
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import LARGEST_DOCUMENT, RECORD
 from harness.evidence.findings import Code, Finding
@@ -57,6 +58,7 @@ __all__ = [
     "coverage",
     "is_ahead",
     "staleness",
+    "unplanted",
 ]
 
 STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
@@ -121,6 +123,7 @@ class ProjectState:
         self._sources: dict[str, str | None] = {}
         self._uses: dict[str, frozenset[str]] = {}
         self._contracts: dict[str, str | None] = {}
+        self._planted: dict[str, Mapping[str, frozenset[str]]] = {}
 
     @cached_property
     def ancestry(self) -> git.Ancestry:
@@ -144,6 +147,13 @@ class ProjectState:
             files = self._contract_files.get(claim, [])
             self._contracts[claim] = _digest(files[0]) if len(files) == 1 else None
         return self._contracts[claim]
+
+    def planted(self, claim: str) -> Mapping[str, frozenset[str]]:
+        """Return the digests of the files in which defects were planted for a claim; none if it has no contract."""
+        if claim not in self._planted:
+            files = self._contract_files.get(claim, [])
+            self._planted[claim] = planted_sources(files[0].parent, claim) if len(files) == 1 else {}
+        return self._planted[claim]
 
     def source_digest(self, name: str) -> str | None:
         """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
@@ -234,6 +244,20 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
             yield _remark(code, f"{_some(sorted(names))} {were}", "sources")
         elif record.verdict is not Verdict.NOT_MEASURED and uses.isdisjoint(record.sources):
             yield _remark(code, "the record lists none of the files that it uses", "sources")
+
+
+def unplanted(record: Recorded, state: ProjectState) -> Iterator[Finding]:
+    """Yield a remark if no defects were planted in the sources of the subject that was measured."""
+    planted = state.planted(record.id)
+    if not planted:
+        said = "the claim has no planting score: nothing shows which defects its falsifier misses"
+        yield _remark(Code.UNPLANTED, said, "subject")
+        return
+    measured = record.sources
+    subject = state.uses(record.subject) | planted.keys()
+    missed = sorted(name for name in subject & measured.keys() if measured[name] not in planted.get(name, ()))
+    if missed:
+        yield _remark(Code.UNPLANTED, f"no defects were planted in the measured {_some(missed)}", "sources")
 
 
 def _history(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:

@@ -89,13 +89,14 @@ def _checked(folder: Path, trusted: Mapping[str, SSlibKey]) -> bytes:
 
 
 def _known(path: Path, told: bytes, against: Against) -> Verification:
-    from harness.evidence.staleness import Origin, staleness
+    from harness.evidence.staleness import Origin, staleness, unplanted
 
     document, origin = strictjson.untag_nonfinite(json.loads(told))
     verification = Verification.from_json({**document, "path": path})
     remarks = verification.remarks
     if against.state is not None and origin is not None:
-        remarks += staleness(Origin(**{**origin, "verdict": Verdict(origin["verdict"])}), against.state)
+        source = Origin(**{**origin, "verdict": Verdict(origin["verdict"])})
+        remarks += (*staleness(source, against.state), *unplanted(source, against.state))
     refused = tuple(sorted({remark.code for remark in remarks} & against.refused))
     return replace(verification, remarks=remarks, refused=refused)
 

@@ -59,6 +59,7 @@ _HEADS = {
     Code.COMMIT_NOT_IN_HISTORY: "Not in this history",
     Code.CLOCK_AHEAD: "From the future",
     Code.OTHER_HARNESS: "Another harness",
+    Code.UNPLANTED: "No planting score",
     Code.UNKNOWN_KEY: "Signed by an unknown key",
     Code.UNSIGNED: "Unsigned",
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
 from tests.execution.misbehaving import CONTRACT
@@ -139,6 +140,7 @@ def test_two_survive(folder: Path) -> None:
     """The others die; one cannot be imported. A second run tries only what is left, until a source changes."""
     done = harness(folder, "plant", CLAIM, "--json", "planted.json")
     document = json.loads((folder / "planted.json").read_text())
+    assert problems("planting", document) == []
     assert done.returncode == ExitStatus.FAIL
     killed = {"if (not (len(items) > 1000)):", "result -= item", "pass"}
     assert fates(document) == {"killed": killed, "survived": MISSED, "not started": {"ZERO = 1"}}

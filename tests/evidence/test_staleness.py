@@ -19,7 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.vocabulary import Verdict
 from harness.contract.project import Project
 from harness.evidence.findings import Code, Severity
-from harness.evidence.staleness import STALE, ProjectState, coverage, staleness
+from harness.evidence.staleness import STALE, ProjectState, coverage, staleness, unplanted
 from harness.judging.record import Record
 from harness.machine import provenance
 from tests.evidence.factory import claim_result
@@ -296,3 +296,38 @@ def test_findings_can_be_written_as_json(root: Path) -> None:
         value = document
         for step in finding.pointer.split("/")[1:]:
             value = value[step]
+
+
+def campaign(root: Path, *left_out: str, obstacle: str | None = None) -> None:
+    """Write the planting score of the claim, for its sources as they are now."""
+    claim = {"id": CLAIM, "profile": "full", "obstacle": obstacle, "defects": 1, "seconds": 1.0, "unmatched": []}
+    counts = dict.fromkeys(("killed", "survived", "not_measured", "not_started", "equivalent", "untried"), 0)
+    document = {
+        "format": 1, "seed": 0, "found": 1, "interrupted": False, "claims": [claim],
+        "sources": {name: digest(root / name) for name in FILES if name not in left_out},
+        "total": {"name": "all", **counts, "score": None}, "operators": [], "files": [], "defects": [],
+    }  # fmt: skip
+    (root / "contracts" / "planting.json").write_text(json.dumps(document))
+
+
+def test_a_subject_without_a_planting_score(root: Path) -> None:
+    """The score counts for the measured sources of the subject, whatever became of the falsifier's."""
+    record = record_of(root)
+
+    def remarks() -> list[str]:
+        found = list(unplanted(record, ProjectState(Project.find(root))))
+        assert all((one.code, one.code.severity) == (Code.UNPLANTED, Severity.REMARK) for one in found)
+        return [one.pointer for one in found]
+
+    assert remarks() == ["/subject"]
+    campaign(root, "falsifiers/demo/checks.py")
+    assert (remarks(), Project.find(root).files()) == ([], [root / "contracts" / f"{CLAIM}.json"])
+    campaign(root, "falsifiers/demo/reference/sorter.py")
+    assert remarks() == ["/sources"]
+    (root / "falsifiers/demo/protocol.py").write_text("# since the run\n")
+    campaign(root)
+    assert remarks() == ["/sources"]
+    campaign(root, obstacle="no GPU")
+    assert remarks() == ["/subject"]
+    (root / "contracts" / "planting.json").write_text("{}")
+    assert remarks() == ["/subject"]

@@ -162,6 +162,8 @@ class ClaimTrials:
         module, subject = contract.falsifier.partition(":")[0], contract.subject.partition(":")[0]
         own = _module_files(search, module) - _module_files(search, subject)
         imported = {path.relative_to(self._root).as_posix() for path in imported_files(contract.subject, search) - own}
+        for name in imported & healthy.sources.keys():
+            subjects.read(name)
         python = {name: (subjects.read(name), lines) for name, lines in ran.items() if name in imported}
         kernels = {name: subjects.lines(name) for name in healthy.sources if is_kernel(name)}
         return healthy, {**used_lines(python), **kernels}

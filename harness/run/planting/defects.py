@@ -170,10 +170,8 @@ class Subjects:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The sha256 of every file that has defects, by path."""
-        return {
-            file: hashlib.sha256(self.read(file)).hexdigest() for file, found in sorted(self._defects.items()) if found
-        }
+        """The sha256 of every file that was read, by path."""
+        return {file: hashlib.sha256(content).hexdigest() for file, content in sorted(self._contents.items())}
 
 
 def _plantable(node: ast.AST) -> Iterator[ast.AST]:

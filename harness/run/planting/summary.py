@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.run.planting.defects import FAMILIES
 from harness.run.planting.results import Attempt, DefectFate, Planted, Planting, Reach
 
-__all__ = ["FORMAT", "Row", "Summary", "as_json", "survivors"]
+__all__ = ["FORMAT", "Row", "Summary", "as_json", "survivors", "written"]
 
 FORMAT = 1
 
@@ -93,6 +94,18 @@ def as_json(summary: Summary, seed: int) -> dict[str, Any]:
         "files": [_counts(row) for row in summary.files()],
         "defects": [_defect(one) for one in planting.planted],
     }
+
+
+def written(document: JsonObject) -> str:
+    """The document as text, a line a defect, so that a difference between two campaigns is easy to read."""
+    parts = []
+    for name, value in document.items():
+        if isinstance(value, list) and value:
+            lines = ",\n".join(f"  {strictjson.dumps(one)}" for one in value)
+            parts.append(f"{strictjson.dumps(name)}: [\n{lines}\n]")
+        else:
+            parts.append(f"{strictjson.dumps(name)}: {strictjson.dumps(value)}")
+    return "{{\n{}\n}}\n".format(",\n".join(parts))
 
 
 def survivors(document: JsonObject) -> frozenset[tuple[str, str, str, str]]:
