@@ -148,7 +148,7 @@ def test_two_survive(folder: Path) -> None:
     assert len(done.stderr.splitlines()) == 6
     (killing,) = [one["attempts"][-1] for one in document["defects"] if one["after"] == "pass"]
     assert (killing["claim"], killing["clauses"]) == (CLAIM, ["inversions.maximum"])
-    assert document["sources"].keys() == {"toy/summing.py"}
+    assert document["sources"].keys() == {"toy/__init__.py", "toy/summing.py"}
     assert (folder / "toy" / "summing.py").read_text() == SUBJECT
     assert not (folder / "evidence").exists()
     table = done.stdout.splitlines()
@@ -228,7 +228,7 @@ def test_forks_and_kernels_are_planted(tmp_path: Path) -> None:
     _, document, _ = plant(folder, "--jobs", "4", "--budget", "60s")
     killed = {one["after"] for one in document["defects"] if one["fate"] == "killed"}
     assert killed >= {"int start = 1;", "os.write(writing, str(2 * sum(items)).encode())"}
-    assert document["sources"].keys() == {"toy/start.cu", "toy/summing.py"}
+    assert document["sources"].keys() == {"toy/__init__.py", "toy/start.cu", "toy/summing.py"}
 
 
 def second_claim(folder: Path) -> str:
