@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import tempfile
 import time
@@ -27,7 +28,7 @@ from harness import Setting
 from harness.authoring.reports import Measured, TrialReport
 from harness.execution.worker_trial import WorkerTrial
 
-_EMPTY = ("unseeded", "misreported", "foreign_slots", "masks_repeated")
+_EMPTY = ("unseeded", "misreported", "foreign_slots")
 CONTRACT = Path(__file__).parents[1] / "contracts" / "distill" / "F-DISTILL-STEP-001.json"
 
 
@@ -54,8 +55,8 @@ def main() -> None:
         worrying = {name: row[name] for name in _EMPTY if row.get(name)}
         if worrying or "steps_executed" not in row:
             print(f"seed {row['seed']} is refuted: {worrying}")
-    times = pd.DataFrame(rows)[["training", "trial"]].describe().loc[["50%", "max"]]
-    print(f"\nseconds\n{times.round(2).to_string()}")
+    costs = pd.DataFrame(rows)[["training", "trial", "peak", "told_speed"]].describe().loc[["min", "50%", "max"]]
+    print(f"\nseconds, and GiB of GPU memory\n{costs.round(2).to_string()}")
 
 
 def measured(seed: int, profile: str, dtype: str, device: str, cache: Path) -> dict[str, Any]:
@@ -83,6 +84,7 @@ def measured(seed: int, profile: str, dtype: str, device: str, cache: Path) -> d
         started = time.perf_counter()
         step.falsify(WorkerTrial(setting, Path(folder), declared, hear).build(Distillation))
         found["trial"] = time.perf_counter() - started
+        found["peak"] = torch.cuda.max_memory_allocated() / 2**30 if device != "cpu" else math.nan
     print(f"seed {seed}: {found['trial']:.1f} s", flush=True)
     return found
 

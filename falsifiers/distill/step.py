@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from falsifiers.distill.measuring.log_lines import log_lines
 from falsifiers.distill.oracle.initial import initial_differences
 from falsifiers.distill.oracle.tolerances import QUANTITIES, refuted
 from falsifiers.distill.oracle.watch import ShadowWatch, saved_steps
-from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.training import Overrun, read_back
 from falsifiers.distill.subject import Shadowed
 from harness import Hidden, NotMeasured, Trial, elsewhere, not_shown
@@ -24,7 +26,8 @@ from harness.authoring.shadow_step import Difference, worst
 
 __all__ = ["falsify"]
 
-_PROBED = 3  # steps with dropout
+_PROBE = {"model": "qwen2-tiny", "tokenizer": "bytes", "steps": 3, "checkpoint_every": 0, "teacher_steps": 1}
+"""The run whose random numbers are watched is small; what drops is the same code."""
 
 Weights = Mapping[str, Tensor]
 
@@ -40,6 +43,7 @@ class _Watch:
         shadow: checks the chosen steps.
         steps: how many steps were made; those that an interruption lost do not count.
         told: by step, what the subject told of it: two tellings of a step that was made again.
+        speeds: the tokens a second that the subject told, as a share of those between its calls.
     """
 
     def __init__(self, trial: Trial[Shadowed], subject: Shadowed, resumes_after: int) -> None:
@@ -47,14 +51,20 @@ class _Watch:
         self.shadow = ShadowWatch(subject, trial.setting, own_work=trial.falsifier_fault, resumes_after=resumes_after)
         self.steps = 0
         self.told: dict[int, list[Mapping[str, float]]] = {}
+        self.speeds: list[float] = []
+        self._returned = math.nan
         self._trial = trial
         self._resumes_after = resumes_after
         self._interrupted = False
 
     def __call__(self, step: int, **values: float) -> None:
         """Count and compare a step; leave the run where it is to be interrupted."""
+        seconds = time.perf_counter() - self._returned
         with self._trial.falsifier_fault():
             self.steps += 1
+            if "tokens_per_second" in values and not math.isnan(seconds):
+                tokens = self._trial.parameters["batch"] * self._trial.parameters["sequence"]
+                self.speeds.append(values["tokens_per_second"] * seconds / tokens)
             self.told.setdefault(self.steps, []).append(values)
             self._trial.step(step, **values)
         self.shadow(step, **values)
@@ -62,6 +72,7 @@ class _Watch:
             raise _Interrupted
         if self.steps >= 2 * self._trial.parameters["steps"]:
             raise Overrun
+        self._returned = time.perf_counter()
 
     @property
     def is_refuted(self) -> bool:
@@ -78,6 +89,7 @@ class _Watch:
         self.shadow.go_on_with(subject)
         self.steps = self._resumes_after
         self._interrupted = True
+        self._returned = math.nan
 
 
 @elsewhere(not_shown("weights, optimizer state and batch between two steps; a shadow step needs them"))
@@ -97,9 +109,8 @@ def falsify(trial: Trial[Shadowed]) -> None:
         first = type(trial.subject)(trial.setting)
         weights = first.student_weights()
     initial = initial_differences(weights)
-    unseeded, repeated = _unseeded(trial, first), _masks_repeated(trial)
-    trial.measure(unseeded=unseeded, masks_repeated=repeated)
-    if unseeded or repeated or refuted(initial, trial.parameters["dtype"]):
+    trial.measure(unseeded=(unseeded := _unseeded(trial, first) + _unmasked(trial)))
+    if unseeded or refuted(initial, trial.parameters["dtype"]):
         _measure_differences(trial, initial)
         return
     with trial.subject_fault():
@@ -124,6 +135,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
         steps_executed=watch.steps,
         steps_checked=watch.shadow.checked,
         resumed_after=resumes_after,
+        told_speed=median(watch.speeds) if watch.speeds else 1.0,
         misreported=_misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
     )
 
@@ -139,7 +151,7 @@ def _measure_differences(trial: Trial[Shadowed], differences: list[Difference]) 
 
 
 def _unseeded(trial: Trial[Shadowed], first: Shadowed) -> list[str]:
-    """What of first weights and first batch differs from that of `first`, or is the same with another seed."""
+    """What of first weights and first batch is another one with the same seed, or the same with another seed."""
     elsewhere = replace(trial.setting, seed=trial.seed + 1, workspace=trial.workspace / "other-seed")
     with trial.subject_fault():
         other = type(trial.subject)(elsewhere)
@@ -174,11 +186,21 @@ def _agree(line: Mapping[str, float], tellings: list[Mapping[str, float]]) -> bo
     )
 
 
-def _masks_repeated(trial: Trial[Shadowed]) -> int:
-    """After how many of three steps with dropout torch's generator is in a state that an earlier step left it in.
+def _unmasked(trial: Trial[Shadowed]) -> list[str]:
+    """What is wrong with the random numbers of short runs with dropout, by the states of torch's generator after steps.
 
     A subject that drops nothing leaves the state as it is. One that seeds before each step comes to the same state.
     """
+    one, again, other = (
+        _states(trial, f"probe-{number}", seed) for number, seed in enumerate((trial.seed, trial.seed, trial.seed + 1))
+    )
+    found = ["masks, of another step"] * (len(set(one)) < len(one))
+    found += ["masks, of the same seed"] * (one != again)
+    return found + ["masks, of another seed"] * (one == other)
+
+
+def _states(trial: Trial[Shadowed], name: str, seed: int) -> list[bytes]:
+    """The state of torch's generator after each of a few steps with dropout. The generator starts at random."""
     device = torch.device(trial.device)
     states: list[bytes] = []
 
@@ -186,8 +208,8 @@ def _masks_repeated(trial: Trial[Shadowed]) -> int:
         state = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
         states.append(state.numpy().tobytes())
 
+    setting = replace(setting_of(trial, name, dropout=trial.parameters["probe_dropout"], **_PROBE), seed=seed)
+    torch.seed()
     with trial.subject_fault():
-        dropout = trial.parameters["probe_dropout"]
-        probe = further_subject(trial, "probe", dropout=dropout, steps=_PROBED, checkpoint_every=0)
-        probe.distill(on_step=on_step)
-    return len(states) - len(set(states))
+        type(trial.subject)(setting).distill(on_step=on_step)
+    return states

@@ -31,6 +31,7 @@ __all__ = [
     "PenaltyInsteadOfDecay",
     "QuickSquares",
     "SmoothedLoss",
+    "SpeedOfARow",
     "StopsEarly",
     "TransposedGradient",
     "WideStart",
@@ -222,6 +223,14 @@ class NumbersFromZero(_TellsOtherwise):
     def told(self, step: int, values: dict[str, float]) -> tuple[int, dict[str, float]]:
         """One less."""
         return step - 1, values
+
+
+class SpeedOfARow(_TellsOtherwise):
+    """The batch is left out of the reported tokens a second."""
+
+    def told(self, step: int, values: dict[str, float]) -> tuple[int, dict[str, float]]:
+        """Those of one row."""
+        return step, {**values, "tokens_per_second": values["tokens_per_second"] / self.recipe.batch}
 
 
 class StopsEarly(Distillation):

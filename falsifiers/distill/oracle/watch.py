@@ -105,6 +105,7 @@ class ShadowWatch:
         Its first step is compared with the step that follows from what the first subject had after that step.
         """
         self._subject, self._made, self._next = subject, self._resumes_after, self._first_resumed
+        self._first_resumed = None  # a prepared step of a large model is many gigabytes
 
     @property
     def differences(self) -> list[Difference]:
