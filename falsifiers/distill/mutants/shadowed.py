@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 
 import torch
@@ -15,6 +16,7 @@ from harness import Setting
 __all__ = [
     "AnotherActivation",
     "BatchOfOneSeed",
+    "BatchTransposed",
     "ClippedByValue",
     "CrossEntropyUpdates",
     "DivergenceReversed",
@@ -293,6 +295,15 @@ class BatchOfOneSeed(Distillation):
             return super().batch(step)
         finally:
             self.seed = seed
+
+
+class BatchTransposed(Distillation):
+    """There are as many rows as a row should have tokens, and as many tokens as there should be rows."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Exchange the two."""
+        super().__init__(setting)
+        self.recipe = dataclasses.replace(self.recipe, batch=self.recipe.sequence, sequence=self.recipe.batch)
 
 
 class OneMask(Distillation):

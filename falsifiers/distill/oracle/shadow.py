@@ -140,6 +140,10 @@ class ShadowStep:
         for name, slots in (before.slots or {}).items():
             if name not in weights:
                 raise NotTheModel(f"the optimizer has slots for {name}, which is no weight of {wanted.model}")
+            if not slots:
+                continue
+            if not {"step", "exp_avg", "exp_avg_sq"} <= slots.keys():
+                raise NotTheModel(f"the optimizer has for {name} only {sorted(slots)}, which AdamW cannot go on from")
             optimizer.state[weights[name]] = {
                 "step": torch.tensor(float(slots["step"]), dtype=torch.float64),
                 **{slot: slots[slot].to(weights[name], copy=True) for slot in ("exp_avg", "exp_avg_sq")},

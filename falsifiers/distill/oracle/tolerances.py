@@ -41,7 +41,7 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
     },
 }
 
-QUANTITIES = frozenset({*TOLERANCES["float32"], "number", "count"})
+QUANTITIES = frozenset({*TOLERANCES["float32"], "number", "count", "batch"})
 """All quantities of a step and of first weights. Any other is a slot that AdamW does not have."""
 
 

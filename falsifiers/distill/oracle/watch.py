@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ class ShadowWatch:
         self._own_work = own_work
         self._resumes_after = resumes_after
         with own_work():
+            self._batch = (int(wanted["batch"]), int(wanted["sequence"]))
             self._shadow = ShadowStep(Configuration.of(wanted), torch.device(setting.device))
             saved = saved_steps(setting)
             around = {*saved[:1], *saved[-1:], *{resumes_after} - {0}, int(wanted["warmup_steps"])}
@@ -160,6 +162,8 @@ class ShadowWatch:
                         ("teacher_logits", teacher, expected.teacher_logits),
                     )
                 ]
+                has_shape = inputs.shape == labels.shape == self._batch
+                found.append(Difference("batch", "", 0.0 if has_shape else math.inf))
                 self._next = _Prepared(before, inputs.clone(), labels.clone(), expected, found)
                 if number == self._resumes_after + 1:
                     self._first_resumed = self._next
