@@ -29,14 +29,14 @@ from dataclasses import dataclass
 
 from falsifiers.apr.subject import AprFile, TensorRecord
 
-__all__ = ["COLUMN_MAJOR", "Entry", "Layout", "Malformed", "build", "departures", "reseal"]
+__all__ = ["COLUMN_MAJOR", "ROW_MAJOR", "Entry", "Layout", "Malformed", "build", "departures", "patched", "reseal"]
 
 _FIELDS = {
     "magic": (0, 4), "version": (4, 2), "flags": (6, 2), "tensor_count": (8, 4), "metadata_offset": (12, 8),
     "metadata_size": (20, 4), "tensor_index_offset": (24, 8), "data_offset": (32, 8), "checksum": (40, 4),
     "reserved": (44, 20),
 }  # fmt: skip
-_ROW_MAJOR = 0x0400
+ROW_MAJOR = 0x0400
 COLUMN_MAJOR = 0x0800
 
 
@@ -128,7 +128,7 @@ def build(file: AprFile, order: Sequence[int] | None = None) -> bytes:
     said = {
         "magic": int.from_bytes(b"APR\0", "little"),
         "version": 2,
-        "flags": _ROW_MAJOR,
+        "flags": ROW_MAJOR,
         "tensor_count": len(tensors),
         "metadata_offset": 64,
         "metadata_size": len(metadata),
@@ -146,6 +146,11 @@ def reseal(data: bytes) -> bytes:
     body = bytearray(data[:-4])
     body[40:44] = zlib.crc32(bytes(body[:40] + body[44:64])).to_bytes(4, "little")
     return bytes(body) + zlib.crc32(bytes(body)).to_bytes(4, "little")
+
+
+def patched(data: bytes, at: int, piece: bytes) -> bytes:
+    """The file with other bytes at a place, and both checksums corrected."""
+    return reseal(data[:at] + piece + data[at + len(piece) :])
 
 
 def _padded(section: bytes) -> bytes:
@@ -195,7 +200,7 @@ def _in_header(data: bytes, file: AprFile) -> Iterator[str]:
     expected = {
         "magic": b"APR\0",
         "version": b"\2\0",
-        "flags": _ROW_MAJOR.to_bytes(2, "little"),
+        "flags": ROW_MAJOR.to_bytes(2, "little"),
         "tensor_count": len(file.tensors).to_bytes(4, "little"),
         "metadata_offset": (64).to_bytes(8, "little"),
         # The writer chooses the length of the JSON. The next section must follow its padding.

@@ -1,4 +1,4 @@
-"""F-APR-V2-CRC-001: a reader rejects a file that is damaged anywhere."""
+"""F-APR-V2-CRC-001: a reader rejects a file that is damaged anywhere, or that the format does not allow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from falsifiers.apr.byte_table import Layout, Malformed, build, reseal
+from falsifiers.apr.limits import misjudged_by_reader
 from falsifiers.apr.recorded_files import look_at_checksums
 from falsifiers.apr.subject import AprFormat, Rejected
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
@@ -55,6 +56,7 @@ def falsify(trial: Trial[AprFormat]) -> None:
         return {"healthy_rejected": rejected, **{f"{name}_accepted": _some(hows) for name, hows in accepted.items()}}
 
     trial.resolve(device="cpu")
+    trial.measure(limits_misjudged=misjudged_by_reader(trial))
     known = [{**case, "at": 2**31, "bit": 3, "noise": "00"} for case in KNOWN.values()]
     cases = trial.search(_CASES, check, examples=trial.parameters["cases"], first=known)
     trial.measure(cases=cases, damages=tried)

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from falsifiers.apr.byte_table import COLUMN_MAJOR, build, departures, reseal
+from falsifiers.apr.limits import misjudged_by_writer
 from falsifiers.apr.recorded_files import look_at_layout
 from falsifiers.apr.subject import AprFile, AprFormat, Rejected
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
@@ -43,6 +44,7 @@ def falsify(trial: Trial[AprFormat]) -> None:
         }
 
     trial.resolve(device="cpu")
+    trial.measure(limits_misjudged=misjudged_by_writer(trial))
     known = [{**case, "order": number} for number, case in enumerate(KNOWN.values())]
     trial.measure(cases=trial.search(_CASES, check, examples=trial.parameters["cases"], first=known))
 

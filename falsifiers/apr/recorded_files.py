@@ -44,7 +44,9 @@ def look_at_layout(trial: Trial[WrittenElsewhere]) -> None:
         **{f"{section}_wrong": _of(section, wrong) for section in _FROM_ITSELF},
         metadata_wrong=_faulty_metadata(_of("metadata", wrong)),
     )
-    _hide(trial, "cases", "payload_wrong", "own_misread", "foreign_misread", "column_major_accepted")
+    _hide(
+        trial, "cases", "payload_wrong", "own_misread", "foreign_misread", "column_major_accepted", "limits_misjudged"
+    )
 
 
 def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
@@ -57,7 +59,7 @@ def look_at_checksums(trial: Trial[WrittenElsewhere]) -> None:
         healthy_rejected=_read_with(trial, lambda path, data: [f"{path.name}: {why}" for why in _wrong_checksums(data)])
     )
     regions = ("header", "metadata", "index", "payload", "padding", "footer", "truncated", "appended", "unbounded")
-    _hide(trial, "cases", "damages", *(f"{region}_accepted" for region in regions))
+    _hide(trial, "cases", "damages", "limits_misjudged", *(f"{region}_accepted" for region in regions))
 
 
 @look

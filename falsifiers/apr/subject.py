@@ -42,7 +42,11 @@ class AprFormat(Protocol):
     """A writer and a reader; built as `Subject(setting)`."""
 
     def write(self, file: AprFile) -> bytes:
-        """The bytes of a file with these tensors and this metadata."""
+        """The bytes of a file with these tensors and this metadata.
+
+        Raises:
+            ValueError: the format has no room for them, two tensors have one name, or the metadata are no JSON.
+        """
 
     def read(self, data: bytes) -> AprFile:
         """The content of a file.

@@ -14,6 +14,10 @@ from harness import Setting
 __all__ = [
     "AcceptsWhatIsThere",
     "AlwaysRejects",
+    "AnyFlags",
+    "AnyMetadata",
+    "AnyName",
+    "AnyVersion",
     "CountIn16Bits",
     "DataFooter",
     "DropsTheTail",
@@ -261,3 +265,31 @@ class WrapsAround(Reference):
             found.append(TensorRecord(name, dtype, shape, data[start:stop]))
             end = max(end, padded(stop))
         return found, end
+
+
+class AnyVersion(Reference):
+    """Reads every file with the magic number as version 2.0."""
+
+    def check_version(self, magic: bytes, version: tuple[int, int]) -> None:
+        super().check_version(magic, (2, 0))
+
+
+class AnyFlags(Reference):
+    """Does not look at the flags."""
+
+    def check_flags(self, flags: int) -> None:
+        """Nothing."""
+
+
+class AnyName(Reference):
+    """Has no limit for names and dimensions."""
+
+    def entry_fits(self, name: int, dimensions: int) -> bool:
+        return True
+
+
+class AnyMetadata(Reference):
+    """Has no limit for metadata."""
+
+    def metadata_fits(self, size: int) -> bool:
+        return True

@@ -46,6 +46,7 @@ __all__ = [
     "SortedByCase",
     "StrippedZeros",
     "SwappedData",
+    "TooNarrow",
     "Unsorted",
 ]
 
@@ -348,6 +349,13 @@ class AsIfDataWereInOrder(Reference):
             found.append(TensorRecord(name, dtype, shape, data[place : place + size]))
             place += padded(size)
         return found, place
+
+
+class TooNarrow(Reference):
+    """Refuses metadata of exactly 16 MiB."""
+
+    def metadata_fits(self, size: int) -> bool:
+        return super().metadata_fits(size + 1)
 
 
 def _castagnoli(byte: int) -> int:

@@ -31,6 +31,8 @@ _VERSION = (2, 0)
 _LONGEST_NAME = 256
 _LARGEST_METADATA = 16 << 20
 _MOST_DIMENSIONS = 8
+_ENCODED = 0b111
+"""The flags for LZ4, ZSTD and encryption, which this reader cannot undo."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Reference:
         """
         tensors = self.ordered(file.tensors)
         metadata = self.metadata_bytes(file.metadata)
-        if len(metadata) > _LARGEST_METADATA:
+        if not self.metadata_fits(len(metadata)):
             raise ValueError(f"the metadata takes {len(metadata)} bytes; the format allows {_LARGEST_METADATA}")
         places = self.places(tensors)
         at_index = HEADER_SIZE + padded(len(metadata))
@@ -90,6 +92,16 @@ class Reference:
         tensors, end = self.tensors(data, header)
         self.check_end(end, len(data))
         return AprFile(tensors, self.metadata_of(data, header))
+
+    # The limits of the format, for the writer and the reader.
+
+    def metadata_fits(self, size: int) -> bool:
+        """Whether metadata may have so many bytes."""
+        return size <= _LARGEST_METADATA
+
+    def entry_fits(self, name: int, dimensions: int) -> bool:
+        """Whether a tensor may have a name of so many bytes, and so many dimensions."""
+        return name <= _LONGEST_NAME and dimensions <= _MOST_DIMENSIONS
 
     # The steps of the writer.
 
@@ -122,7 +134,7 @@ class Reference:
     def entry(self, tensor: TensorRecord, place: int) -> bytes:
         """One entry of the index: name, dtype, shape, offset and size."""
         name = tensor.name.encode()
-        if len(name) > _LONGEST_NAME or len(tensor.shape) > _MOST_DIMENSIONS:
+        if not self.entry_fits(len(name), len(tensor.shape)):
             raise ValueError(f"the format has no room for the name or the shape of {tensor.name!r}")
         numbers = struct.pack(f"<2B{len(tensor.shape)}Q", tensor.dtype, len(tensor.shape), *tensor.shape)
         return struct.pack("<H", len(name)) + name + numbers + struct.pack("<2Q", place, len(tensor.data))
@@ -172,10 +184,14 @@ class Reference:
         magic, major, minor, flags, count, metadata, size, index, at_data, checksum, reserved = struct.unpack(
             HEADER, data[:HEADER_SIZE]
         )
-        if magic != _MAGIC or (major, minor) != _VERSION:
-            raise Rejected("not an APR 2.0 file")
+        self.check_version(magic, (major, minor))
         self.check_header(data[:HEADER_SIZE], checksum)
         return Header(count, size, index, at_data, flags, metadata, reserved)
+
+    def check_version(self, magic: bytes, version: tuple[int, int]) -> None:
+        """Check magic number and version."""
+        if magic != _MAGIC or version != _VERSION:
+            raise Rejected("not an APR 2.0 file")
 
     def check_header(self, header: bytes, checksum: int) -> None:
         """Check the header's CRC32."""
@@ -183,9 +199,11 @@ class Reference:
             raise Rejected("the header's checksum is wrong")
 
     def check_flags(self, flags: int) -> None:
-        """Reject column-major tensors, which a wrong conversion writes."""
-        if flags & COLUMN_MAJOR:
-            raise Rejected("the tensors are column-major")
+        """Reject column-major tensors, which a wrong conversion writes, and encoded ones, which would be misread."""
+        if flags & COLUMN_MAJOR or not flags & ROW_MAJOR:
+            raise Rejected("the tensors are not row-major")
+        if flags & _ENCODED:
+            raise Rejected("the tensors are compressed or encrypted")
 
     def check_sections(self, header: Header, size: int) -> None:
         """Check that the sections follow each other and end before the footer."""
@@ -199,6 +217,8 @@ class Reference:
         )
         if list(ends) != sorted(ends):
             raise Rejected("the sections do not fit the file")
+        if not self.metadata_fits(header.metadata_size):
+            raise Rejected(f"the metadata takes {header.metadata_size} bytes; the format allows {_LARGEST_METADATA}")
 
     def check_footer(self, data: bytes) -> None:
         """Check the CRC32 of all bytes before the last four."""
@@ -233,6 +253,8 @@ class Reference:
                 (length,) = struct.unpack_from("<H", index, position)
                 name = index[position + 2 : position + 2 + length].decode()
                 dtype, dimensions = struct.unpack_from("<2B", index, position + 2 + length)
+                if not self.entry_fits(length, dimensions):
+                    raise Rejected(f"the format has no room for the name or the shape of {name!r}")
                 *shape, offset, size = struct.unpack_from(f"<{dimensions + 2}Q", index, position + 4 + length)
                 position += 4 + length + 8 * (dimensions + 2)
                 yield name, dtype, tuple(shape), offset, size
