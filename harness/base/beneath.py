@@ -105,7 +105,10 @@ class Beneath:
     def make_folder(self) -> None:
         """Make the folder, and the folders above it, if they do not exist."""
         if not self.name:
-            self.root.mkdir(parents=True, exist_ok=True)
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+            except FileExistsError as error:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self.root)) from error
             return
         self.parent.make_folder()
         with self.parent.passage() as above:
@@ -113,6 +116,8 @@ class Beneath:
                 os.mkdir(self.last, dir_fd=above)
             except FileExistsError:
                 os.close(self._opened(above, _PASS_THROUGH))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self)) from error
 
     def open(self) -> BinaryIO:
         """Open a regular file for reading. A pipe or a device is refused, and never blocks."""

@@ -14,12 +14,13 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 from harness.evidence.bundle_layout import UNFINISHED
 from harness.machine.process_tree import started
 
@@ -32,36 +33,35 @@ __all__ = [
 ]
 
 
-def write_new(path: Path, content: bytes) -> None:
+def write_new(place: Beneath, content: bytes) -> None:
     """Write a new file and make its parent folders. The file is on the disk only after `sync_tree`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
+    place.parent.make_folder()
+    with place.create() as file:
         file.write(content)
 
 
-def sync_tree(folder: Path) -> None:
+def sync_tree(folder: Beneath) -> None:
     """Sync a folder, and every file and folder below it, to the disk.
 
     Call this after all files are written: one journal commit then serves most of them. Every file is synced, because
     the kernel reports an earlier write-back error once per file, at its fsync.
     """
-    for parent, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            _sync(Path(parent, name), os.O_RDONLY)
-        sync_folder(Path(parent))
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the list of a folder's entries to the disk."""
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_NOFOLLOW)
-    try:
+    with folder.folder() as descriptor:
+        with os.scandir(descriptor) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for name, is_folder in found:
+            if is_folder:
+                sync_tree(folder / name)
+            else:
+                with (folder / name).open() as file:
+                    os.fsync(file.fileno())
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+
+
+def sync_folder(folder: Beneath) -> None:
+    """Sync the list of a folder's entries to the disk."""
+    with folder.folder() as descriptor:
+        os.fsync(descriptor)
 
 
 UNKNOWN_SECONDS = 3600.0
@@ -70,32 +70,34 @@ _NAME = re.compile(re.escape(UNFINISHED) + r".+~(?P<pid>[0-9]{1,10})-(?P<started
 
 
 @contextmanager
-def unfinished(place: Path) -> Iterator[Path]:
+def unfinished(place: Beneath) -> Iterator[Beneath]:
     """Make a folder to write a bundle into. After the block it is at `place`; after an error it is removed.
 
     Raises:
         OSError: the folder cannot be written, or `place` exists already.
     """
-    if os.path.lexists(place):
+    if place.status() is not None:
         raise FileExistsError(errno.EEXIST, "exists already", str(place))
     pid = os.getpid()
-    folder = place.with_name(f"{UNFINISHED}{place.name}~{pid}-{started(pid) or 0}-{_where()}")
-    folder.mkdir()
+    folder = place.parent / f"{UNFINISHED}{place.last}~{pid}-{started(pid) or 0}-{_where()}"
+    if folder.status() is not None:
+        raise FileExistsError(errno.EEXIST, "exists already", str(folder))
+    folder.make_folder()
     try:
         yield folder
         folder.rename(place)  # fails if `place` has become a folder with content
         sync_folder(place.parent)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         raise
 
 
-def remove_stale(claim: Path) -> None:
+def remove_stale(claim: Beneath) -> None:
     """Remove folders that dead writers left in a claim's folder. What cannot be removed stays, but is not a bundle."""
-    with suppress(OSError), os.scandir(claim) as entries:
+    with suppress(OSError), claim.folder() as descriptor, os.scandir(descriptor) as entries:
         for entry in list(entries):
             if entry.name.startswith(UNFINISHED) and entry.is_dir(follow_symlinks=False) and _is_stale(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                remove(claim / entry.name)
 
 
 def _is_stale(entry: os.DirEntry[str]) -> bool:

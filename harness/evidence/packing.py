@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
+from harness.base.beneath import Beneath
 from harness.evidence import manifest, untrusted
 from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, MANIFEST, MOST_FILES, is_folder_name
 from harness.evidence.durable import sync_folder
@@ -209,7 +210,7 @@ def pack(paths: Sequence[Path], target: Path) -> Packed:
     finally:
         if temporary.exists():  # on a read-only filesystem, unlink fails even for a missing file
             temporary.unlink()
-    sync_folder(target.parent)
+    sync_folder(Beneath(target.parent))
     return Packed(tuple(bundles), len(files), size, digest)
 
 

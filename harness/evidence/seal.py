@@ -61,6 +61,7 @@ _REMEDIES = {
     errno.EFBIG: "the limit on file sizes (ulimit -f) is below that of a bundle",
     errno.EACCES: "make the folder writable, or name another with --evidence",
     errno.EPERM: "make the folder writable, or name another with --evidence",
+    errno.ELOOP: "below the folder of evidence no link is followed; put a folder in its place",
     errno.EROFS: "the filesystem is mounted read-only; name another folder with --evidence",
     errno.EEXIST: "a run of this name is there already, or is just being written; run again",
     errno.ENOTDIR: "something in the way is a file; name another folder with --evidence",
@@ -105,29 +106,31 @@ class Sealer:
             SealError: the result cannot be written. Files that were written are removed if possible.
         """
         record = result.record
-        place = self._root / record.issue / record.id / record.run
+        names = (record.issue, record.id, record.run)
+        shown = self._root.joinpath(*names)
         try:
-            for name in (record.issue, record.id, record.run):
+            for name in names:
                 if not is_folder_name(name):
                     raise ValueError(f"{name!r} cannot be the name of a folder")
-            place.parent.mkdir(parents=True, exist_ok=True)
+            place = Beneath(self._root, "/".join(names))
+            place.parent.make_folder()
             remove_stale(place.parent)
             with unfinished(place) as folder:
                 self._write(folder, result)
-            for parent in (place.parent.parent, self._root):
+            for parent in (place.parent.parent, Beneath(self._root)):
                 sync_folder(parent)
         except KeyboardInterrupt:
-            if not place.is_dir():
+            if not shown.is_dir():
                 raise
             # The bundle is sealed already, so the caller must learn its place.
         except OSError as error:
-            raise _explained(place, "was not sealed", error) from error
+            raise _explained(shown, "was not sealed", error) from error
         except Exception as error:
             # The engine handles one kind of failure only, even for a defect of the harness.
-            raise SealError(f"{place} was not sealed: {type(error).__name__}: {error}") from error
-        return place
+            raise SealError(f"{shown} was not sealed: {type(error).__name__}: {error}") from error
+        return shown
 
-    def _write(self, folder: Path, result: ClaimResult) -> None:
+    def _write(self, folder: Beneath, result: ClaimResult) -> None:
         # The digests are of the content in memory, so verifying finds a byte that the disk lost.
         digests: dict[str, str] = {}
         size = 0

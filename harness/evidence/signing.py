@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.base.beneath import Beneath
 from harness.evidence import attestation
 from harness.evidence.bundle import Bundle, BundleError
 from harness.evidence.bundle_layout import ATTESTATION, CONTRACT, MANIFEST, RECORD
@@ -84,7 +85,7 @@ def _put(content: bytes, bundle: Path) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    sync_folder(bundle)
+    sync_folder(Beneath(bundle))
 
 
 _CHANGED = "it changed while the harness verified it; find out what changes it, and sign it again"

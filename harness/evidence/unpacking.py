@@ -16,7 +16,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import struct
 import tempfile
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 from harness.evidence import untrusted
 from harness.evidence.bundle_layout import UNPACKING
 from harness.evidence.durable import sync_folder, sync_tree
@@ -78,7 +79,7 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
     _check(source)
     with _opened(source) as archive:
         files = _bundles(archive)
-        there = [place for place in files if os.path.lexists(into.joinpath(*place))]
+        there = [place for place in files if _at(into, place).status() is not None]
         for place in there:
             if difference := _difference(archive, files[place], into.joinpath(*place)):
                 reason = f"is there already and differs ({difference}); it is not replaced"
@@ -86,11 +87,11 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
         verified = dict(zip(there, _verified(into, there), strict=True))
         new = [place for place in files if place not in verified]
         if new:
-            with _made(into), _hidden_folder(into) as hidden:
+            with _made(Beneath(into)), _hidden_folder(into) as hidden:
                 for member in (member for place in new for member in files[place].values()):
                     _write(archive, member, hidden)
                 verified |= zip(new, _verified(hidden, new), strict=True)
-                sync_tree(hidden)
+                sync_tree(Beneath(hidden))
                 _move(hidden, into, new)
     return [
         Unpacked(replace(verified[place], path=into.joinpath(*place)), is_new=place not in there) for place in files
@@ -202,10 +203,14 @@ def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) ->
     return ""
 
 
+def _at(folder: Path, place: Place) -> Beneath:
+    return Beneath(folder, "/".join(place))
+
+
 def _write(archive: ZipFile, member: ZipInfo, folder: Path) -> None:
-    path = folder / member.filename
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as output:
+    place = Beneath(folder, member.filename)
+    place.parent.make_folder()
+    with place.create() as output:
         for chunk in _content(archive, member):
             output.write(chunk)
 
@@ -224,28 +229,28 @@ def _move(hidden: Path, into: Path, places: Sequence[Place]) -> None:
     """Rename every bundle to its place. After an error, none of them is there."""
     with ExitStack() as moves:
         for place in places:
-            target = into.joinpath(*place)
+            target = _at(into, place)
             moves.enter_context(_made(target.parent))
-            moves.enter_context(_moved(hidden.joinpath(*place), target))
+            moves.enter_context(_moved(_at(hidden, place), target))
             sync_folder(target.parent)
 
 
 @contextmanager
-def _moved(source: Path, target: Path) -> Iterator[None]:
+def _moved(source: Beneath, target: Beneath) -> Iterator[None]:
     """Rename a folder to a place that has no folder with content. After an error in the block, remove it."""
     source.rename(target)
     try:
         yield
     except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
+        remove(target)
         raise
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
+def _made(folder: Beneath) -> Iterator[None]:
     """Make a folder and its parents. After an error in the block, remove those that were made."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    missing = [one for one in (folder.path, *folder.path.parents) if not one.exists()]
+    folder.make_folder()
     try:
         yield
     except BaseException:
@@ -268,7 +273,7 @@ def _hidden_folder(beside: Path) -> Iterator[Path]:
                 folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
             except OSError as error:  # it names the hidden folder, which the user does not know
                 raise OSError(error.errno, error.strerror, str(beside)) from error
-            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            held.callback(remove, Beneath(beside, folder.name))
             held.enter_context(_lock(folder, fcntl.LOCK_EX))
         yield folder
 
@@ -276,7 +281,7 @@ def _hidden_folder(beside: Path) -> Iterator[Path]:
 def _remove_abandoned(beside: Path) -> None:
     for folder in beside.glob(f"{UNPACKING}*"):
         with suppress(OSError), _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            shutil.rmtree(folder)
+            remove(Beneath(beside, folder.name))
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
+from harness.base.beneath import Beneath
 from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_ENTRIES
 
 __all__ = ["Listing", "TooLarge", "chunks", "digest", "read", "scan"]
@@ -46,7 +46,7 @@ def scan(root: Path) -> Listing:
         prefix, depth = pending.pop()
         before = count
         try:
-            with os.scandir(root / prefix) as entries:
+            with Beneath(root, prefix).folder() as descriptor, os.scandir(descriptor) as entries:
                 for entry in entries:
                     count += 1
                     if count > MOST_ENTRIES:
@@ -88,7 +88,7 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
         OSError: the file cannot be read or is not a regular file.
         TooLarge: it has more than `bundle_layout.LARGEST_DOCUMENT` bytes.
     """
-    with _open(root / name) as file:
+    with Beneath(root, name).open() as file:
         content = file.read(min(os.fstat(file.fileno()).st_size, LARGEST_DOCUMENT) + 1)
     if len(content) > LARGEST_DOCUMENT:
         raise TooLarge(f"has more than {LARGEST_DOCUMENT} bytes")
@@ -111,17 +111,9 @@ def chunks(root: Path, name: str) -> Iterator[bytes]:
         TooLarge: it has more than `bundle_layout.LARGEST_BUNDLE` bytes.
     """
     total = 0
-    with _open(root / name) as file:
+    with Beneath(root, name).open() as file:
         while chunk := file.read(_CHUNK):
             total += len(chunk)
             if total > LARGEST_BUNDLE:
                 raise TooLarge(f"has more than {LARGEST_BUNDLE} bytes")
             yield chunk
-
-
-def _open(path: Path) -> BinaryIO:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path.name} is no regular file")
-    return open(descriptor, "rb")

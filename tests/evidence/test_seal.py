@@ -384,3 +384,30 @@ def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
     bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
     assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
     assert verify(bundle).findings == ()
+
+
+@pytest.mark.parametrize("parts", [["DEMO-1"], ["DEMO-1", "F-DEMO-SORT-001"]])
+def test_a_link_in_the_evidence_leads_nowhere(tmp_path: Path, parts: list[str]) -> None:
+    """A folder of the evidence that is a link refuses the bundle with the link's path. Nothing is written there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path.joinpath("evidence", *parts)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(SealError) as refused:
+        sealed(tmp_path)
+    assert f"'{link}'" in str(refused.value)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_sparse_artifact_is_named_by_its_size(tmp_path: Path) -> None:
+    """A file whose size would take years to read ends no run."""
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    (folder / "small.txt").write_text("small")
+    with (folder / "sparse.bin").open("wb") as file:
+        file.truncate(1 << 40)
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=folder))
+    (small, sparse) = json.loads((bundle / "artifacts/INDEX.json").read_text())["artifacts"]
+    assert (small["copied"], sparse["copied"], sparse["size"], sparse["sha256"]) == (True, False, 1 << 40, None)
+    assert verify(bundle).sound

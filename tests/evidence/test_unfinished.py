@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.base.beneath import Beneath
 from harness.evidence.bundle_layout import UNFINISHED
 from harness.evidence.durable import unfinished
 from harness.evidence.findings import Code
@@ -103,7 +104,8 @@ def test_a_process_id_that_was_used_again_is_not_the_writer(tmp_path: Path) -> N
     """This very process has the id, but started at another time."""
     place = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/run"
     place.parent.mkdir(parents=True)
-    with unfinished(place) as folder:
+    with unfinished(Beneath(tmp_path, place.relative_to(tmp_path).as_posix())) as writing:
+        folder = writing.path
         pid, start, where = folder.name.partition("~")[2].split("-")
         alive = folder.with_name(f"{UNFINISHED}left~{pid}-{start}-{where}")
         reused = folder.with_name(f"{UNFINISHED}left~{pid}-{int(start) + 1}-{where}")

@@ -212,3 +212,19 @@ def test_any_bytes_are_unpacked_or_refused(tmp_path: Path, content: bytes) -> No
     refused(path)
     path.write_bytes(content + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, min(46, len(content)), 0, 0))
     refused(path)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_link_in_the_target_leads_nowhere(tmp_path: Path, bundle: Path, depth: int) -> None:
+    """A folder below the target that is a link refuses the archive with the link's path. Nothing is written there."""
+    source = write_zip(tmp_path / "a.zip", entries_of(bundle))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path.joinpath("out", *bundle.parts[-3:][:depth])
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(OSError, match="symbolic link") as refused:
+        unpack(source, tmp_path / "out")
+    assert refused.value.filename == str(link)
+    assert list(elsewhere.iterdir()) == []
+    assert [path for path in (tmp_path / "out").rglob("*") if not path.is_dir()] == []
