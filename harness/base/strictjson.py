@@ -21,6 +21,7 @@ __all__ = [
     "JsonObject",
     "dump",
     "dumps",
+    "is_deep",
     "is_tagged",
     "load",
     "loads",
@@ -79,7 +80,7 @@ def loads(text: str | bytes) -> Any:
         raise JsonError(str(error)) from error
     if refused:
         raise JsonError(refused[0].message, refused[0].remedy, _pointer_to(refused[0], value))
-    if _is_deep(value):
+    if is_deep(value):
         raise JsonError("nested too deeply", f"keep to {DEEPEST} levels")
     return value
 
@@ -166,7 +167,7 @@ def _pointer_to(wanted: _Refused, value: Any) -> str:
     return ""
 
 
-def _is_deep(value: Any) -> bool:
+def is_deep(value: Any) -> bool:
     """Whether a value has more than `DEEPEST` levels. Counts level by level, without recursion."""
     level = [value]
     for _ in range(DEEPEST):

@@ -48,7 +48,7 @@ class ReasonCode(StrEnum):
     NOT_TRIED = "not tried"
     """In a replay, the falsifier did not try the case."""
     PROVISIONAL = "provisional"
-    """The clause failed for the reason `cause`, but the trial was interrupted."""
+    """The clause failed for the reason `cause`, but the trial was interrupted, or `place` says what befell it."""
     # how a trial ended (`harness.judging.observation.EndingKind`): in the code of `place`, for the reason `text`
     NOT_MEASURED = "not measured"
     SUBJECT_FAULT = "subject fault"
@@ -58,6 +58,7 @@ class ReasonCode(StrEnum):
     KILLED = "killed"
     INTERRUPTED = "interrupted"
     LOST = "lost"
+    GARBLED = "garbled"
     # of a mutant, or of a claim
     CLAUSE = "clause"
     """The clause in `clauses` decided it, for the reason `cause`."""

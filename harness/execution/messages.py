@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+import signal
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, final, get_args, get_type_hints
 
-from harness.authoring.reports import TrialReport
+from harness.authoring.reports import Resolved, Stepped, TrialReport
+from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.judging.observation import EndingKind
 
 __all__ = [
     "LARGEST_MESSAGE",
+    "MOST_COLUMNS",
     "Ended",
     "Exited",
     "Import",
@@ -168,44 +172,113 @@ def line(message: Received) -> bytes:
 
 
 def decode(text: bytes) -> Received:
-    """The inverse of `encode`.
+    """The inverse of `encode`. The subject can write to the pipe, so every value is checked here, once.
 
     Raises:
-        MessageError: the text is not a message, or a field is missing, superfluous or of another type.
+        MessageError: the text is not a message, or a field is missing, superfluous, or not what it may be.
     """
     try:
-        name, fields = json.loads(text)
+        name, fields = json.loads(text, parse_constant=_refused)
+        if strictjson.is_deep(fields):
+            raise ValueError("nested too deeply")
         kind, readers = _KINDS[name]
         return kind(**{field: readers[field](value) for field, value in fields.items()})
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise MessageError(f"{text[:100].decode(errors='replace')!r} is not a message") from error
 
 
-def _instance(*types: type) -> Callable[[Any], Any]:
-    """Reads a value that has one of these types."""
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, types):
-            raise TypeError(f"{value!r:.100} is none of {types}")
-        return value
-
-    return read
+_Reader = Callable[[Any], Any]
 
 
-_READERS: Mapping[Any, Callable[[Any], Any]] = {
-    str: _instance(str),
-    int: _instance(int),
-    float: _instance(int, float),
-    str | None: _instance(str, NoneType),
-    int | None: _instance(int, NoneType),
-    tuple[str, ...]: tuple,
-    JsonObject: _instance(dict),
-    Mapping[str, str]: _instance(dict),
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _held(is_held: bool, value: Any) -> Any:
+    if not is_held:
+        raise ValueError(f"{value!r:.100} is not allowed here")
+    return value
+
+
+def _of(*types: type) -> _Reader:
+    """Reads a value of exactly one of these types: True is no number."""
+    return lambda value: _held(type(value) in types, value)
+
+
+def _within(lowest: int, highest: int) -> _Reader:
+    """Reads an integer within these limits."""
+    return lambda value: _held(type(value) is int and lowest <= value <= highest, value)
+
+
+def _one_of(allowed: Iterable[Any]) -> _Reader:
+    """Reads one of these values."""
+    known = frozenset(allowed)
+    return lambda value: _held(value in known, value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_of(str), _of(list)(value)))
+
+
+def _map_of(item: _Reader) -> _Reader:
+    """Reads a map whose values are read by `item`."""
+    return lambda value: {name: item(one) for name, one in _of(dict)(value).items()}
+
+
+def _resolved(value: Any) -> JsonObject:
+    return {name: _RESOLVED[name](one) for name, one in _of(dict)(value).items()}
+
+
+def _row(value: Any) -> JsonObject:
+    """The values of a step: numbers with short names."""
+    row: dict[str, Any] = _of(dict)(value)
+    for name, one in row.items():
+        is_number = type(one) in (int, float, bool, NoneType) or (type(one) is dict and strictjson.is_tagged(one))
+        _held(is_number and len(name) <= _LONGEST_NAME, one)
+    _held(len(row) <= MOST_COLUMNS, row)
+    return row
+
+
+MOST_COLUMNS = 64
+"""Most names of step values. With as many rows as are kept, they fit one file of a bundle."""
+_LONGEST_NAME = 1_000
+_EXACT = 1 << 53
+"""The largest integer that every reader of JSON keeps exactly."""
+_SIGNALS = {one.name for one in signal.valid_signals() if isinstance(one, signal.Signals)}
+_ENDINGS = (EndingKind.COMPLETED, EndingKind.NOT_MEASURED, EndingKind.SUBJECT_FAULT, EndingKind.FALSIFIER_FAULT)
+"""How a trial can say that it ended. The harness observes every other ending."""
+_RESOLVED: Mapping[str, _Reader] = {
+    "device": _of(str), "dtype": _of(str), "backend": _of(str), "steps": _within(-_EXACT, _EXACT),
+}  # fmt: skip
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGESTS = _map_of(lambda value: _held(_SHA256.fullmatch(_of(str)(value)) is not None, value))
+_READERS: Mapping[Any, _Reader] = {
+    str: _of(str),
+    int: _within(-_EXACT, _EXACT),
+    float: _of(int, float),
+    str | None: _of(str, NoneType),
+    int | None: lambda value: value if value is None else _within(0, _EXACT)(value),
+    tuple[str, ...]: _texts,
+    JsonObject: _of(dict),
+    Mapping[str, str]: _map_of(_of(str)),
     Path: Path,
     Phase: Phase,
-    EndingKind: EndingKind,
+    EndingKind: lambda value: _held(value in _ENDINGS, EndingKind(value)),
 }
-_KINDS: Mapping[str, tuple[type[Received], Mapping[str, Callable[[Any], Any]]]] = {
-    kind.__name__: (kind, {name: _READERS[wanted] for name, wanted in get_type_hints(kind).items()})
+_STRICTER: Mapping[tuple[type, str], _Reader] = {
+    (Resolved, "values"): _resolved,
+    (Stepped, "values"): _row,
+    (Read, "sources"): _DIGESTS,
+    (Imports, "sources"): _DIGESTS,
+    (Start, "seed"): _of(int),
+    (Started, "pid"): _within(1, (1 << 31) - 1),
+    (Exited, "signal"): _one_of({None, *_SIGNALS}),
+}
+"""The readers of fields whose type does not say everything."""
+_KINDS: Mapping[str, tuple[type[Received], Mapping[str, _Reader]]] = {
+    kind.__name__: (
+        kind,
+        {name: _STRICTER.get((kind, name), _READERS[wanted]) for name, wanted in get_type_hints(kind).items()},
+    )
     for kind in get_args(Received)
 }

@@ -19,9 +19,11 @@ from harness.execution.executor import StepListener
 from harness.execution.logs import BoundedLog
 from harness.execution.messages import (
     LARGEST_MESSAGE,
+    MOST_COLUMNS,
     Ended,
     Exited,
     Lost,
+    MessageError,
     Read,
     Received,
     Started,
@@ -72,6 +74,10 @@ class Watch:
     _ended: bool = False
     _exited: bool = False
     _garbled: str = ""
+    """The beginning of the first line that is no message."""
+    _is_lost: bool = False
+    """Whether a message followed it. The last line of a trial that died can be cut short; then nothing else is lost."""
+    _columns: set[str] = field(default_factory=set)
     _unread: bytes = b""
     _give_up: float | None = None
 
@@ -98,10 +104,8 @@ class Watch:
             os.set_blocking(descriptor, False)
             with suppress(BlockingIOError):
                 log.feed(os.read(descriptor, _PIPE_BYTES))
-        if self._garbled and self.ending is not None and self.ending.kind is EndingKind.COMPLETED:
-            self.ending = Ending(
-                EndingKind.LOST, self.phase, f"something that the trial reported was lost: {self._garbled}"
-            )
+        if self._is_lost and self.ending is not None and self.ending.kind is not EndingKind.INTERRUPTED:
+            self.ending = Ending(EndingKind.GARBLED, self.phase, self._garbled)
 
     def _keep_waiting(self, leash: int) -> bool:
         now = time.monotonic()
@@ -129,14 +133,20 @@ class Watch:
             lines, self._unread = [*lines, self._unread[:100]], b""
         for line in filter(None, lines):
             try:
-                self._understand(decode(line), leash)
-            except (ValueError, LookupError, TypeError, RecursionError):
-                # Usually its writer died. If the trial goes on, a measurement is lost.
-                self._garbled = self._garbled or line[:100].decode(errors="replace")
+                message = decode(line)
+            except MessageError:
+                self._garble(line)
+            else:
+                self._understand(message, leash)
+
+    def _garble(self, line: bytes) -> None:
+        self._garbled = self._garbled or line[:100].decode(errors="replace")
 
     def _understand(self, message: Received, leash: int) -> None:
         if self._ended and not isinstance(message, Exited):
             return  # a message of a thread that the subject left running is too late
+        if self._garbled and not isinstance(message, Exited):
+            self._is_lost = True  # its writer lives, so that it was not cut short by the end of the trial
         match message:
             case Stepped(step, values):
                 self._step(step, values)
@@ -161,6 +171,11 @@ class Watch:
 
     def _step(self, step: int, values: JsonObject) -> None:
         named = {self._column(name): value for name, value in values.items()}
+        columns = self._columns | named.keys()
+        if len(columns) > MOST_COLUMNS:
+            self._garble(f"more than {MOST_COLUMNS} names of step values".encode())
+            return
+        self._columns = columns
         self.steps.add({"step": step, "seconds": round(time.monotonic() - self.started, 6), **named})
         self.on_step(step, strictjson.untag_nonfinite(named), self._memory())
 

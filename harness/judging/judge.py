@@ -61,8 +61,8 @@ class Judgment:
 def judge(contract: Contract, observation: Observation) -> Judgment:
     """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
 
-    A later measurement can replace an earlier one. So the measurements of an interrupted trial are provisional: a
-    clause that they violate is NOT_MEASURED.
+    A later measurement can replace an earlier one. So the measurements of a trial that was interrupted, or that lost a
+    message, are provisional: a clause that they violate is NOT_MEASURED.
     """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
@@ -94,8 +94,8 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
             _explained(result, observation.unseen.get(name, "")) for result, name in zip(judged, missing, strict=True)
         ]
     results += judged
-    if observation.ending.kind is EndingKind.INTERRUPTED:
-        results = [_provisional(result) for result in results]
+    if observation.ending.kind in _PROVISIONAL:
+        results = [_provisional(result, _PROVISIONAL[observation.ending.kind]) for result in results]
     return Judgment(tuple(results), unjudged)
 
 
@@ -152,10 +152,16 @@ def _how_it_ended(ending: Ending) -> Reason | None:
     return Reason(ReasonCode(str(ending.kind)), place, ending.reason)
 
 
-def _provisional(result: ClauseResult) -> ClauseResult:
+_PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: str(EndingKind.GARBLED)}
+"""The endings after which a later measurement can be missing, and the places of the reasons that say so."""
+
+
+def _provisional(result: ClauseResult, place: str) -> ClauseResult:
     if result.outcome is not Outcome.FAIL:
         return result
-    return replace(result, outcome=Outcome.NOT_MEASURED, reason=Reason(ReasonCode.PROVISIONAL, cause=result.reason))
+    return replace(
+        result, outcome=Outcome.NOT_MEASURED, reason=Reason(ReasonCode.PROVISIONAL, place, cause=result.reason)
+    )
 
 
 def _residency(observation: Observation) -> Iterator[ClauseResult]:

@@ -34,6 +34,8 @@ class EndingKind(StrEnum):
     INTERRUPTED = "interrupted"
     LOST = "lost"
     """The harness failed around the trial."""
+    GARBLED = "garbled"
+    """A message of the trial could not be read, so what it measured is not known."""
 
 
 @dataclass(frozen=True)

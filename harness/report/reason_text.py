@@ -73,7 +73,9 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.NOT_ON_THE_GPU: lambda one: _NOT_SEEN.get(one.place, "the process was never seen on the GPU"),
     ReasonCode.NOT_ON_THIS_CASE: lambda _: "the falsifier did not measure it on this case",
     ReasonCode.NOT_TRIED: lambda _: "the falsifier did not try the case: it searches no more",
-    ReasonCode.PROVISIONAL: lambda one: f"interrupted; until then: {of(one.cause)}",
+    ReasonCode.PROVISIONAL: lambda one: (
+        f"{'a message was lost' if one.place else 'interrupted'}; until then: {of(one.cause)}"
+    ),
     ReasonCode.NOT_MEASURED: lambda one: f"not measured: {one.text}",
     ReasonCode.SUBJECT_FAULT: _ended,
     ReasonCode.FALSIFIER_FAULT: _ended,
@@ -82,6 +84,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.KILLED: _ended,
     ReasonCode.INTERRUPTED: lambda one: one.text or "the run was interrupted",
     ReasonCode.LOST: _ended,
+    ReasonCode.GARBLED: lambda one: f"a message of the trial cannot be read: {one.text}",
     ReasonCode.CLAUSE: lambda one: f"{_listed(one.clauses)}: {of(one.cause)}",
     ReasonCode.PASSED: lambda _: "it passed every clause",
     ReasonCode.OTHER_CLAUSES: lambda one: f"it failed on {_listed(one.clauses)}, but not on {_listed(one.missed)}",

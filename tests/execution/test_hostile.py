@@ -37,7 +37,7 @@ ENDINGS = [
     ("too much", EndingKind.FALSIFIER_FAULT, Phase.SUBJECT, Outcome.NOT_MEASURED),
     ("text as a step", EndingKind.FALSIFIER_FAULT, Phase.FALSIFIER, Outcome.NOT_MEASURED),
     ("ends its parent", EndingKind.LOST, Phase.SUBJECT, Outcome.NOT_MEASURED),
-    ("writes where it should not", EndingKind.LOST, Phase.FALSIFIER, Outcome.NOT_MEASURED),
+    ("writes where it should not", EndingKind.GARBLED, Phase.FALSIFIER, Outcome.NOT_MEASURED),
     ("closes its output", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
     ("returns from a fork", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
     ("speaks after its end", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),

@@ -1,0 +1,182 @@
+"""Whatever a subject writes to the pipe of its trial, the run goes on and the bundle is sound."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
+from harness.base.vocabulary import Fate, Verdict
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.contract.reasons import ReasonCode
+from harness.evidence.bundle import Bundle
+from harness.evidence.seal import Sealer
+from harness.evidence.verification import verify
+from harness.execution.local_executor import LocalExecutor
+from harness.execution.messages import Imports, Start
+from harness.judging.observation import EndingKind
+from harness.judging.record import Record
+from harness.machine.host import Gpu, probe
+from harness.run.engine import Engine
+from harness.run.request import RunRequest
+from tests.contracts import healthy
+
+PID = os.getpid()
+
+
+class Scripted:
+    """A fork server whose trials of the subject write these lines. Every other trial measures a broken subject."""
+
+    def __init__(self, place: Path, lines: list[bytes]) -> None:
+        self.folder, self.place, self.lines = place, Beneath(place.parent, place.name), lines
+
+    def import_modules(self, modules: object) -> Imports:
+        return Imports({}, {})
+
+    def start(self, trial: Start, descriptors: list[int]) -> None:
+        lines = self.lines if trial.subject.endswith(":Sorter") else said(**healthy(returned=2))
+        os.write(descriptors[2], b"\n".join(lines) + b"\n")
+
+    def close(self) -> list[str]:
+        return remove(self.place)
+
+
+class Pretender(LocalExecutor):
+    """An executor with a scripted server."""
+
+    def __init__(self, *arguments: Any, lines: list[bytes]) -> None:
+        super().__init__(*arguments)
+        self._lines = lines
+
+    def __enter__(self) -> Pretender:
+        self._server = Scripted(Path(tempfile.mkdtemp()), self._lines)  # type: ignore[assignment]
+        return self
+
+
+def message(name: str, /, **fields: Any) -> bytes:
+    return json.dumps([name, fields]).encode()
+
+
+END = [
+    message("Ended", kind="completed", reason="", traceback=None, allocator_peak_bytes=None),
+    message("Exited", code=0, signal=None),
+]
+
+
+def said(*more: bytes, **measured: Any) -> list[bytes]:
+    """What a trial says that measures this, with more lines before its end."""
+    resolved = message("Resolved", values={"device": "cpu", "steps": 3})
+    return [message("Started", pid=PID), message("Measured", values=measured), resolved, *more, *END]
+
+
+def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, Bundle]:
+    """Run the claim with a subject that says this; its record and its bundle, which is sound."""
+
+    def factory(contract: Contract, gpu: Gpu | None) -> LocalExecutor:
+        return Pretender(project, contract, gpu, evidence / "cache", lines=lines)
+
+    engine = Engine(project, probe(project.root), factory, Sealer(evidence).seal, lambda event: None, "harness run")
+    (record,) = engine.run(RunRequest([project.contract("F-DEMO-SORT-001")])).records
+    place = evidence / record.issue / record.id / record.run
+    verified = verify(place)
+    assert verified.sound, verified.findings
+    return record, Bundle(place)
+
+
+@pytest.fixture(autouse=True)
+def leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases of its own."""
+    monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
+
+
+GARBLED = [
+    b"{",
+    b"\xff\xfe\x00",
+    message("Stepped", step="x", values={}),
+    message("Stepped", step=True, values={}),
+    message("Stepped", step=10**40, values={}),
+    message("Stepped", step=1, values={"loss": "text"}),
+    message("Stepped", step=1, values={"loss": [1]}),
+    message("Stepped", step=1, values={f"loss{number}": 1 for number in range(1000)}),
+    b'["Stepped", {"step": 1, "values": {"loss": NaN}}]',
+    b'["Measured", {"values": {"returned": ' + b"[" * 200 + b"]" * 200 + b"}}]",
+    message("Measured", values=[1]),
+    message("Resolved", values={"device": 5}),
+    message("Resolved", values={"weather": "fine"}),
+    message("Unseen", values={"returned": 5}),
+    message("Read", sources={"sorting.py": 5}),
+    message("Read", sources={"sorting.py": "not a digest"}),
+    message("Read", sources=[]),
+    message("Entered", phase=5),
+    message("Started", pid=-1),
+    message("Started", pid=10**30),
+    message("Exited", code="x", signal=None),
+    message("Exited", code=None, signal=5),
+    message("Exited", code=None, signal="SIGNIFICANT"),
+    message("Lost", reason=5),
+    message("Ended", kind="completed", reason=5, traceback=None, allocator_peak_bytes=None),
+    message("Ended", kind="interrupted", reason="", traceback=None, allocator_peak_bytes=None),
+    message("Ended", kind="completed", reason="", traceback=None, allocator_peak_bytes=-1),
+]
+
+
+@pytest.mark.parametrize("line", GARBLED, ids=lambda line: line[:60].decode(errors="replace"))
+def test_a_garbled_message_measures_nothing(project: Project, tmp_path: Path, line: bytes) -> None:
+    """The trial is NOT_MEASURED for that reason, also where its measurements violate a clause."""
+    for returned in (0, 2):
+        told = healthy(returned=returned) if returned else healthy()
+        record, bundle = run(project, tmp_path, said(line, **told))
+        assert record.verdict is Verdict.NOT_MEASURED
+        assert bundle.observation.ending.kind is EndingKind.GARBLED
+        assert record.reason is not None
+        assert ReasonCode.GARBLED in record.reason.codes
+        assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED]
+
+
+def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: Path) -> None:
+    """A name for every step would make a table that no bundle can hold."""
+    rows = [message("Stepped", step=step, values={f"loss{step}": 1.0}) for step in range(100)]
+    record, bundle = run(project, tmp_path, said(*rows, **healthy()))
+    assert record.verdict is Verdict.NOT_MEASURED
+    assert bundle.observation.ending.kind is EndingKind.GARBLED
+
+
+def test_the_last_line_of_a_trial_that_died_may_be_cut_short(project: Project, tmp_path: Path) -> None:
+    """Then it ended as its supervisor says."""
+    cut = [*said(**healthy())[:-2], b'["Measured", {"val', message("Exited", code=None, signal="SIGSEGV")]
+    _, bundle = run(project, tmp_path, cut)
+    assert bundle.observation.ending.kind is EndingKind.DIED
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just({"nonfinite": "NaN"}),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = {
+    "Measured": ["values"], "Stepped": ["step", "values"], "Resolved": ["values"], "Unseen": ["values"],
+    "Entered": ["phase"], "Started": ["pid"], "Read": ["sources"], "Lost": ["reason"], "Exited": ["code", "signal"],
+    "Ended": ["kind", "reason", "traceback", "allocator_peak_bytes"], "Import": ["modules", "root"],
+    "Imports": ["failures", "sources"],
+}  # fmt: skip
+MESSAGES = st.sampled_from(sorted(FIELDS)).flatmap(
+    lambda kind: st.fixed_dictionaries(dict.fromkeys(FIELDS[kind], VALUES)).map(
+        lambda fields: json.dumps([kind, fields]).encode()
+    )
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(MESSAGES | st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=6))
+def test_no_message_makes_an_unsound_bundle(project: Project, tmp_path: Path, lines: list[bytes]) -> None:
+    """Messages of every kind with any values: `run` asserts that the bundle is sound."""
+    run(project, tmp_path, said(*lines, **healthy()))
