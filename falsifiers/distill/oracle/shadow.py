@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -124,7 +125,8 @@ class ShadowStep:
         Raises:
             NotTheModel: weights or slots are not those of the model.
         """
-        loss, logits, gradients = self._gradients(before.weights, inputs, labels, teacher, dtype)
+        with _full_precision():
+            loss, logits, gradients = self._gradients(before.weights, inputs, labels, teacher, dtype)
         self._clip(gradients)
         wanted = self.configuration
         weights = {name: _copied(weight).to(self.device, torch.float64) for name, weight in before.weights.items()}
@@ -290,6 +292,17 @@ def _asked_by_slots(configuration: Configuration, weight: Tensor, slots: Mapping
     square = slots["exp_avg_sq"].double() / (1 - wanted.beta2**count)
     decayed = weight.double() * (1 - rate * wanted.weight_decay)
     return decayed - rate * mean / (square.sqrt() + wanted.epsilon)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Without TF32, which the subject may have allowed in its process: it is no rounding of float32."""
+    allowed = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(allowed)
 
 
 def _copied(tensor: Tensor) -> Tensor:

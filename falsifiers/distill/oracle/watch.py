@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -33,8 +32,8 @@ class _Prepared:
     before: Snapshot
     inputs: Tensor
     labels: Tensor
+    logits: dict[str, Tensor]
     expected: Step
-    found: list[Difference]
 
 
 class ShadowWatch:
@@ -96,7 +95,6 @@ class ShadowWatch:
         if self._next is not None:
             weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
             with self._own_work():
-                self._add(self._next.found)
                 self._add(self._compared(self._next, Snapshot(weights, slots), values["loss"], step))
                 self.checked.append(self._made)
         self._prepare()
@@ -122,16 +120,19 @@ class ShadowWatch:
         shown = {name: weight.grad for name, weight in after.weights.items() if weight.grad is not None}
 
         def differences(rounded: Step | None) -> list[Difference]:
-            return compare(
-                self._shadow.configuration,
-                made.expected,
-                made.before,
-                after,
-                loss=loss,
-                number=number,
-                gradients=shown,
-                rounded=rounded,
-            )
+            return [
+                *_logits(made, rounded),
+                *compare(
+                    self._shadow.configuration,
+                    made.expected,
+                    made.before,
+                    after,
+                    loss=loss,
+                    number=number,
+                    gradients=shown,
+                    rounded=rounded,
+                ),
+            ]
 
         dtype = next(iter(made.before.weights.values())).dtype
         found = differences(None)
@@ -149,25 +150,33 @@ class ShadowWatch:
             return
         weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
         inputs, labels = self._subject.batch(number)
-        student, teacher = self._subject.student_logits(inputs[:1]), self._subject.teacher_logits(inputs[:1])
+        has_shape = inputs.shape == labels.shape == self._batch
+        self.found[number] = [Difference("batch", "", 0.0 if has_shape else 1.0)]
+        if not has_shape:
+            return
+        logits = {
+            "student_logits": self._subject.student_logits(inputs[:1]),
+            "teacher_logits": self._subject.teacher_logits(inputs[:1]),
+        }
         refused: NotTheModel | None = None
         with self._own_work():
             try:
                 before = Snapshot.of(weights, slots)
                 expected = self._shadow.step(number, before, inputs, labels, self._teacher)
-                found = [
-                    Difference(quantity, "", relative_difference(seen, wanted, wanted))
-                    for quantity, seen, wanted in (
-                        ("student_logits", student, expected.student_logits),
-                        ("teacher_logits", teacher, expected.teacher_logits),
-                    )
-                ]
-                has_shape = inputs.shape == labels.shape == self._batch
-                found.append(Difference("batch", "", 0.0 if has_shape else math.inf))
-                self._next = _Prepared(before, inputs.clone(), labels.clone(), expected, found)
+                self._next = _Prepared(before, inputs.clone(), labels.clone(), logits, expected)
                 if number == self._resumes_after + 1:
                     self._first_resumed = self._next
             except NotTheModel as error:
                 refused = error
         if refused is not None:
             raise refused
+
+
+def _logits(made: _Prepared, rounded: Step | None) -> list[Difference]:
+    """How far the logits of both models are, for the batch's first row."""
+    found = []
+    for name, seen in made.logits.items():
+        expected = getattr(made.expected, name)
+        twin = rounded and getattr(rounded, name)
+        found.append(Difference(name, "", relative_difference(seen, expected, expected, rounded=twin)))
+    return found
