@@ -1,7 +1,20 @@
 """Operators for training code, after the catalogue of DeepCrime (Humbatova, Jahangirova and Tonella, 2021).
 
-They know what a name stands for only by its text: `labels`, `lr`, `dropout`. The catalogue's groups are data, labels,
-loss, optimizer, rate, initialisation, activation, regularisation and schedule.
+They know what a name stands for only by its text: `labels`, `lr`, `dropout`. Of the catalogue's 24 operators these have
+a form here, by the catalogue's abbreviations:
+
+    data             TRD deleted, TUD unbalanced, TAN noisy training data; HBS batch size, HDB batches of one
+    labels           TCL changed, TCO overlapping labels
+    loss             LCH changed loss function
+    optimizer        OCH changed optimizer, OCG changed gradient clipping
+    rate             HLR changed learning rate
+    initialisation   WCI changed initial weights
+    activation       ACH changed, ARM removed activation function
+    regularisation   RCW changed, RRW removed weight decay; RCD changed dropout rate
+    schedule         HNE changed number of epochs
+
+The general operators on booleans plant WAB and WRB (`bias=True`). AAL and RAW add what the code does not have, RCP changes
+the patience of early stopping, and VRM removes the validation set: these four have no form here.
 """
 
 from __future__ import annotations
@@ -20,6 +33,8 @@ _LABELS: Final = re.compile(r"(^|_)(labels?|targets?)$")
 _LOSS: Final = re.compile(r"(^|_)(loss|losses|divergence|cross_entropy|kl)$")
 _RATE: Final = re.compile(r"^(lr|learning_rate|base_lr|max_lr|peak_lr|min_lr)$")
 _SCHEDULE: Final = re.compile(r"^(warmup|warmup_steps|total_steps|decay_steps|T_max|gamma|step_size)$")
+_LENGTH: Final = re.compile(r"^(epochs|num_epochs|n_epochs|num_train_epochs|max_steps|num_steps|train_steps)$")
+_BATCH: Final = re.compile(r"^(batch_size|micro_batch|micro_batch_size|per_device_train_batch_size)$")
 _RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "loss": {"cross_entropy": "nll_loss", "mse_loss": "l1_loss", "CrossEntropyLoss": "NLLLoss", "MSELoss": "L1Loss"},
     "optimizer": {"AdamW": "Adam", "Adam": "AdamW", "SGD": "Adam", "RMSprop": "Adam"},
@@ -36,6 +51,7 @@ _RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "regularisation": {"train": "eval"},
     "schedule": {"cos": "sin", "CosineAnnealingLR": "ConstantLR", "LinearLR": "ConstantLR"},
 }  # fmt: skip
+_SMOOTH: Final = frozenset({"relu", "gelu", "silu", "tanh", "sigmoid"})
 _REDUCTIONS: Final = {"mean": "sum", "sum": "mean", "batchmean": "mean", "none": "mean"}
 
 
@@ -72,10 +88,16 @@ def _then(site: Site, name: str, statement: str) -> Iterator[Edit]:
 
 
 def _data(site: Site) -> Iterator[Edit]:
-    """Half of the rows; the first row in the place of all; an order that is never shuffled."""
+    """Half of the rows; the first row in the place of all; a tenth of the values from beside; smaller batches."""
     if name := _assigned(site.node, _DATA):
         yield from _then(site, name, f"{name}[: max(1, len({name}) // 2)]")
         yield from _then(site, name, f"{name}[:1].expand_as({name})")
+        kept = f"{name}.new_ones({name}.shape, dtype=float).bernoulli(0.9).bool()"
+        yield from _then(site, name, f"{name}.where({kept}, {name}.roll(1, -1))")
+    value = _given(site.node, _BATCH)
+    if value is not None:
+        yield site.replace(value, f"max(1, ({site.code(value)}) // 2)")
+        yield site.replace(value, "1")
     if isinstance(site.node, ast.Call) and called(site.node) in ("shuffle", "randperm", "permutation"):
         if isinstance(site.parent, ast.Expr):
             yield site.replace(site.parent, "pass")
@@ -85,10 +107,11 @@ def _data(site: Site) -> Iterator[Edit]:
 
 
 def _labels(site: Site) -> Iterator[Edit]:
-    """Labels of other rows, or of the position before."""
+    """Labels of other rows, or of the position before; two classes in one."""
     if name := _assigned(site.node, _LABELS):
         yield from _then(site, name, f"{name}.roll(1, 0)")
         yield from _then(site, name, f"{name}.roll(1, -1)")
+        yield from _then(site, name, f"{name} // 2 * 2")
     for argument in _arguments(site.node, _LABELS):
         yield site.replace(argument, f"{site.code(argument)}.roll(1, 0)")
 
@@ -108,8 +131,10 @@ def _loss(site: Site) -> Iterator[Edit]:
 
 
 def _optimizer(site: Site) -> Iterator[Edit]:
-    """Another optimizer, or one whose settings are forgotten."""
+    """Another optimizer, or one whose settings are forgotten; gradients that are clipped far too early."""
     node = site.node
+    if isinstance(node, ast.keyword) and node.arg in ("max_norm", "clip_value"):
+        yield site.replace(node.value, f"0.1 * ({site.code(node.value)})")
     if isinstance(node, ast.keyword) and node.arg in ("betas", "momentum", "eps", "nesterov", "amsgrad"):
         code = site.code(node.value)
         changed = {"betas": f"({code})[::-1]", "momentum": "0.0", "eps": f"1e3 * ({code})"}
@@ -134,10 +159,12 @@ def _initialisation(site: Site) -> Iterator[Edit]:
 
 
 def _regularisation(site: Site) -> Iterator[Edit]:
-    """No dropout, no weight decay, no clipping."""
+    """No dropout, no weight decay or ten times as much, no clipping."""
     node = site.node
     if isinstance(node, ast.keyword):
         name = node.arg or ""
+        if name == "weight_decay":
+            yield site.replace(node.value, f"10 * ({site.code(node.value)})")
         if name == "weight_decay" or name.endswith("dropout") or name == "p":
             yield site.replace(node.value, "0.0")
         elif name in ("max_norm", "clip_value"):
@@ -149,13 +176,23 @@ def _regularisation(site: Site) -> Iterator[Edit]:
 
 
 def _schedule(site: Site) -> Iterator[Edit]:
-    """A warm-up or a decay of another length."""
+    """A warm-up or a decay of another length; half of the training."""
     value = _given(site.node, _SCHEDULE)
     if value is not None:
         yield site.replace(value, f"2 * ({site.code(value)})")
+    value = _given(site.node, _LENGTH)
+    if value is not None:
+        yield site.replace(value, f"max(1, ({site.code(value)}) // 2)")
 
 
-def _renaming(group: str, own: Operator | None) -> Operator:
+def _activation(site: Site) -> Iterator[Edit]:
+    """No activation function."""
+    node = site.node
+    if isinstance(node, ast.Call) and called(node) in _SMOOTH and len(node.args) == 1 and not node.keywords:
+        yield site.replace(node, f"({site.code(node.args[0])})")
+
+
+def _renaming(group: str, own: Operator) -> Operator:
     """A group's own operator, and another function for one of its functions."""
     names = _RENAMED.get(group, {})
 
@@ -163,8 +200,7 @@ def _renaming(group: str, own: Operator | None) -> Operator:
         node = site.node
         if isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name)) and called(node) in names:
             yield site.rename(node.func, names[called(node)])
-        if own is not None:
-            yield from own(site)
+        yield from own(site)
 
     return operator
 
@@ -178,7 +214,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         "optimizer": _optimizer,
         "rate": _rate,
         "initialisation": _initialisation,
-        "activation": None,
+        "activation": _activation,
         "regularisation": _regularisation,
         "schedule": _schedule,
     }.items()
