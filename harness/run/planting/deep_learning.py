@@ -13,8 +13,8 @@ a form here, by the catalogue's abbreviations:
     regularisation   RCW changed, RRW removed weight decay; RCD changed dropout rate
     schedule         HNE changed number of epochs
 
-The general operators on booleans plant WAB and WRB (`bias=True`). AAL and RAW add what the code does not have, RCP changes
-the patience of early stopping, and VRM removes the validation set: these four have no form here.
+The general operators on booleans plant WAB and WRB (`bias=True`). Four have no form here: AAL and RAW add what the code
+does not have, RCP changes the patience of early stopping, and VRM removes the validation set.
 """
 
 from __future__ import annotations
