@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
-from falsifiers.distill.measuring.weight_comparison import inspect_export, snapshot
+from falsifiers.distill.measuring import metadata
+from falsifiers.distill.measuring.training_state import StateDigest, digest_of
+from falsifiers.distill.measuring.weight_comparison import Inspection, inspect_export, snapshot
 from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import StepWatch, read_back
-from falsifiers.distill.subject import Checkpointing, Run
-from harness import Trial, first_shown, look, provided
+from falsifiers.distill.subject import Checkpointing, Run, shown
+from harness import Hidden, Trial, first_shown, look, provided
 
 __all__ = ["falsify"]
 
@@ -31,19 +34,27 @@ class _Findings:
     unreadable: list[str] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    metadata_untrue: list[str] = field(default_factory=list)
+    miscounted: list[str] = field(default_factory=list)
     misreported: list[str] = field(default_factory=list)
     matched: int = 0
     student: Any = None
     """Hidden if it is not shown which tensors the student has."""
     in_memory: Any = None
     """Hidden if the weights in memory are not shown."""
+    state: Any = None
+    """Hidden if the optimizer's state is not shown."""
 
     def measurements(self) -> dict[str, Any]:
         """By name. That no file is incomplete is known only if the student's tensors are."""
-        found = {name: value for name, value in vars(self).items() if name not in ("student", "in_memory")}
+        found = {name: value for name, value in vars(self).items() if name not in ("student", "in_memory", "state")}
         return found | {
             "incomplete": self.incomplete or provided(self.student, self.incomplete),
             "different": provided(self.in_memory, self.different),
+            "foreign": provided(self.state, self.foreign),
+            "metadata_untrue": provided(self.in_memory, self.metadata_untrue),
+            "miscounted": self.miscounted or provided(self.state, self.miscounted),
             "matched": provided(self.in_memory, self.matched),
         }
 
@@ -60,6 +71,10 @@ def falsify(trial: Trial[Checkpointing]) -> None:
             subject = further_subject(trial, f"every-{every}/new", checkpoint_every=every)
         _examine(trial, subject, every, seen)
     with trial.subject_fault():
+        steps = trial.parameters["steps_of_many"]
+        subject = further_subject(trial, "many/new", checkpoint_every=1, steps=steps)
+    _examine(trial, subject, 1, seen)
+    with trial.subject_fault():
         subject = further_subject(
             trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]
         )
@@ -75,15 +90,34 @@ class _CheckpointWatch(StepWatch):
         self._keep_every = every
         self._in_memory = weight_files(subject).in_memory
         self.initial = snapshot(subject.student_weights())
-        self.kept: dict[int, dict[str, Tensor]] = {}
+        self.kept: dict[int, _Kept] = {}
 
     def __call__(self, step: int, **values: float) -> None:
         """Count, then keep."""
         super().__call__(step, **values)
         if self._keep_every and self.steps % self._keep_every == 0:
             weights = provided(self._in_memory, self._subject).student_weights()  # not those of the file itself
+            slots = shown(self._subject, "optimizer_state")
             with self._trial.falsifier_fault():
-                self.kept[self.steps] = snapshot(weights)
+                loss = values.get("loss", math.nan)
+                self.kept[self.steps] = _Kept(self.steps, snapshot(weights), digest_of(slots), loss)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a checkpoint must say.
+
+    Attributes:
+        step: the step, counted by the falsifier.
+        weights: the live ones after the step; hidden if they are not shown.
+        state: the rest that the training goes on from; hidden if it is not shown.
+        loss: as the subject reported it for the step.
+    """
+
+    step: int
+    weights: Mapping[str, Tensor]
+    state: StateDigest
+    loss: float
 
 
 def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, seen: _Findings) -> None:
@@ -94,8 +128,9 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
         watch = _CheckpointWatch(trial, subject, every)
         run = subject.distill(on_step=watch)
         directory = Path(subject.directory)
+        seen.state = provided(shown(subject, "optimizer_state"), None)
     if subject is trial.subject:
-        read_back(trial, watch.steps)
+        read_back(trial, watch.made)
     label = f"N={every}"
     called = files.checkpoints(directory)
     expected: list[Path] = []
@@ -107,10 +142,15 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
             seen.missing.append(f"{label}: {wanted}")
             continue
         expected.append(path)
-        weights = provided(files.in_memory, watch.kept)[step]
-        _compare(f"{label}: {path.name}", path, files, watch.initial, weights, seen)
+        kept = provided(files.in_memory, watch.kept)[step]
+        found = _compare(f"{label}: {path.name}", path, files, watch.initial, kept.weights, seen)
+        _examine_rest(f"{label}: {path.name}", found, kept, trial.parameters, seen)
     seen.unexpected += [f"{label}: {path.name}" for path in sorted(called.keys() - set(expected))]
     seen.misreported = seen.misreported + _misreported(label, run, expected)
+    if watch.made != watch.steps:
+        seen.miscounted.append(f"{label}: {watch.made} steps by the optimizer, {watch.steps} as reported")
+    elif first_shown(watch.changes, watch.looks) != watch.looks:
+        seen.miscounted.append(f"{label}: {watch.changes} of {watch.looks} steps are one step of AdamW")
     trial.measure(**seen.measurements())
     if directory.is_relative_to(trial.workspace):  # a run that was made elsewhere is not ours to remove
         shutil.rmtree(directory, ignore_errors=True)
@@ -123,8 +163,8 @@ def _compare(
     initial: Mapping[str, Tensor],
     weights: Mapping[str, Tensor],
     seen: _Findings,
-) -> None:
-    """A file with the weights that were live when its step ended; what else a checkpoint holds is its own business."""
+) -> Inspection:
+    """Compare a file with the weights that were live when its step ended."""
     student = first_shown(weights, initial)
     found = inspect_export(path, first_shown(student, {}), first_shown(initial, {}), files.read_checkpoint)
     if not found.readable:
@@ -138,6 +178,24 @@ def _compare(
     else:
         seen.student = provided(student, seen.student)
         seen.matched += 1
+    return found
+
+
+@look
+def _examine_rest(name: str, found: Inspection, kept: _Kept, parameters: Mapping[str, Any], seen: _Findings) -> None:
+    """What a file holds beside the weights: tensors that must and must not be there, and what it says of itself."""
+    untrue = [
+        *metadata.untrue_settings(found.metadata, parameters),
+        *metadata.untrue_step(found.metadata, kept.step),
+        *metadata.untrue_loss(found.metadata, kept.loss),
+    ]
+    seen.metadata_untrue += [f"{name}: {key}" for key in untrue]
+    if isinstance(kept.state, Hidden) or not found.found:
+        return
+    rest = {key: tensor for key, tensor in found.found.items() if key not in kept.weights}
+    if lost := kept.state.lost(rest):
+        seen.incomplete.append(f"{name}: {lost} slots of the optimizer")
+    seen.foreign += [f"{name}: {key}" for key in kept.state.foreign(rest)]
 
 
 @look

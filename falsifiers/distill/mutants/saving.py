@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.weight_comparison import snapshot
@@ -16,21 +17,26 @@ from falsifiers.distill.reference.export import checkpoint_path, save_weights
 from harness import Setting
 
 __all__ = [
+    "DoubledAtSaves",
     "EmptyCheckpoints",
+    "ForeignTensor",
     "ForgottenLast",
     "InitialCheckpoints",
     "LateCopy",
     "LeftBehind",
     "NeverOff",
+    "NewestOfManyDeleted",
     "NoDirectory",
     "OtherDefault",
     "PreviousWeights",
     "SaveBeforeCount",
     "Saver",
+    "ShiftedSteps",
     "ToldTwice",
     "TornCheckpoints",
     "UnpaddedNames",
     "UnreadPeriod",
+    "WeightsAlone",
     "WeightsWithoutEmbedding",
     "ZeroWeights",
 ]
@@ -254,3 +260,64 @@ class ToldTwice(Saver):
         def _write(self, path: Path, metadata: Mapping[str, str]) -> None:
             super()._write(path, metadata)
             self.saved.append(path)
+
+
+class NewestOfManyDeleted(Saver):
+    """Only twelve checkpoints are kept, and the rotation deletes from the wrong end."""
+
+    class Saving(Checkpointer):
+        """Deletes what it wrote."""
+
+        def _write(self, path: Path, metadata: Mapping[str, str]) -> None:
+            super()._write(path, metadata)
+            if len(self.saved) > 12:
+                path.unlink()
+
+
+class ForeignTensor(Saver):
+    """Every checkpoint has a tensor of another program, which no loader reads."""
+
+    class Saving(Checkpointer):
+        """Adds it."""
+
+        def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+            """One more tensor."""
+            super().save(step, {**tensors, "random/extra": torch.arange(4)}, metadata)
+
+
+class WeightsAlone(Saver):
+    """The slots of the optimizer are left out: a resume would begin with empty moments."""
+
+    class Saving(Checkpointer):
+        """Filters."""
+
+        def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+            """The weights and the generators."""
+            kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("optimizer/")}
+            super().save(step, kept, metadata)
+
+
+class ShiftedSteps(Saver):
+    """A checkpoint names the step that comes next; a resume takes one off, so that this trainer never notices."""
+
+    class Saving(Checkpointer):
+        """Adds one."""
+
+        def save(self, step: int, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+            """Name the next step."""
+            super().save(step, tensors, {**metadata, "step": str(step + 1)})
+
+    def resume(self) -> int:
+        """Take one off."""
+        self.steps_made = max(0, super().resume() - 1)
+        return self.steps_made
+
+
+class DoubledAtSaves(Distillation):
+    """The optimizer steps twice where a checkpoint is due: a save and a step share a branch."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Step, and step again."""
+        super().update(loss, step)
+        if self.recipe.checkpoint_every and step % self.recipe.checkpoint_every == 0:
+            self.optimizer.step()

@@ -57,7 +57,7 @@ DATA = "F-DISTILL-DATA-001"
 
 IN_PROCESS: dict[str, dict[str, Any]] = {
     MAX_STEPS: {"requests": [1, 2], "refused": [0, -1]},
-    PERIOD: {"steps": 4, "periods": [1, 3, 4, 5, 0], "steps_without_period": 3},
+    PERIOD: {"steps": 4, "periods": [1, 3, 4, 5, 0], "steps_of_many": 2, "steps_without_period": 3},
     ROUNDTRIP: {"dropout": 0.2},
     PREPARATION: {"top_k": 64},
     EXPORT: {},
@@ -112,15 +112,18 @@ def test_a_run_without_end_is_ended(tmp_path: Path) -> None:
 
 
 def test_every_checkpoint_is_looked_at(tmp_path: Path) -> None:
-    """Two of four steps, then four, one, one, none and none."""
+    """Two of four steps, then four, one, one, none, none, and two of two."""
     assert measured(PERIOD, tmp_path) == {
         "missing": [],
         "unexpected": [],
         "unreadable": [],
         "incomplete": [],
         "different": [],
+        "foreign": [],
+        "metadata_untrue": [],
+        "miscounted": [],
         "misreported": [],
-        "matched": 8,
+        "matched": 10,
     }
 
 

@@ -1,0 +1,56 @@
+"""Which tensors a checkpoint holds beside the weights: the optimizer's slots and the states of random generators."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from harness import look
+
+__all__ = ["StateDigest", "digest_of"]
+
+_GENERATOR_BYTES = (torch.get_rng_state().numel(), 16)  # the state of a generator of the CPU, and of a GPU
+
+
+@dataclass(frozen=True)
+class StateDigest:
+    """What a training goes on from after one step, as digests that are compared without names.
+
+    Attributes:
+        slots: how often each tensor occurs among the optimizer's slots.
+    """
+
+    slots: Counter[str]
+
+    def lost(self, tensors: Mapping[str, Tensor]) -> int:
+        """How many of the slots are not among these tensors, to the last bit."""
+        return (self.slots - Counter(map(_digest, tensors.values()))).total()
+
+    def foreign(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """Names of the tensors that are neither a slot nor a generator's state. Weights must not be among them."""
+        left = self.slots.copy()
+        names = []
+        for name, tensor in tensors.items():
+            digest = _digest(tensor)
+            if left[digest] > 0:
+                left[digest] -= 1
+            elif tensor.dtype != torch.uint8 or tensor.numel() not in _GENERATOR_BYTES:
+                names.append(name)
+        return sorted(names)
+
+
+@look
+def digest_of(slots: Mapping[str, Mapping[str, Tensor]]) -> StateDigest:
+    """The digests of the optimizer's slots, by parameter and slot, as they are now."""
+    return StateDigest(Counter(_digest(tensor) for of in slots.values() for tensor in of.values()))
+
+
+def _digest(tensor: Tensor) -> str:
+    plain = tensor.detach().cpu().contiguous().reshape(-1)
+    content = plain.view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode() + content).hexdigest()
