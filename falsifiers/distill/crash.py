@@ -10,7 +10,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from falsifiers.distill.measuring.weight_comparison import checkpoints_in, inspect_export, is_readable, snapshot
+from falsifiers.distill.measuring import metadata
+from falsifiers.distill.measuring.weight_comparison import (
+    checkpoints_in,
+    inspect_export,
+    is_readable,
+    metadata_of,
+    snapshot,
+    unlike_tensors,
+)
 from falsifiers.distill.running.determinism import be_deterministic
 from falsifiers.distill.running.forked_run import ForkedRun, Report
 from falsifiers.distill.running.further_subjects import directory_of, further_subject
@@ -50,6 +58,8 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     told = [told for run in (in_write, at_step, at_random, last) for told in run.steps]
     seen = inspect_export(Path(last.answer), live, snapshot(live))
     trial.measure(
+        misnumbered=_misnumbered(trial),
+        state_differs=_state_differs(trial),
         steps_executed=in_peace.steps,
         unequal=sorted({step for step, loss in told if loss != expected.get(step)}),
         unmade=sorted(set(range(1, steps + 1)) - {step for step, _ in told}),
@@ -143,6 +153,23 @@ def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
 def _torn(trial: Trial[Checkpointing]) -> list[str]:
     """Checkpoint files that cannot be read to their end right after a crash."""
     return [path.name for path in checkpoints_in(directory_of(trial, _RUN)).values() if not is_readable(path)]
+
+
+def _misnumbered(trial: Trial[Checkpointing]) -> list[str]:
+    """Checkpoints of the killed runs that name another step in their metadata than in their name."""
+    found = checkpoints_in(directory_of(trial, _RUN))
+    return [path.name for step, path in found.items() if metadata.untrue_step(metadata_of(path), step)]
+
+
+def _state_differs(trial: Trial[Checkpointing]) -> list[str]:
+    """Tensors of the newest checkpoint, optimizer and generators included, that are not those of the run in peace."""
+    with trial.subject_fault():
+        in_peace = checkpoints_in(Path(trial.subject.directory))
+    crashed = checkpoints_in(directory_of(trial, _RUN))
+    if not in_peace or crashed.keys() != in_peace.keys():
+        return [f"checkpoints of steps {list(crashed)}, in peace of {list(in_peace)}"]
+    newest = max(in_peace)
+    return unlike_tensors(crashed[newest], in_peace[newest])
 
 
 def _lost(before: ForkedRun, after: ForkedRun) -> int:

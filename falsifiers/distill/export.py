@@ -10,7 +10,7 @@ from torch import Tensor
 from falsifiers.distill.measuring import metadata
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.next_loss import NextLoss
-from falsifiers.distill.measuring.weight_comparison import inspect_export, same_bits, snapshot, weight_bytes
+from falsifiers.distill.measuring.weight_comparison import inspect_export, same_tensor, snapshot, weight_bytes
 from falsifiers.distill.measuring.weight_files import weight_files
 from falsifiers.distill.oracle.answers import IndependentModel, deepest_difference, in_tolerances
 from falsifiers.distill.running.training import StepWatch, Training, train
@@ -108,7 +108,7 @@ def _unlike(last: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[str
 
 def _same(one: Tensor, other: Tensor | None) -> bool:
     """Whether the other is there, and has this one's shape, dtype and bits."""
-    return other is not None and (one.shape, one.dtype) == (other.shape, other.dtype) and same_bits(one, other)
+    return other is not None and same_tensor(one, other)
 
 
 @look

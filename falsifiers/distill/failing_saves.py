@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from falsifiers.distill.measuring.weight_comparison import UNFINISHED, checkpoints_in, inspect_export, is_readable
+from falsifiers.distill.measuring.weight_comparison import UNFINISHED, checkpoints_in, is_readable, unlike_tensors
 from falsifiers.distill.running.determinism import be_deterministic
 from falsifiers.distill.running.forked_run import ForkedRun, Report
 from falsifiers.distill.running.further_subjects import directory_of, further_subject
@@ -69,10 +69,13 @@ class _Findings:
     miscounted: list[int] = field(default_factory=list)
     unsaved_afterwards: list[str] = field(default_factory=list)
     different_afterwards: list[str] = field(default_factory=list)
+    unequal: list[int] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
     exit_codes_after_recovery: list[int] = field(default_factory=list)
     exit_codes_without_export: list[int] = field(default_factory=list)
+    told: list[tuple[int, float]] = field(default_factory=list)
+    """Steps and losses of all runs under a fault; no measurement."""
 
 
 # Another process inherits limits only at its start, and may print a step late.
@@ -84,13 +87,14 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     for fault in _FAULTS:
         _passing(trial, fault, seen)
         _staying(trial, fault, seen)
-    train(trial)
+    training = train(trial)
     with trial.subject_fault():
-        names, directory = set(trial.subject.student_weights()), Path(trial.subject.directory)
-    in_peace = checkpoints_in(directory)
+        in_peace = checkpoints_in(Path(trial.subject.directory))
     for fault in _FAULTS:
-        _compare(f"{fault.name}-passing", trial, in_peace, names, seen)
-    trial.measure(**vars(seen))
+        _compare(f"{fault.name}-passing", trial, in_peace, seen)
+    expected = dict(enumerate(training.run.losses, start=1))
+    seen.unequal = sorted({step for step, loss in seen.told if loss != expected.get(step)})
+    trial.measure(**{name: value for name, value in vars(seen).items() if name != "told"})
 
 
 def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> None:
@@ -99,6 +103,7 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     half = steps // 2
     name = f"{fault.name}-passing"
     child, directory = _run(trial, fault, name, relief_after=half)
+    seen.told += child.steps
     files = checkpoints_in(directory)
     due = range(every, steps + 1, every)
     failed = [step for step in due if step not in files]
@@ -111,17 +116,12 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     _look_over(name, directory, seen)
 
 
-def _compare(
-    name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], names: set[str], seen: _Findings
-) -> None:
-    """Weights that were saved after the fault equal those of the run without a fault."""
+def _compare(name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], seen: _Findings) -> None:
+    """Every tensor that was saved after the fault equals that of the run without a fault."""
     for step, path in checkpoints_in(directory_of(trial, name)).items():
         if step <= trial.parameters["steps"] // 2:
             continue
-        expected = inspect_export(in_peace[step], {}, {}).found if step in in_peace else {}
-        weights = {key: tensor for key, tensor in expected.items() if key in names}
-        found = inspect_export(path, weights, weights)
-        if not weights or found.missing or found.different or found.misshapen or found.mistyped:
+        if step not in in_peace or unlike_tensors(path, in_peace[step]):
             seen.different_afterwards.append(f"{name}: step {step}")
 
 
@@ -129,6 +129,7 @@ def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     """The fault never ends. All steps are made, the export fails, and the run must not end as a success."""
     name = f"{fault.name}-staying"
     child, directory = _run(trial, fault, name, relief_after=None)
+    seen.told += child.steps
     seen.exit_codes_without_export.append(child.exit_code)
     seen.steps_short.append(trial.parameters["steps"] - len(child.steps))
     _look_over(name, directory, seen)

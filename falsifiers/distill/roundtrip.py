@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.held_out import HeldOut
-from falsifiers.distill.measuring.weight_comparison import same_bits, snapshot
+from falsifiers.distill.measuring.weight_comparison import same_tensor, snapshot
 from falsifiers.distill.measuring.weight_files import Unreadable, weight_files
 from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
 from falsifiers.distill.running.further_subjects import setting_of
@@ -72,7 +72,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         different += [
             name
             for name in sorted(original.weights.keys() & reloaded.weights.keys())
-            if not same_bits(original.weights[name], reloaded.weights[name])
+            if not same_tensor(original.weights[name], reloaded.weights[name])
         ]
         differences.append(_farthest(original.logits, reloaded.logits))
         errors.append(_error(trial, model, Path(path), original, tokens))

@@ -20,8 +20,11 @@ __all__ = [
     "checkpoints_in",
     "inspect_export",
     "is_readable",
+    "metadata_of",
     "same_bits",
+    "same_tensor",
     "snapshot",
+    "unlike_tensors",
     "weight_bytes",
 ]
 
@@ -100,6 +103,35 @@ def is_readable(path: Path) -> bool:
     with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
         return len(file.keys()) > 0
     return False
+
+
+def metadata_of(path: Path) -> dict[str, str]:
+    """The metadata of a safetensors file; empty if it cannot be read."""
+    with contextlib.suppress(OSError, SafetensorError), safe_open(path, framework="pt") as file:
+        return dict(file.metadata() or {})
+    return {}
+
+
+def unlike_tensors(one: Path, other: Path) -> list[str]:
+    """Names of the tensors that two safetensors files do not both hold with the same dtype, shape and bits.
+
+    One tensor of each is in memory at a time. A file that cannot be read is named in their place.
+    """
+    try:
+        with safe_open(one, framework="pt") as mine, safe_open(other, framework="pt") as theirs:
+            names, others = set(mine.keys()), set(theirs.keys())
+            return sorted(names ^ others) + [
+                name
+                for name in sorted(names & others)
+                if not same_tensor(mine.get_tensor(name), theirs.get_tensor(name))
+            ]
+    except (OSError, SafetensorError) as error:
+        return [f"{one.name}: {error}"]
+
+
+def same_tensor(one: Tensor, other: Tensor) -> bool:
+    """Equality of dtype, shape and every byte."""
+    return (one.shape, one.dtype) == (other.shape, other.dtype) and same_bits(one, other)
 
 
 def inspect_export(
