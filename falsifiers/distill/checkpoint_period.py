@@ -70,10 +70,10 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         with trial.subject_fault():
             subject = further_subject(trial, f"every-{every}/new", checkpoint_every=every)
         _examine(trial, subject, every, seen)
-    with trial.subject_fault():
-        steps = trial.parameters["steps_of_many"]
-        subject = further_subject(trial, "many/new", checkpoint_every=1, steps=steps)
-    _examine(trial, subject, 1, seen)
+    if steps := trial.parameters["steps_of_many"]:
+        with trial.subject_fault():
+            subject = further_subject(trial, "many/new", checkpoint_every=1, steps=steps)
+        _examine(trial, subject, 1, seen)
     with trial.subject_fault():
         subject = further_subject(
             trial, "default/new", without=("checkpoint_every",), steps=trial.parameters["steps_without_period"]

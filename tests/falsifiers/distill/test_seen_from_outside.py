@@ -28,7 +28,7 @@ _HIDDEN = {"different", "matched", "foreign", "metadata_untrue", "miscounted"}
 
 def test_checkpoints_are_looked_at(folder: Path) -> None:
     """Their names and whether they are whole; nobody saw the memory that they should equal."""
-    seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_of_many=2, steps_without_period=2)
+    seen = outside(folder, PERIOD, padded="--padded", periods=[0], steps_of_many=0, steps_without_period=2)
     assert (seen.measurements["missing"], seen.measurements["unreadable"], seen.measurements["incomplete"]) == (
         [],
         [],
@@ -38,7 +38,7 @@ def test_checkpoints_are_looked_at(folder: Path) -> None:
     assert (seen.ending, set(seen.unseen)) == ("NotShown", _HIDDEN)
     shutil.rmtree(folder / "workspace")
     half = outside(
-        folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_of_many=2, steps_without_period=2
+        folder, PERIOD, padded="--padded", fail="half-checkpoint", periods=[0], steps_of_many=0, steps_without_period=2
     )
     assert half.measurements["unreadable"] == [f"N=2: ckpt-step-{step:06}.pt" for step in (2, 4, 6)]
 
@@ -56,7 +56,7 @@ def test_checkpoints_are_looked_at(folder: Path) -> None:
 def test_checkpoints_are_called_as_the_trainers_file_says(folder: Path, fail: str, findings: dict[str, Any]) -> None:
     """A healthy trainer has none too many and none too few under names of its own; a broken one is still refuted."""
     periods = [3] if fail == "skipped-checkpoint" else []
-    seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_of_many=2, steps_without_period=2)
+    seen = outside(folder, PERIOD, fail=fail, periods=periods, steps_of_many=0, steps_without_period=2)
     measured = {"missing": [], "unexpected": [], "unreadable": [], "incomplete": [], "misreported": []}
     assert seen.measurements == measured | findings
     assert (seen.ending, set(seen.unseen)) == ("NotShown", _HIDDEN)
@@ -67,7 +67,7 @@ def test_a_trainer_whose_checkpoints_nobody_names(folder: Path) -> None:
     text = BIGRAMS_FILE.read_text().replace('checkpoints = "{output}/*[0-9].pt"\n', "")
     place = folder / "bigrams.toml"
     place.write_text(re.sub(r"(?m)^step = .*\n", "", text))
-    seen = outside(folder, PERIOD, trainer=str(place), periods=[], steps_of_many=2, steps_without_period=2)
+    seen = outside(folder, PERIOD, trainer=str(place), periods=[], steps_of_many=0, steps_without_period=2)
     assert (seen.measurements, seen.ending) == ({}, "NotShown")
     assert "bigrams.toml" in seen.reason
     assert not (folder / "workspace" / "output").exists()
