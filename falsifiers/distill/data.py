@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,18 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from falsifiers.distill.measuring.held_out import divergence
+from falsifiers.distill.oracle.answers import IndependentModel
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
+from falsifiers.distill.oracle.teacher import trained_teacher
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed, shown
 from harness import NotShown, Trial, elsewhere, look, not_shown
 
 __all__ = ["falsify"]
+
+_HELD_OUT_SEED = 30_303  # of the text on which teachers are compared
 
 Rows = npt.NDArray[np.int64]
 
@@ -49,7 +56,10 @@ def falsify(trial: Trial[Shadowed]) -> None:
     reads = _Reads()
     with reads:
         training = train(trial, lambda trial: _Watch(trial, reads, seen))
+    with trial.subject_fault():
+        teacher = shown(trial.subject, "teacher_weights")
     trial.measure(
+        teacher_divergence=_teacher_divergence(teacher, trial, text),
         changed=training.watch.changed,
         read_otherwise=_if_any_was_read(training.watch.read_otherwise, reads),
     )
@@ -88,6 +98,21 @@ def _find(trial: Trial[Shadowed], text: Text, whole: Mapping[int, Rows], stated:
         position_gap=_gap([position for position, _ in seen], [position for position, _ in expected]),
         offset_gap=_gap([offset for _, offset in seen], [offset for _, offset in expected]),
     )
+
+
+@look
+def _teacher_divergence(teacher: Mapping[str, Tensor], trial: Trial[Any], text: Text) -> float:
+    """KL(stated teacher || teacher) on held-out text in nats a token; infinite if the weights are not the model's."""
+    wanted, device = trial.parameters, torch.device(trial.device)
+    inputs, _ = draw(text.held_out, (_HELD_OUT_SEED,), wanted["batch"], wanted["sequence"])
+    model, stated = IndependentModel(wanted, trial.device), trained_teacher(wanted, text, device, trial.cache)
+    divergences = []
+    for row in inputs.to(device).split(1):
+        expected, seen = model.answer(stated, row), model.answer(teacher, row)
+        if expected is None or seen is None:
+            return math.inf
+        divergences.append(float(divergence(expected.logits, seen.logits, 1.0)))
+    return max(0.0, fmean(divergences))  # of equal teachers, rounding may leave less than 0
 
 
 def _repeated(rows: Rows) -> float:

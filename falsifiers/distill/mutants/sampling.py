@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,7 @@ __all__ = [
     "RandomInputs",
     "RandomLabels",
     "SeedExchanged",
+    "TeacherHalfTrained",
 ]
 
 
@@ -163,3 +166,12 @@ class SeedExchanged(Distillation):
         seed = (step, 2 * self.seed + 1)
         inputs, labels = sample(self.corpus.training, seed, self.recipe.batch, self.recipe.sequence)
         return inputs.to(self.device), labels.to(self.device)
+
+
+class TeacherHalfTrained(Distillation):
+    """The teacher is a checkpoint from the middle of its training."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Half of the steps."""
+        super().__init__(setting)
+        self.recipe = dataclasses.replace(self.recipe, teacher_steps=self.recipe.teacher_steps // 2)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import re
 import sysconfig
@@ -24,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 import torch
-from filelock import FileLock
 from torch import Tensor
 
+from falsifiers.distill.oracle.cache import kept
 from harness import NotMeasured
 
 __all__ = ["Text", "Tokens", "draw"]
@@ -107,26 +108,19 @@ def _tokens(tokenizer: str, training: list[bytes], blocks: list[bytes], cache: P
     named = re.fullmatch(r"bpe-([0-9]+)", tokenizer)
     if not named:
         raise ValueError(f"tokenizer {tokenizer!r} is not known; say 'bytes', or 'bpe-16384' for another vocabulary")
-    key = hashlib.sha256(f"{tokenizer} {tokenizers.__version__} {len(training)} ".encode())
-    for block in blocks:
-        key.update(hashlib.sha256(block).digest())
-    path = cache / f"oracle-{key.hexdigest()[:32]}.npz"
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):  # the first trial learns the byte pairs, and the others wait for it
-            if not path.exists():
-                ids = _byte_pairs(int(named[1]), training, blocks)
-                beside = path.with_suffix(f".{os.getpid()}.npz")
-                np.savez(beside, ids=np.concatenate(ids), ends=np.cumsum([len(one) for one in ids]))
-                beside.replace(path)
-        with np.load(path) as kept:
-            return np.split(kept["ids"], kept["ends"][:-1])
-    except OSError as error:
-        raise NotMeasured(f"the cache {cache} cannot be used: {error}; set HARNESS_CACHE_DIR") from error
+    determined_by = {
+        "size": int(named[1]),
+        "training": hashlib.sha256(b"\0".join(training)).hexdigest(),
+        "blocks": hashlib.sha256(b"\0".join(blocks)).hexdigest(),
+        "tokenizers": tokenizers.__version__,
+        "code": inspect.getsource(_byte_pairs),
+    }
+    encoded = kept(cache, "bpe", determined_by, lambda: _byte_pairs(int(named[1]), training, blocks))
+    return np.split(encoded["ids"].numpy(), encoded["ends"].numpy()[:-1])
 
 
-def _byte_pairs(size: int, training: list[bytes], blocks: list[bytes]) -> list[Tokens]:
-    """The token ids of each block by a vocabulary of `size` that is learned from the training blocks."""
+def _byte_pairs(size: int, training: list[bytes], blocks: list[bytes]) -> dict[str, Tensor]:
+    """The token ids of all blocks, and where each ends, by a vocabulary that is learned from the training blocks."""
     level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = level
@@ -134,5 +128,10 @@ def _byte_pairs(size: int, training: list[bytes], blocks: list[bytes]) -> list[T
         [block.decode(errors="replace") for block in training],
         tokenizers.trainers.BpeTrainer(vocab_size=size, initial_alphabet=level.alphabet(), show_progress=False),
     )
-    encoded = tokenizer.encode_batch([block.decode(errors="replace") for block in blocks])
-    return [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+    encoded = [
+        encoding.ids for encoding in tokenizer.encode_batch([block.decode(errors="replace") for block in blocks])
+    ]
+    return {
+        "ids": torch.tensor([token for ids in encoded for token in ids], dtype=torch.int32),
+        "ends": torch.tensor([len(ids) for ids in encoded]).cumsum(0),
+    }

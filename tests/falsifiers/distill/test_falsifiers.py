@@ -204,6 +204,7 @@ def test_other_text_is_found_by_its_steps(tmp_path: Path) -> None:
     """A healthy run has no such step; defects are seen in what is shown, asked for again, and read."""
     healthy = measured(DATA, tmp_path / "healthy")
     assert healthy.pop("batches") == 60
+    assert healthy.pop("teacher_divergence") < 1e-4
     assert not any(healthy.values())
     assert measured(DATA, tmp_path / "random", RandomInputs)["foreign_rows"] == list(range(1, 61))
     assert measured(DATA, tmp_path / "held", HeldOutToo)["held_out_rows"] != []

@@ -1,0 +1,25 @@
+"""The oracle's teacher against the subject's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from pydoc_data import topics
+
+import torch
+
+from falsifiers.distill.oracle.corpus import Text
+from falsifiers.distill.oracle.teacher import trained_teacher
+from falsifiers.distill.reference import Distillation
+from tests.falsifiers.distill.trials import a_setting
+
+
+def test_both_train_the_same_teacher(tmp_path: Path) -> None:
+    """After few steps, up to rounding; training it does not change the state of the random numbers."""
+    setting = a_setting(tmp_path, corpus=topics.__file__, teacher_steps=3)
+    theirs, state = Distillation(setting).teacher_weights(), torch.get_rng_state()
+    text = Text.read(setting.parameters, setting.cache)
+    ours = trained_teacher(setting.parameters, text, torch.device("cpu"), setting.cache)
+    assert torch.equal(state, torch.get_rng_state())
+    assert ours.keys() == theirs.keys()
+    apart = max(float((ours[name] - theirs[name]).abs().mean()) for name in ours)
+    assert apart < 1e-3 * setting.parameters["teacher_learning_rate"]
