@@ -1,6 +1,6 @@
 """Which lines of a project's modules a trial runs: sys.monitoring from Python 3.12 on, sys.settrace before.
 
-    reached = Reached(root, path)
+    reached = Reached(root, search, path)
     reached.watch()
     …
     reached.finish()
@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, final
@@ -31,12 +32,16 @@ _HARNESS: Final = f"{Path(__file__).parents[1]}{os.sep}"
 class Reached:
     """Records the lines that this process and its forks run."""
 
-    def __init__(self, root: Path, path: Path) -> None:
+    def __init__(self, root: Path, search: Collection[str], path: Path) -> None:
         """Args:
         root: of the project; lines of other files are not recorded.
+        search: the folders from which the project's code is imported. Below other folders of `sys.path` are libraries,
+            also if they lie in the project.
         path: the file to write, which must not exist.
         """
         self._root = f"{root}{os.sep}"
+        others = [entry for entry in sys.path if entry.startswith(self._root) and entry not in search]
+        self._libraries = (_HARNESS, *(f"{entry}{os.sep}" for entry in others))
         # Forks share the descriptor, and each write appends.
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._lines: dict[str, set[int]] = defaultdict(set)
@@ -93,7 +98,7 @@ class Reached:
     def _is_ours(self, name: str) -> bool:
         known = self._ours.get(name)
         if known is None:
-            library = "site-packages" in name or name.startswith(_HARNESS)
+            library = "site-packages" in name or name.startswith(self._libraries)
             known = self._ours[name] = name.startswith(self._root) and not library
         return known
 

@@ -185,7 +185,7 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
     if start.search:
         os.chdir(start.root)
         sys.path[:0] = start.search
-    reached = Reached(start.root, Path(start.reached)) if start.reached is not None else None
+    reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
     if reached is not None:
         reached.watch()
     report = _with_sources(_reporter(messages), _sources(start.root))
