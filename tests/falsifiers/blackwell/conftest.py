@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ class NoImages:
 
     def image(self, spec: KernelSpec, sm: int) -> tuple[Image, str | None]:
         return Image(Form.CUBIN, b""), None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def triton_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
+    """Give all tests of a session one cache of compiled Triton kernels; workers of pytest-xdist share it."""
+    folder = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str((folder if worker_id == "master" else folder.parent) / "triton"))
+        yield
 
 
 @pytest.fixture(scope="session")

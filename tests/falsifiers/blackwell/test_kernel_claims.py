@@ -33,6 +33,8 @@ PTX, KEYS = "F-BLACKWELL-PTX-001", "F-BLACKWELL-PREWARM-KEYS-001"
 FALSIFIERS = {PTX: falsifier.falsify, KEYS: prewarm_keys.falsify}
 TINY = {"model": "qwen2-tiny", "vocabulary": 64, "batch": 1, "sequence": 8}
 SMALLER = {PTX: {**TINY, "targets": [120, 121], "steps": 2}, KEYS: {"cases": 3}}
+FEWER = {PTX: {"rebuilt_targets": 1}}
+"""For the reference: a mutant needs more of them."""
 HERE = [
     (claim, mutant)
     for claim in FALSIFIERS
@@ -109,7 +111,7 @@ def named(entry_point: str) -> type:
 @pytest.mark.parametrize("claim", FALSIFIERS)
 def test_the_reference_passes(claim: str, tmp_path: Path, kept: Path) -> None:
     contract = PROJECT.contract(claim)
-    found = outcomes(claim, contract, named(contract.subject), tmp_path, kept)
+    found = outcomes(claim, contract, named(contract.subject), tmp_path, kept, **FEWER.get(claim, {}))
     assert {clause for clause, outcome in found.items() if outcome is not Outcome.PASS} == set()
 
 

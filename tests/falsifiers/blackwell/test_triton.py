@@ -86,9 +86,8 @@ def test_a_block_has_the_formulas_gradients(device: str) -> None:
     assert ("projection_backward" in modules) == (device == "cuda")
 
 
-def test_layers_have_modules_of_their_own_or_share_them(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_layers_have_modules_of_their_own_or_share_them() -> None:
     """Seven modules a layer, as in the history of the claim; two where all share: with a bias and without."""
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     own, shared, others = compile_projections(_TINY, 90, 0), compile_projections(_TINY, 90), compile_elementwise(90)
     assert [len(own), len(shared), len(others)] == [7, 2, 3]
     assert all(module.size > 1000 for module in (*own, *shared, *others))
