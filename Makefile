@@ -2,7 +2,8 @@
 CLAIM ?= F-DISTILL-SMOKE-001
 PYTHON ?= python3
 PROFILE ?= auto
-WORKERS ?= 2
+# On two cores the third worker uses the time in which the others wait.
+WORKERS ?= 3
 ARGS ?=
 PYTEST ?=
 
@@ -17,7 +18,7 @@ run: $(INSTALLED)
 	$(VENV)/bin/harness run $(CLAIM) --profile $(PROFILE) $(ARGS)
 
 test: $(INSTALLED)
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 --durations=15 $(PYTEST)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=15 $(PYTEST)
 
 docs: $(INSTALLED)
 	$(VENV)/bin/mkdocs build --strict

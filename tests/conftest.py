@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -17,9 +18,36 @@ for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda number, frame: None)
 
+# Tensors of tests are small: a second thread for one operation costs more than it saves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Machines that run these tests are shared; how long one example takes says nothing.
 hypothesis.settings.register_profile("harness", deadline=None)
 hypothesis.settings.load_profile("harness")
+
+
+HERE = Path(__file__).parent
+SLOWEST = (
+    "falsifiers/distill/test_external.py",
+    "falsifiers/distill/test_falsifiers.py",
+    "falsifiers/blackwell/test_kernel_claims.py",
+    "falsifiers/blackwell/test_root_cause.py",
+    "falsifiers/blackwell/test_wgpu_fallback.py",
+    "falsifiers/blackwell/test_triton.py",
+    "falsifiers/blackwell/test_cublas.py",
+    "falsifiers/blackwell/test_kernels.py",
+    "report/html/test_in_a_browser.py",
+    "run/slurm/test_run.py",
+    "falsifiers/distill/test_seen_from_outside.py",
+    "cli/test_replay.py",
+)
+"""The files that take longest. They run first, so that no worker is left with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the slowest files first; the others keep their order."""
+    order = {HERE / name: place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture

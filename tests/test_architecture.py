@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import SLOWEST
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 
@@ -65,3 +67,8 @@ def test_no_two_modules_have_the_same_name() -> None:
     """A name alone finds a module. A module of cli/ has the name of its command."""
     names = Counter(path.name for path in (ROOT / "harness").rglob("*.py") if path.name != "__init__.py")
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_slowest_files_of_tests_are_there() -> None:
+    """A file that was renamed would run last again."""
+    assert [name for name in SLOWEST if not (ROOT / "tests" / name).exists()] == []
