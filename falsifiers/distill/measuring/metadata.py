@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from falsifiers.distill.text.corpus import load_corpus
+from falsifiers.distill.oracle.corpus import Text
 from harness import look
 
 __all__ = ["KEYS", "missing", "number", "untrue_loss", "untrue_names", "untrue_settings", "untrue_step"]
@@ -65,7 +65,7 @@ def untrue_names(metadata: Mapping[str, str], parameters: Mapping[str, Any], cac
         if parameters["model"] not in name or seeds - {parameters["teacher_seed"]}:
             untrue.append("teacher_model")
     if "epoch" in metadata:
-        text = sum(len(block) for block in load_corpus(parameters, cache).training)
+        text = sum(len(block) for block in Text.read(parameters, cache).training)
         passes = steps * parameters["batch"] * parameters["sequence"] / text
         if not math.floor(passes) <= number(metadata, "epoch") <= math.floor(passes) + 1:
             untrue.append("epoch")

@@ -7,6 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from falsifiers.distill.oracle.corpus import Text
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.text.corpus import Tokens, sample
 from harness import Setting
@@ -147,7 +148,7 @@ class HeldOutToo(_OtherText):
 
     def blocks(self) -> tuple[Tokens, ...]:
         """All."""
-        return self.corpus.training + self.corpus.held_out
+        return self.corpus.training + Text.read(self._setting.parameters, self._setting.cache).held_out
 
 
 class BlockStartsOnly(_OtherText):

@@ -1,8 +1,8 @@
-"""Real text for teacher, student and falsifier, cut into blocks of which every tenth is held out.
+"""Real text for teacher and student, cut into blocks of which every tenth is held out.
 
 The text is the sources of the running Python's standard library, or the file that parameter `corpus` names. It is cut
 at line ends into blocks of about 8 KiB; a sequence never crosses from one block to the next, so that training and
-held-out sequences cannot share a byte's position. Every tenth block is held out, so both parts have the same mixture.
+held-out sequences cannot share a byte's position. Falsifiers read the held-out blocks by themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 from falsifiers.distill.text.tensor_cache import cached_tensors
 from harness import NotMeasured
 
-__all__ = ["Corpus", "blocks_of", "load_corpus", "sample", "split"]
+__all__ = ["Corpus", "blocks_of", "load_corpus", "sample", "training_blocks"]
 
 Tokens = npt.NDArray[np.integer[Any]]
 
@@ -39,12 +39,11 @@ class Corpus:
     """Tokenised text.
 
     Attributes:
-        training, held_out: blocks of token ids, one array [tokens] each.
-        digest: SHA-256 of the text's bytes, in hex.
+        training: blocks of token ids, one array [tokens] each.
+        digest: SHA-256 of the text's bytes, in hex, with those that are held out.
     """
 
     training: tuple[Tokens, ...]
-    held_out: tuple[Tokens, ...]
     digest: str
 
 
@@ -55,17 +54,12 @@ def load_corpus(parameters: Mapping[str, Any], cache: Path) -> Corpus:
     `bpe-N` for byte-pair encoding with a vocabulary of N, trained on the training blocks alone.
 
     Raises:
-        NotMeasured: the file cannot be read, or is too short to hold a block out.
+        NotMeasured: the file cannot be read.
         ValueError: an unknown tokenizer.
     """
     text = _text(parameters.get("corpus"))
-    training, held_out = split(blocks_of(text))
-    if not held_out:
-        least = 4 * _HELD_OUT_EVERY * _BLOCK_BYTES
-        raise NotMeasured(f"the corpus of {len(text)} bytes leaves nothing to hold out; name a file of {least} or more")
-    tokens = _tokenised(str(parameters["tokenizer"]), training, held_out, cache)
-    parts = tuple(tokens[: len(training)]), tuple(tokens[len(training) :])
-    return Corpus(*parts, digest=hashlib.sha256(text).hexdigest())
+    tokens = _tokenised(str(parameters["tokenizer"]), training_blocks(blocks_of(text)), cache)
+    return Corpus(tuple(tokens), hashlib.sha256(text).hexdigest())
 
 
 def blocks_of(text: bytes) -> list[bytes]:
@@ -79,11 +73,9 @@ def blocks_of(text: bytes) -> list[bytes]:
     return blocks
 
 
-def split(blocks: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """Part the blocks into those to train on and those held out: every tenth, unless its text occurs in training."""
-    training = [block for index, block in enumerate(blocks) if (index + 1) % _HELD_OUT_EVERY]
-    seen = set(training)
-    return training, [block for block in blocks[_HELD_OUT_EVERY - 1 :: _HELD_OUT_EVERY] if block not in seen]
+def training_blocks(blocks: list[bytes]) -> list[bytes]:
+    """The blocks to train on: all but every tenth, which is held out."""
+    return [block for number, block in enumerate(blocks, start=1) if number % _HELD_OUT_EVERY]
 
 
 def sample(blocks: tuple[Tokens, ...], seed: tuple[int, ...], batch: int, sequence: int) -> tuple[Tensor, Tensor]:
@@ -125,25 +117,24 @@ def _sources(folder: Path) -> Iterator[Path]:
         yield from (Path(path, name) for name in files if name.endswith(".py"))
 
 
-def _tokenised(tokenizer: str, training: list[bytes], held_out: list[bytes], cache: Path) -> list[Tokens]:
-    """The token ids of every block of both parts, in order."""
+def _tokenised(tokenizer: str, training: list[bytes], cache: Path) -> list[Tokens]:
+    """The token ids of every block, in order."""
     if tokenizer == "bytes":
-        return [np.frombuffer(block, dtype=np.uint8) for block in training + held_out]
+        return [np.frombuffer(block, dtype=np.uint8) for block in training]
     kind, _, size = tokenizer.partition("-")
     if kind != "bpe" or not size.isdecimal():
         raise ValueError(f"tokenizer {tokenizer!r} is not known; say 'bytes', or 'bpe-16384' for another vocabulary")
     determined_by = {
         "training": hashlib.sha256(b"\0".join(training)).hexdigest(),
-        "held_out": hashlib.sha256(b"\0".join(held_out)).hexdigest(),
         "size": size,
         "tokenizers": tokenizers.__version__,
     }
-    kept = cached_tensors(cache, "bpe", determined_by, lambda: _with_bpe(training, held_out, int(size)))
+    kept = cached_tensors(cache, "bpe", determined_by, lambda: _with_bpe(training, int(size)))
     return np.split(kept["tokens"].numpy(), np.cumsum(kept["lengths"].numpy())[:-1])
 
 
-def _with_bpe(training: list[bytes], held_out: list[bytes], size: int) -> dict[str, Tensor]:
-    """Train a byte-level BPE in the manner of GPT-2 on the training blocks, and encode all blocks.
+def _with_bpe(training: list[bytes], size: int) -> dict[str, Tensor]:
+    """Train a byte-level BPE in the manner of GPT-2 on the blocks, and encode them.
 
     Returns: all token ids in one tensor, and the number of tokens of each block.
     """
@@ -152,8 +143,8 @@ def _with_bpe(training: list[bytes], held_out: list[bytes], size: int) -> dict[s
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=size, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
-    tokenizer.train_from_iterator((block.decode(errors="replace") for block in training), trainer)
-    blocks = [block.decode(errors="replace") for block in training + held_out]
+    blocks = [block.decode(errors="replace") for block in training]
+    tokenizer.train_from_iterator(blocks, trainer)
     encoded = [encoding.ids for encoding in tokenizer.encode_batch(blocks)]
     return {
         "tokens": torch.tensor([token for ids in encoded for token in ids], dtype=torch.int32),

@@ -1,4 +1,4 @@
-"""The text: always the same, and what is held out is never trained on."""
+"""The text that subjects train on: always the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from falsifiers.distill.text.corpus import blocks_of, load_corpus, sample, split
+from falsifiers.distill.text.corpus import blocks_of, load_corpus, sample, training_blocks
 from harness import NotMeasured
 
 BYTES = {"corpus": None, "tokenizer": "bytes"}
@@ -27,7 +27,6 @@ def test_the_standard_library_is_always_the_same_text(tmp_path: Path) -> None:
     assert len(one.digest) == 64
     assert one.digest == other.digest
     assert all((a == b).all() for a, b in zip(one.training, other.training, strict=True))
-    assert len(one.held_out) > 50
 
 
 def test_blocks_joined_are_the_text(text: Path) -> None:
@@ -38,19 +37,10 @@ def test_blocks_joined_are_the_text(text: Path) -> None:
     assert all(block.endswith(b"\n") for block in blocks)
 
 
-def test_a_held_out_block_is_never_a_training_block(text: Path) -> None:
-    """Every line is unique here, so no line may be in both parts; one block in ten is held out."""
-    training, held_out = split(blocks_of(text.read_bytes()))
-    lines = [set(b"".join(part).splitlines()) for part in (training, held_out)]
-    assert not lines[0] & lines[1]
-    assert len(held_out) == (len(training) + len(held_out)) // 10
-
-
-def test_text_that_occurs_in_training_is_not_held_out() -> None:
-    """A copy of a training block at a tenth place is dropped."""
-    blocks = [b"%d\n" % number for number in range(20)]
-    blocks[9] = blocks[3]
-    assert split(blocks)[1] == [b"19\n"]
+def test_every_tenth_block_is_left_out(text: Path) -> None:
+    """The others stay in order."""
+    blocks = blocks_of(text.read_bytes())
+    assert training_blocks(blocks) == [block for block in blocks if block not in blocks[9::10]]
 
 
 def test_equal_seeds_draw_equal_sequences(text: Path, tmp_path: Path) -> None:
@@ -71,18 +61,15 @@ def test_byte_pairs_are_learned_once(text: Path, tmp_path: Path) -> None:
     written = kept.stat().st_mtime_ns
     other = load_corpus(parameters, tmp_path / "cache")
     assert kept.stat().st_mtime_ns == written
-    assert all((a == b).all() for a, b in zip(one.held_out, other.held_out, strict=True))
+    assert all((a == b).all() for a, b in zip(one.training, other.training, strict=True))
     assert max(block.max() for block in one.training) < 300
     assert sum(map(len, one.training)) < text.stat().st_size * 0.9 * 0.7
 
 
 def test_what_cannot_be_read_is_not_the_subjects_fault(tmp_path: Path) -> None:
-    """A missing file, one too short to hold anything out, and sequences longer than any block: NotMeasured."""
-    short = tmp_path / "short.txt"
-    short.write_text("a line\n" * 100)
-    for named in (short, tmp_path / "missing.txt"):
-        with pytest.raises(NotMeasured):
-            load_corpus({"corpus": str(named), "tokenizer": "bytes"}, tmp_path)
+    """A missing file, and sequences longer than any block: NotMeasured."""
+    with pytest.raises(NotMeasured):
+        load_corpus({"corpus": str(tmp_path / "missing.txt"), "tokenizer": "bytes"}, tmp_path)
     with pytest.raises(NotMeasured):
         sample(load_corpus(BYTES, tmp_path).training, (0,), 1, 1_000_000)
 
