@@ -66,8 +66,8 @@ def chunked_distillation_loss(
     loss: Tensor = _Chunked.apply(
         student.flatten(0, -2),
         student_head,
-        teacher.detach().flatten(0, -2),
-        teacher_head.detach(),
+        teacher.flatten(0, -2),
+        teacher_head,
         labels.flatten(),
         float(alpha),
         float(temperature),
