@@ -118,13 +118,14 @@ def falsify(trial: Trial[Shadowed]) -> None:
         with contextlib.suppress(_Interrupted):
             first.distill(on_step=watch)
     del first, weights
-    losses: tuple[float, ...] = ()
+    steps, losses = 0, list[float]()
     if watch.is_resumable:
         with trial.subject_fault():
+            watch.go_on_with(trial.subject)  # lets go of the first one, and its memory
             trial.subject.resume()
-            watch.go_on_with(trial.subject)
             with contextlib.suppress(_Interrupted):
-                losses = trial.subject.distill(on_step=watch).losses
+                run = trial.subject.distill(on_step=watch)
+                steps, losses = resumes_after + run.steps, list(run.losses)
     _measure_differences(trial, [*initial, *watch.shadow.differences])
     if watch.is_refuted:
         return
@@ -136,7 +137,8 @@ def falsify(trial: Trial[Shadowed]) -> None:
         steps_checked=watch.shadow.checked,
         resumed_after=resumes_after,
         told_speed=median(watch.speeds) if watch.speeds else 1.0,
-        misreported=_misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
+        misreported=["run: steps"] * (steps != watch.steps)
+        + _misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
     )
 
 
