@@ -15,6 +15,7 @@ from falsifiers.blackwell.reference.wgpu_tensor import WgpuTensor
 from harness import Setting
 
 __all__ = [
+    "ActivationNeverRuns",
     "CoolsDown",
     "KeepsUploadedActivations",
     "KeepsUploadedAttention",
@@ -133,3 +134,19 @@ class UploadsInsideExcept(Fallback):
                 there = Saved(**{field.name: upload(getattr(saved, field.name)) for field in fields(Saved)})
                 weights_there = {name: upload(weight) for name, weight in weights.items()}
             return self._backward_on_wgpu(there, weights_there, gradient)
+
+
+class _NoActivation(WgpuBackend):
+    """Allocates the activation's result and launches nothing."""
+
+    def silu_gate(self, gate: Tensor, up: Tensor) -> Tensor:
+        return self._run(lambda gate, up: [self._like(gate)], gate, up)[0]
+
+
+class ActivationNeverRuns(Fallback):
+    """One forward shader is never launched. The backward, which a fault takes, does not need it."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Replace the backend by one with that defect."""
+        super().__init__(setting)
+        self._wgpu = _NoActivation(setting.parameters["adapter"])

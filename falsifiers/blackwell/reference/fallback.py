@@ -117,3 +117,7 @@ class Fallback:
     def block(self, layer: int, primary: Backend) -> Block:
         """Layer `layer`, counted from 0; the primary backend does its work unless it lacks memory or code."""
         return self.make_block(self._shape, primary, self._wgpu, layer)
+
+    def fallback(self) -> WgpuBackend:
+        """See `FallbackBlocks`."""
+        return self._wgpu

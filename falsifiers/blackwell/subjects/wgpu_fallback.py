@@ -20,3 +20,7 @@ class FallbackBlocks(Protocol):
         so a subject may record by number which layers it has warned about.
         """
         ...
+
+    def fallback(self) -> Backend:
+        """The backend in WGSL that takes over. The falsifier runs a forward and a backward on it alone."""
+        ...
