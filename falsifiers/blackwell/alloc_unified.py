@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from contextlib import suppress
 
 import psutil
 import torch
+from torch import Tensor
 
 from falsifiers.blackwell.subjects.alloc_unified import Allocator, AllocatorChoice, Device
 from harness import NotMeasured, Trial
@@ -27,6 +29,10 @@ _REFUSED = "refused"
 _IS_MANAGED = 8  # CU_POINTER_ATTRIBUTE_IS_MANAGED
 _STRIDE = 16 * 2**20 + 4099  # bytes between two places that are written; each place has another offset in its page
 _GIB = 2**30
+_SIZES = (0, 1, 2, 3, 255, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 2**20 - 1, 2**20 + 1, 2**21 - 1, 2**21 + 1)
+"""Bytes: none, odd sizes, and sizes around the units of torch's allocator, of pages, and of the driver."""
+_TOO_LARGE = (2**50, 2**62)
+"""Bytes that no address space has room for."""
 _LAST = 252
 
 
@@ -46,6 +52,7 @@ def falsify(trial: Trial[AllocatorChoice]) -> None:
         moved_by_capability += len(set(answers)) - 1
     trial.measure(rows=rows, wrong=wrong[:20], wrong_rows=len(wrong), moved_by_capability=moved_by_capability)
     _allocate(trial)
+    _allocate_sizes(trial)
 
 
 def _answer(trial: Trial[AllocatorChoice], device: Device, override: str | None) -> str:
@@ -97,6 +104,34 @@ def _allocate(trial: Trial[AllocatorChoice]) -> None:
         used = Allocator.MANAGED if _is_managed(memory) else Allocator.PLAIN
         trial.measure(allocator_used=used.value)
     trial.resolve(device=memory.device.type)
+
+
+def _allocate_sizes(trial: Trial[AllocatorChoice]) -> None:
+    """Allocate too much and be refused; then allocate many sizes, write to all of them, and read all of them."""
+    wrong: list[str] = []
+    held: list[tuple[Tensor, Tensor]] = []
+    with trial.subject_fault():
+        right = _right(trial.subject.device(), None)
+        for size in _TOO_LARGE:
+            with suppress(MemoryError, RuntimeError):  # torch has no class of its own for the host's lack of memory
+                wrong.append(f"{size} bytes: not refused, but {trial.subject.allocate(size).numel()} handed out")
+        for number, size in enumerate(_SIZES):
+            memory = trial.subject.allocate(size)
+            if (
+                memory.shape != (size,)
+                or memory.dtype != torch.uint8
+                or memory.device.type != trial.device.partition(":")[0]
+            ):
+                wrong.append(f"{size} bytes: {tuple(memory.shape)} of {memory.dtype} on {memory.device}")
+                continue
+            if size and trial.device != "cpu" and _is_managed(memory) != (right == Allocator.MANAGED.value):
+                wrong.append(f"{size} bytes: not {right} memory")
+            held.append((memory, (torch.arange(size, device=memory.device) + number).remainder(251).to(torch.uint8)))
+            memory.copy_(held[-1][1])
+        wrong += [
+            f"{memory.numel()} bytes: not what was written" for memory, was in held if not torch.equal(memory, was)
+        ]
+    trial.measure(sizes=len(_TOO_LARGE) + len(_SIZES), wrong_sizes=wrong)
 
 
 def _free_and_total() -> tuple[int, int]:

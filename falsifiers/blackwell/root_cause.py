@@ -8,7 +8,7 @@ import torch
 
 from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
 from falsifiers.blackwell.measuring.device_memory import Arena, CudaMemory
-from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
+from falsifiers.blackwell.oracle.qwen2 import SHAPES, Shape, TrueBlock
 from falsifiers.blackwell.subjects.root_cause import Attribution, DeviceMemory, Load, Owner, Report
 from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Trial
@@ -47,7 +47,7 @@ def falsify(trial: Trial[Attribution]) -> None:
         held = memory.allocated() - before
         context = memory.used() - memory.reserved()  # measured before the subject puts anything on the device
         watched = WatchedMemory(memory)
-        with trial.subject_fault():
+        with trial.subject_fault(), watched.watching():
             report = trial.subject.put(load, watched)
         found[name] = _compared(load, report, watched, {Owner.CONTEXT: context, Owner.UNKNOWN: libraries + held})
         del others
@@ -60,6 +60,7 @@ def falsify(trial: Trial[Attribution]) -> None:
         driver_bytes=[one["driver"] for one in found.values()],
         blocks=[one["blocks"] for name, one in found.items() if name not in ("others", "refused")],
         blocks_without_step=[one["blocks_without_step"] for one in found.values()],
+        outside=[one["outside"] for one in found.values()],
         room_left=[one["room"] for name, one in found.items() if name != "capped"],
         scores_uncapped=found["uncapped"]["scores"],
         scores_capped=found["capped"]["scores"],
@@ -128,6 +129,7 @@ def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Own
         "driver": driver,
         "blocks": report.blocks,
         "blocks_without_step": max(0, report.blocks - report.ran_out - _steps(SHAPES[load.model], memory)),
+        "outside": memory.outside_bytes / _weights(SHAPES[load.model]),
         "room": memory.free() / _block_bytes(load),
         "accounts": {owner.value: size for owner, size in accounts.items()},
         "unaccounted": abs(sum(accounts.values()) - driver) / driver,
@@ -141,12 +143,12 @@ def _compared(load: Load, report: Report, memory: WatchedMemory, known: dict[Own
     }
 
 
-def _steps(shape: BlockShape, memory: WatchedMemory) -> int:
+def _steps(shape: Shape, memory: WatchedMemory) -> int:
     """The number of blocks that have run a step: the last projection's weight and its two moments are written.
 
     The gradient of that weight is never 0, even if all tokens are equal and the gradients of queries and keys vanish.
     """
-    return memory.written(shape.parameters()["down.weight"]) // 3
+    return memory.written(TrueBlock(shape).parameters["down.weight"]) // 3
 
 
 def _block_bytes(load: Load) -> int:
@@ -155,11 +157,11 @@ def _block_bytes(load: Load) -> int:
     return 3 * _weights(shape) + _kept(shape, load.sequence) + 4 * shape.heads * load.sequence**2
 
 
-def _weights(shape: BlockShape) -> int:
-    return 4 * sum(torch.Size(size).numel() for size in shape.parameters().values())
+def _weights(shape: Shape) -> int:
+    return 4 * sum(torch.Size(size).numel() for size in TrueBlock(shape).parameters.values())
 
 
-def _kept(shape: BlockShape, sequence: int) -> int:
+def _kept(shape: Shape, sequence: int) -> int:
     return 4 * sequence * (6 * shape.hidden + 2 * shape.kv_heads * shape.head_dim + 3 * shape.intermediate)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "OnWithoutAddressing",
     "ReadsAnyCase",
     "ReadsWords",
+    "RoundsSizes",
     "StripsBlanks",
     "TakesItForIntegrated",
     "TakesTheNextForIntegrated",
@@ -122,6 +123,13 @@ class CutsAllocation(IntegratedRule):
 
     def allocate(self, size: int) -> Tensor:
         return super().allocate(min(30 * 2**30, size * 3 // 4))
+
+
+class RoundsSizes(IntegratedRule):
+    """Rounds sizes up to 512 bytes and hands out all of them."""
+
+    def allocate(self, size: int) -> Tensor:
+        return super().allocate(-(-size // 512) * 512)
 
 
 class MisreadsDevice(IntegratedRule):

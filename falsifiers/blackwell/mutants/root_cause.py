@@ -25,6 +25,7 @@ __all__ = [
     "HalfScores",
     "HidesSlack",
     "KeepsBrokenBlock",
+    "KeepsGradients",
     "ModulesUnseen",
     "OptimizerAsWeights",
     "PlannedNotMeasured",
@@ -126,6 +127,14 @@ class StepsFirstBlockOnly(LedgerAttribution):
     def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
         if self._is_first:
             super().step(shape, block, tokens)
+
+
+class KeepsGradients(LedgerAttribution):
+    """Keeps a tensor as large as each weight after every step, from torch and not from the ledger's memory."""
+
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
+        super().step(shape, block, tokens)
+        self._held.extend(block[name].clone() for name in shape.parameters())
 
 
 class AnyErrorIsOutOfMemory(LedgerAttribution):

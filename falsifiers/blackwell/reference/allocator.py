@@ -47,8 +47,8 @@ class IntegratedRule:
         return Device(bool(asked[0]), bool(asked[1]), (asked[2], asked[3]))
 
     def allocate(self, size: int) -> Tensor:
-        """See `AllocatorChoice`; raises torch.OutOfMemoryError or MemoryError if memory is short."""
-        if self.choose(self.device(), None) is Allocator.PLAIN:
+        """See `AllocatorChoice`; raises MemoryError, or RuntimeError from torch, if memory is short."""
+        if not size or self.choose(self.device(), None) is Allocator.PLAIN:  # the driver refuses 0 managed bytes
             return torch.empty(size, dtype=torch.uint8, device=self._device)
         return managed(size)
 

@@ -54,5 +54,9 @@ class AllocatorChoice(Protocol):
         ...
 
     def allocate(self, size: int) -> Tensor:
-        """`size` bytes as uint8 on this device, from the allocator that the rule chooses without an override."""
+        """`size` bytes as uint8 [size] on this device, from the allocator that the rule chooses without an override.
+
+        Raises:
+            MemoryError, RuntimeError: there is no room.
+        """
         ...

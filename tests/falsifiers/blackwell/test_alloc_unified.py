@@ -62,7 +62,7 @@ def measured(tmp_path: Path, kind: type[IntegratedRule], size: int = 2**26) -> d
     found: dict[str, Any] = {}
     names = (
         "rows wrong wrong_rows moved_by_capability allocated_bytes places_lost allocator_used allocator_right"
-        " described_as_driver"
+        " described_as_driver sizes wrong_sizes"
     )
     setting = Setting({"allocation_bytes": size}, "cpu", 0, tmp_path, tmp_path)
     run = WorkerTrial(
@@ -77,6 +77,7 @@ def test_every_row_is_asked_and_memory_written_to(tmp_path: Path) -> None:
     found = measured(tmp_path, IntegratedRule)
     assert (found["rows"], found["wrong"], found["places_lost"]) == (1176, [], 0)
     assert found["allocated_bytes"] == 2**26
+    assert (found["sizes"], found["wrong_sizes"]) == (19, [])
 
 
 def test_wrong_rows_name_device_answer_and_expectation(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
 from falsifiers.blackwell.measuring.device_memory import Arena
-from falsifiers.blackwell.mutants.root_cause import AlwaysBlamesModules, ScoresAsModules
+from falsifiers.blackwell.mutants.root_cause import AlwaysBlamesModules, KeepsGradients, ScoresAsModules
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
 from falsifiers.blackwell.root_cause import falsify
@@ -136,7 +136,7 @@ class FreesBrokenBlock(LedgerAttribution):
             raise
 
 
-class KeepsGradients(LedgerAttribution):
+class AsksForGradients(LedgerAttribution):
     """Keeps tensors as large as the weights after every step, on no account."""
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
@@ -230,7 +230,8 @@ def failed(tmp_path: Path, kind: type[LedgerAttribution]) -> list[str]:
         (AlwaysBlamesModules, {"blamed_uncapped.const", "blamed_both.const"}),
         (ScoresAsModules, {"modules-are-not-the-cause", "workspace-uncapped", "accounts_off[].maximum"}),
         (FreesBrokenBlock, {"accounts_off[].maximum", "accounts[]{}.minimum"}),
-        (KeepsGradients, {"accounts_off[].maximum"}),
+        (AsksForGradients, {"accounts_off[].maximum"}),
+        (KeepsGradients, {"outside[].maximum"}),
         (ForgetsKeptInput, {"accounts_off_own[].maximum"}),
         (AddsUpRefusals, {"blamed_modules.const"}),
         (CountsBrokenBlock, {"accounts_off_own[].maximum"}),
