@@ -54,6 +54,21 @@ def _driver_without_binary(tensor: Tensor) -> BaseException:
     return DriverError("loading a kernel (injected)", "CUDA_ERROR_NO_BINARY_FOR_GPU")
 
 
+def _driver_without_newer_ptx(tensor: Tensor) -> BaseException:
+    del tensor
+    return DriverError("loading a kernel (injected)", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+
+
+def _driver_without_compiler(tensor: Tensor) -> BaseException:
+    del tensor
+    return DriverError("loading a kernel (injected)", "CUDA_ERROR_JIT_COMPILER_NOT_FOUND")
+
+
+def _driver_not_to_compile(tensor: Tensor) -> BaseException:
+    del tensor
+    return DriverError("loading a kernel (injected)", "CUDA_ERROR_JIT_COMPILATION_DISABLED")
+
+
 def _torch_without_binary(tensor: Tensor) -> BaseException:
     del tensor
     return torch.AcceleratorError("CUDA error: no kernel image is available for execution on the device\n(injected)")
@@ -80,6 +95,9 @@ MEMORY_FAULTS: Final[tuple[Raiser, ...]] = (
     _torch_out_of_memory,
     _torch_without_binary,
     _cublas_out_of_memory,
+    _driver_without_newer_ptx,
+    _driver_without_compiler,
+    _driver_not_to_compile,
 )
 """Errors that must fall through to wgpu: MemoryAllocation and JitFailure of SPEC-BLACKWELL-FIX-001.
 
