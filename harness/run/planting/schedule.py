@@ -23,7 +23,7 @@ __all__ = ["Schedule", "evenly"]
 def evenly(found: Iterable[Defect], seed: int) -> list[Defect]:
     """The defects in an order of which every beginning is a fair sample."""
     strata: dict[tuple[str, str], list[Defect]] = defaultdict(list)
-    for defect in found:
+    for defect in sorted(found, key=lambda one: (one.file, one.edit.start, one.id)):
         strata[defect.file, defect.operator].append(defect)
     chance = random.Random(seed)  # noqa: S311 (an order, no secret)
     places: list[tuple[float, Defect]] = []
@@ -48,6 +48,7 @@ class Schedule:
         self._left = {one.id: set(reached[one.id]) for one in defects}
         self._running: Counter[str] = Counter()
         self._begun: set[str] = set()
+        self._known = {name for name, left in self._left.items() if not left}
         self._attempts: dict[str, list[Attempt]] = defaultdict(list)
         self._seconds = {claim: [first] for claim, first in seconds.items()}
         self._kills: Counter[tuple[str, str]] = Counter()
@@ -77,7 +78,7 @@ class Schedule:
             return self._defects[name], claim
 
     def add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
-        """Take what came of a trial; None if it was cut short. Whether nothing is left to try of the defect."""
+        """Take what came of a trial; None if it was cut short. Whether the defect's fate is known by it."""
         with self._turn:
             self._running[defect.id] -= 1
             return self._add(defect, attempt, claim)
@@ -95,8 +96,8 @@ class Schedule:
 
     @property
     def left(self) -> int:
-        """How many defects are not settled."""
-        return sum(bool(self._left[name] or self._running[name]) for name in self._defects)
+        """How many defects have no known fate."""
+        return len(self._defects) - len(self._known)
 
     def _add(self, defect: Defect, attempt: Attempt | None, claim: str) -> bool:
         if attempt is None:
@@ -108,7 +109,11 @@ class Schedule:
             self._seconds[claim].append(attempt.seconds)
             self._trials[claim, defect.file] += 1
             self._kills[claim, defect.file] += attempt.fate is DefectFate.KILLED
-        return not self._left[defect.id] and not self._running[defect.id]
+        over = attempt.settles or not (self._left[defect.id] or self._running[defect.id])
+        if not over or defect.id in self._known:
+            return False
+        self._known.add(defect.id)
+        return True
 
     def _promise(self, claim: str, name: str) -> float:
         """Kills a second that may be expected."""

@@ -1,0 +1,76 @@
+"""Which defects are in a sample, and which claim tries a defect next."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from harness.run.planting.campaign import Sample
+from harness.run.planting.defects import Defect, defects
+from harness.run.planting.results import Attempt, DefectFate
+from harness.run.planting.schedule import Schedule, evenly
+
+FOUND = [
+    *defects("a.py", b"def f(x):\n" + b"    x = x + 2\n" * 40),
+    *defects("b.py", b"def g(x):\n" + b"    x.step()\n" * 20),
+]
+FIRST, SECOND = FOUND[:2]
+KILLED, SURVIVED = DefectFate.KILLED, DefectFate.SURVIVED
+
+
+def test_every_beginning_is_a_fair_sample() -> None:
+    """Each operator of each file has its share, rounded to whole defects, whatever the seed."""
+    for seed in range(5):
+        order = evenly(FOUND, seed)
+        assert sorted(one.id for one in order) == sorted(one.id for one in FOUND)
+        whole = Counter((one.file, one.operator) for one in order)
+        tenth = Counter((one.file, one.operator) for one in order[: len(order) // 10])
+        assert all(abs(tenth[stratum] - count / 10) <= 1.5 for stratum, count in whole.items())
+    assert evenly(FOUND, 0) == evenly(reversed(FOUND), 0) != evenly(FOUND, 1)
+
+
+def test_a_sample_and_its_parts() -> None:
+    """A larger sample contains the smaller one; parts have nothing in common; a choice is made before the sample."""
+    some = Sample(limit=9).of(FOUND, 0)
+    assert Sample(limit=12).of(FOUND, 0)[:9] == some
+    parts = [Sample(limit=9, part=(place, 3)).of(FOUND, 0) for place in (1, 2, 3)]
+    assert [len(part) for part in parts] == [3, 3, 3]
+    assert {one.id for part in parts for one in part} == {one.id for one in some}
+    only = {(one.file, one.within, one.before, one.after) for one in FOUND if one.file == "b.py"}
+    assert {one.file for one in Sample(limit=9, only=only).of(FOUND, 0)} == {"b.py"}
+
+
+def schedule(*tried: Defect) -> Schedule:
+    """Two claims that both reach every defect. One is four times as quick."""
+    return Schedule(tried, {one.id: ("slow", "quick") for one in tried}, {"slow": 4.0, "quick": 1.0})
+
+
+def test_the_first_kill_settles_a_defect() -> None:
+    """The quick claim is first. A second claim tries a defect at once only if all are being tried."""
+    work = schedule(FIRST, SECOND)
+    tasks = [work.next(("slow", "quick")) for _ in range(4)]
+    assert tasks == [(FIRST, "quick"), (SECOND, "quick"), (FIRST, "slow"), (SECOND, "slow")]
+    assert (work.next(("slow", "quick")), work.left) == (None, 2)
+    assert work.add(FIRST, Attempt("quick", KILLED, seconds=1.0), "quick")
+    assert not work.add(FIRST, Attempt("slow", SURVIVED, seconds=4.0), "slow")
+    assert not work.add(SECOND, Attempt("quick", SURVIVED, seconds=1.0), "quick")
+    assert work.add(SECOND, Attempt("slow", SURVIVED, seconds=4.0), "slow")
+    assert [one.fate for one in work.attempts(SECOND)] == [SURVIVED, SURVIVED]
+    assert work.left == 0
+
+
+def test_the_claim_that_kills_in_a_file_comes_first_there() -> None:
+    """After nine defects that only the slow claim killed, it is the first to try the tenth."""
+    work = schedule(*FOUND[:10])
+    for one in FOUND[:9]:
+        work.remember(one, Attempt("quick", SURVIVED, seconds=1.0))
+        work.remember(one, Attempt("slow", KILLED, seconds=4.0))
+    assert work.next(("slow", "quick")) == (FOUND[9], "slow")
+
+
+def test_at_the_end_of_the_time_no_defect_is_begun() -> None:
+    """One that was begun is finished."""
+    work = schedule(FIRST, SECOND)
+    assert work.next(("quick",)) == (FIRST, "quick")
+    work.add(FIRST, Attempt("quick", SURVIVED, seconds=1.0), "quick")
+    assert work.next(("slow", "quick"), only_begun=True) == (FIRST, "slow")
+    assert work.next(("slow", "quick"), only_begun=True) is None
