@@ -13,10 +13,12 @@ from pathlib import Path
 import torch
 
 from falsifiers.distill.measuring.log_lines import log_lines
+from falsifiers.distill.measuring.next_loss import NextLoss
+from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.further_subjects import further_subject
 from falsifiers.distill.running.training import read_back
 from falsifiers.distill.subject import Stepping
-from harness import NotMeasured, Trial
+from harness import Hidden, NotMeasured, Trial
 from harness.authoring.timing import Interval, Timing, interleave
 
 __all__ = ["falsify"]
@@ -68,15 +70,28 @@ def _sample(steps: Iterator[int], of: int, made: list[int]) -> None:
 
 
 def _untrue(trial: Trial[Stepping]) -> list[int]:
-    """The steps of a short run that have no line in the log, or one with another loss than the run reports."""
+    """The steps of a short run that do not have one line in the log that is true.
+
+    It has the loss that the run reports, which is that of the independent model, and the learning rate, if any, that
+    the parameters ask for.
+    """
     with trial.subject_fault():
         subject = further_subject(trial, "told", steps=_TOLD)
-        told = dict(enumerate(subject.distill(on_step=lambda step, **values: None).losses, start=1))
+        next_loss = NextLoss(trial, range(1, _TOLD + 1), subject)
+        told = dict(enumerate(subject.distill(on_step=lambda step, **values: next_loss()).losses, start=1))
         log = Path(subject.log)
-    lines = [(line["step"], line["loss"]) for line in log_lines(log)]
-    absent = {step for step in told if step % trial.parameters["log_every"] == 0} - {step for step, _ in lines}
-    false = {step for step, loss in lines if not math.isclose(loss, told.get(step, math.nan), rel_tol=1e-4)}
-    return sorted(absent | false)
+    configuration = Configuration.of(trial.parameters)
+    lines = log_lines(log)
+    steps = [line["step"] for line in lines]
+    wrong = {step for step in told if steps.count(step) != (step % trial.parameters["log_every"] == 0)}
+    losses = [told] if isinstance(next_loss.expected, Hidden) else [told, next_loss.expected]
+    for line in lines:
+        step = line["step"]
+        expected = [(line["loss"], of.get(step, math.nan)) for of in losses]
+        expected += [(line["learning_rate"], configuration.rate(step))] if "learning_rate" in line else []
+        if not all(math.isclose(seen, wanted, rel_tol=1e-4) for seen, wanted in expected):
+            wrong.add(step)
+    return sorted(wrong)
 
 
 def _compare(trial: Trial[Stepping], timing: Timing) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -12,16 +13,17 @@ import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring.held_out import divergence, log_probabilities
+from falsifiers.distill.oracle.answers import Answer, IndependentModel, in_tolerances
 from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.training import read_back
-from falsifiers.distill.subject import Precomputing
-from harness import Trial
+from falsifiers.distill.subject import Precomputing, shown
+from harness import Hidden, Trial, look
 
 __all__ = ["falsify"]
 
 
 def falsify(trial: Trial[Precomputing]) -> None:
-    """Compare the file's answers with the teacher's own. Make the file again, also over another file."""
+    """Compare the file's answers with those of the teacher's weights. Make the file again, also over another file."""
     asked = trial.parameters
     with trial.subject_fault():
         path = Path(trial.subject.precompute(trial.workspace / "answers", asked["top_k"]))
@@ -29,10 +31,13 @@ def falsify(trial: Trial[Precomputing]) -> None:
     seen: dict[bytes, int] = {}
     repeated: list[int] = []
     cosines, tempered, divergences, best, positions = [], [], [], [], 0
+    errors: list[float] = []
+    model = IndependentModel(asked, trial.device)
     for step in range(1, asked["steps"] + 1):
         with trial.subject_fault():
             inputs, _ = trial.subject.batch(step)
             online = trial.subject.teacher_logits(inputs)
+            weights = shown(trial.subject, "teacher_weights")
             cached = trial.subject.cached_logits(path, step)
             if cached.shape != online.shape:
                 raise ValueError(
@@ -41,7 +46,10 @@ def falsify(trial: Trial[Precomputing]) -> None:
         positions += inputs.numel()
         if seen.setdefault(inputs.cpu().numpy().tobytes(), step) != step:
             repeated.append(step)
-        for ours, theirs in zip(cached.to(online.device), online, strict=True):  # rows, as float64 is large
+        for row, ours in enumerate(cached.to(online.device)):  # by rows, as float64 is large
+            told, truth = online[row : row + 1], _answer(model, weights, inputs[row : row + 1])
+            errors.append(in_tolerances(told, truth, asked["dtype"]))
+            theirs = told[0] if isinstance(truth, Hidden) or truth is None else truth.logits[0]
             cosines.append(_cosine(ours, theirs, 1.0))
             tempered.append(_cosine(ours, theirs, asked["temperature"]))
             divergences.append(divergence(theirs, ours, 1.0).item())
@@ -52,11 +60,23 @@ def falsify(trial: Trial[Precomputing]) -> None:
         cosine_distance_at_temperature=1 - fmean(tempered),
         divergence=fmean(divergences),
         divergence_of_even_rest=fmean(best),
+        teacher_error=_largest(errors),
         repeated_batches=repeated,
         bytes_a_position=len(once) / positions,
         unlike=[name for name, content in _made_again(trial).items() if content != once],
         digest=hashlib.sha256(once).hexdigest(),
     )
+
+
+@look
+def _answer(model: IndependentModel, weights: Mapping[str, Tensor], inputs: Tensor) -> Answer | None:
+    return model.answer(weights, inputs)
+
+
+def _largest(errors: list[float]) -> float:
+    """The largest error; hidden if one is."""
+    hidden = [error for error in errors if isinstance(error, Hidden)]
+    return hidden[0] if hidden else max(errors)
 
 
 def _cosine(one: Tensor, other: Tensor, temperature: float) -> float:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from torch import Tensor
+
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate
+from falsifiers.distill.measuring.weight_comparison import same_tensor, snapshot
 from falsifiers.distill.running.training import train
-from falsifiers.distill.subject import Distillation
-from harness import Trial
+from falsifiers.distill.subject import Distillation, shown
+from harness import Trial, look
 
 __all__ = ["falsify"]
 
@@ -18,15 +23,26 @@ def falsify(trial: Trial[Distillation]) -> None:
     with trial.subject_fault():
         tokens = held_out.first_sequence
         apart = (trial.subject.teacher_logits(tokens) - trial.subject.student_logits(tokens)).abs().max()
+        first = snapshot(shown(trial.subject, "teacher_weights"))
     train(trial)
     after = evaluate(trial, held_out)
+    with trial.subject_fault():
+        last = snapshot(shown(trial.subject, "teacher_weights"))
     measure_answers(trial, held_out)
     trial.measure(
         initial_kl=before.kl,
         final_kl=after.kl,
         logits_apart=apart,
+        teacher_moved=_moved(first, last),
         teacher_cross_entropy=before.teacher_cross_entropy,
         student_cross_entropy=before.cross_entropy,
         blind_cross_entropy=before.blind_cross_entropy,
         final_teacher_cross_entropy=after.teacher_cross_entropy,
     )
+
+
+@look
+def _moved(first: Mapping[str, Tensor], last: Mapping[str, Tensor]) -> list[str]:
+    """The teacher's tensors that are not what they were."""
+    both = first.keys() & last.keys()
+    return sorted((first.keys() ^ last.keys()) | {name for name in both if not same_tensor(first[name], last[name])})

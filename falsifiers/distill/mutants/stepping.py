@@ -8,7 +8,9 @@ from falsifiers.distill.reference import Distillation
 from falsifiers.distill.subject import OnStep, Run
 
 __all__ = [
+    "CappedAtHundred",
     "ClampedSteps",
+    "DoubledTens",
     "MicroSteps",
     "NegativeIsNothing",
     "OneStepLess",
@@ -53,6 +55,24 @@ class ClampedSteps(Distillation):
     def steps_to_make(self) -> int:
         """At most fifty."""
         return min(50, super().steps_to_make())
+
+
+class CappedAtHundred(Distillation):
+    """A limit above a hundred is cut to a hundred."""
+
+    def steps_to_make(self) -> int:
+        """At most a hundred."""
+        return min(100, super().steps_to_make())
+
+
+class DoubledTens(Distillation):
+    """The optimizer steps twice where the progress bar is drawn, at every tenth step."""
+
+    def update(self, loss: Tensor, step: int) -> None:
+        """Step, and step again."""
+        super().update(loss, step)
+        if step % 10 == 0:
+            self.optimizer.step()
 
 
 class MicroSteps(Distillation):
