@@ -79,7 +79,7 @@ def contents(around: int) -> Iterator[tuple[str, AprFile, bool]]:
 
 @cache
 def files() -> tuple[tuple[str, bytes, bool], ...]:
-    """Descriptions, files with right checksums, and whether a reader should open them."""
+    """Descriptions, files with right checksums (but for one large file), and whether a reader should open them."""
     return tuple(_files())
 
 
@@ -131,6 +131,12 @@ def _files() -> Iterator[tuple[str, bytes, bool]]:
     for more in (65 - size, 66 - size, 68 - size, 69 - size):
         last = (size + more).to_bytes(8, "little")
         yield f"a last tensor {more} bytes longer", patched(data, index_end - 8, last), False
+    large = build(_with_metadata(_LARGEST_METADATA - 64))
+    middle = len(large) // 2
+    yield "a byte changed in 16 MiB", large[:middle] + b"y" + large[middle + 1 :], False
+    json_inside = build(AprFile([TensorRecord("a", 7, (end - start,), data[start:end])], {"k": 12}))
+    moved = Layout.of(json_inside).data.to_bytes(8, "little")
+    yield "metadata that are the data of a tensor", patched(json_inside, 12, moved), False
     yield "64 zeros before the footer", patched(data[:-4] + bytes(64 + 4), 0, b""), False
     yield "no padding after the last tensor", patched(data[: -4 - (64 - size)] + bytes(4), 0, b""), False
 

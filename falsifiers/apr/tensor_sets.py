@@ -101,6 +101,10 @@ KNOWN: dict[str, dict[str, Any]] = {
         ],
         "metadata": {},
     },
+    "names with spaces": {
+        "tensors": [_known(name) for name in (" a", "a", "a ", "a\n", "\t")],
+        "metadata": {" k ": " v "},
+    },
     "every dtype": {"tensors": [_known(f"t{dtype}", dtype, (2, 3, 5)) for dtype in _DTYPES], "metadata": {}},
     "eight dimensions": {
         "tensors": [_known("deep", 7, (1, 2, 1, 2, 1, 2, 1, 3)), _known("empty", 0, (4, 0)), _known("last", 0, (2, 5))],
