@@ -8,8 +8,9 @@ from torch import Tensor
 from falsifiers.distill.measuring.true_gradients import TrueGradients
 from falsifiers.distill.oracle.corpus import Text, draw
 from falsifiers.distill.oracle.qwen2 import SHAPES
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
-from falsifiers.distill.subject import Gradients, shown
+from falsifiers.distill.subject import Gradients
 from harness import NotMeasured, Trial
 
 __all__ = ["falsify"]

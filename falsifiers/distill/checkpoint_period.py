@@ -16,8 +16,9 @@ from falsifiers.distill.measuring.training_state import StateDigest, digest_of
 from falsifiers.distill.measuring.weight_comparison import Inspection, inspect_export, snapshot
 from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
 from falsifiers.distill.running.further_subjects import further_subject
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, read_back
-from falsifiers.distill.subject import Checkpointing, Run, shown
+from falsifiers.distill.subject import Checkpointing, Run
 from harness import Hidden, Trial, first_shown, look, provided
 
 __all__ = ["falsify"]

@@ -20,8 +20,9 @@ from falsifiers.distill.oracle.answers import IndependentModel
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
 from falsifiers.distill.oracle.teacher import trained_teacher
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, train
-from falsifiers.distill.subject import Shadowed, shown
+from falsifiers.distill.subject import Shadowed
 from harness import NotShown, Trial, elsewhere, look, not_shown
 
 __all__ = ["falsify"]

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from falsifiers.distill.measuring.true_gradients import TrueGradients
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, train
-from falsifiers.distill.subject import Distillation, shown
+from falsifiers.distill.subject import Distillation
 from harness import NotMeasured, Trial, elsewhere, not_shown
 
 __all__ = ["falsify"]

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from falsifiers.distill.measuring.weight_comparison import snapshot
 from falsifiers.distill.oracle.shadow import Configuration
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, train
-from falsifiers.distill.subject import Distillation, shown
+from falsifiers.distill.subject import Distillation
 from harness import Hidden, Trial, look
 
 __all__ = ["falsify"]

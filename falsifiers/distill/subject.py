@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from harness import Hidden, NotShown, look, provided
+from harness import Hidden, provided
 
 __all__ = [
     "Checkpointing",
@@ -25,7 +25,6 @@ __all__ = [
     "Run",
     "Shadowed",
     "Stepping",
-    "shown",
 ]
 
 T = TypeVar("T")
@@ -169,12 +168,3 @@ class Shadowed(Checkpointing, Protocol):
     def optimizer_state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """By parameter, AdamW's live slots: `exp_avg`, `exp_avg_sq` and `step`; empty before the first step."""
         ...
-
-
-@look
-def shown(subject: Distillation, method: str, *arguments: Any) -> Any:
-    """What a method that not every subject has returns, such as `optimizer_state`; hidden if the subject lacks it."""
-    ask = getattr(subject, method, None)
-    if ask is None:
-        raise NotShown(f"{type(subject).__name__} has no {method}()")
-    return ask(*arguments)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.oracle.answers import IndependentModel, in_tolerances
-from falsifiers.distill.subject import Distillation, shown
+from falsifiers.distill.running.shown import shown
+from falsifiers.distill.subject import Distillation
 from harness import Trial, look
 
 __all__ = ["measure_answers"]

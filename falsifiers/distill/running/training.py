@@ -12,7 +12,8 @@ from torch import Tensor
 
 from falsifiers.distill.oracle.one_step import SLOTS, is_one_step
 from falsifiers.distill.oracle.shadow import Configuration
-from falsifiers.distill.subject import Distillation, Run, shown
+from falsifiers.distill.running.shown import shown
+from falsifiers.distill.subject import Distillation, Run
 from harness import Hidden, NotShown, Trial, first_shown, look
 
 __all__ = ["Overrun", "StepWatch", "Training", "read_back", "train"]
