@@ -172,7 +172,7 @@ def _planting(folder: str) -> Iterator[str]:
             yield f"`{one['id']}` did not run: {_escaped(one['obstacle'])}\n"
         for head in ("operators", "files"):
             rows = [_counts(row, head) for row in (*document[head], document["total"])]
-            yield from _table((head[:-1], *(name.replace("_", " ") for name in _COUNTS), "killed of those"), rows)
+            yield from _table((head[:-1], *(name.replace("_", " ") for name in _COUNTS), "score"), rows)
         for fate in ("survived", "not measured"):
             if ones := [one for one in defects if one["fate"] == fate]:
                 yield f"Defects that {'survived' if fate == 'survived' else 'no claim measured'}:\n"

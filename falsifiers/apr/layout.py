@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from falsifiers.apr.byte_table import COLUMN_MAJOR, build, departures, reseal
 from falsifiers.apr.limits import misjudged_by_writer
 from falsifiers.apr.recorded_files import look_at_layout
-from falsifiers.apr.subject import AprFile, AprFormat, Rejected
+from falsifiers.apr.subject import AprFile, AprFormat, Rejected, TensorRecord
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
 from harness import Trial, elsewhere
 
@@ -61,7 +61,10 @@ def _read(subject: AprFormat, data: bytes) -> AprFile | None:
         read = subject.read(data)
     except Rejected:
         return None
-    return AprFile(tuple(read.tensors), dict(read.metadata))  # what is neither raises here, as the subject's fault
+    found = AprFile(tuple(read.tensors), dict(read.metadata))  # what is neither raises here, as the subject's fault
+    if not all(isinstance(one, TensorRecord) for one in found.tensors):
+        raise TypeError("what read() returned as tensors are not TensorRecords")
+    return found
 
 
 def _misread(read: AprFile | None, file: AprFile) -> list[str]:

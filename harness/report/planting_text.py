@@ -24,7 +24,7 @@ def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
         yield from _details(one)
     for one in summary.of(DefectFate.NOT_MEASURED):
         yield ""
-        yield printable(f"not measured: {one.defect.id}: {one.attempts[0].reason if one.attempts else ''}")
+        yield printable(f"not measured: {one.defect.id}")
         yield from _details(one)
     yield ""
     yield from _remarks(summary.planting)
@@ -52,7 +52,9 @@ def told(one: Planted, left: int) -> str:
 
 
 def _details(one: Planted) -> Iterator[str]:
-    yield printable(f"tried by: {', '.join(attempt.claim for attempt in one.attempts)}")
+    for attempt in one.attempts:
+        reason = attempt.reason.partition("\n")[0]
+        yield printable(f"{attempt.claim}: {attempt.fate}{f' ({reason})' if reason else ''}")
     if one.missed:
         yield printable(f"reason: {one.missed}")
     yield from (printable(line) for line in one.patch.splitlines())
