@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.base import regular_file
+
 __all__ = [
     "DEEPEST",
     "LARGEST",
@@ -87,7 +89,7 @@ def loads(text: str | bytes) -> Any:
 
 def load(path: Path) -> Any:
     """Parse a file of strict JSON. Raises JsonError as `loads` does, and OSError if the file cannot be read."""
-    return loads(path.read_bytes())
+    return loads(regular_file.read(path))
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
@@ -27,7 +27,7 @@ def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
     changed = 0
     for file in files if paths else project.files():
         try:
-            text = file.read_bytes()
+            text = regular_file.read(file)
             better = laid_out(strictjson.loads(text)).encode()
         except (OSError, strictjson.JsonError) as error:
             raise click.ClickException(f"{file}: {error}") from error

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +16,17 @@ import click
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
+from harness.evidence.isolation import Limits
 
 if TYPE_CHECKING:
     from harness.base.schemas import Problem
+    from harness.contract import Contract
+    from harness.evidence.isolation import Stopped
 
-__all__ = ["command"]
+__all__ = ["LIMITS", "command"]
+
+LIMITS = Limits(seconds=60.0)
+"""What the lint of one contract may use. Ours take a fifth of a second each."""
 
 
 @click.command("lint")
@@ -27,11 +36,12 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     """Check contracts: files, or folders of them; all of the project's if no PATH is given.
 
     lint makes the checks that every command makes. It also searches for an observation that satisfies the contract and,
-    for each clause, for one that violates this clause. The exit status is 2 if there is an error.
+    for each clause, for one that violates this clause. The exit status is 2 if there is an error, and 3 if a contract
+    needs more time or memory than lint spends on one: it is undecided then.
     """
     project = Project.find()
     files = [file for path in paths for file in _files(project, path)] if paths else project.files()
-    reports = list(_reports(project, list(dict.fromkeys(file.resolve() for file in files))))
+    reports = list(_reports(project, list(dict.fromkeys(_absolute(file) for file in files))))
     if as_json:
         click.echo(strictjson.dumps(reports, indent=2))
     else:
@@ -40,7 +50,13 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
         click.echo(_summary(reports))
     if any(report["state"] in ("refused", "unsound") for report in reports):
         return ExitStatus.REFUSED
-    return ExitStatus.PASS if reports else ExitStatus.NOT_MEASURED
+    decided = reports and not any(report["state"] == "undecided" for report in reports)
+    return ExitStatus.PASS if decided else ExitStatus.NOT_MEASURED
+
+
+def _absolute(file: Path) -> Path:
+    """The path of a file as reports name it. The file itself can be a link, also one to itself."""
+    return file.parent.resolve() / file.name
 
 
 def _files(project: Project, path: Path) -> list[Path]:
@@ -49,23 +65,51 @@ def _files(project: Project, path: Path) -> list[Path]:
 
 def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
     """Yield the state and the findings of each file. What the loader refuses is a finding too."""
-    from harness.lint import Severity, lint
-
     contracts, refused = project.load_all(files)
     loaded = {contract.path: contract for contract in contracts}
     refusals = {error.path: error.problems for error in refused}
+    found = _linted([loaded[file] for file in files if file not in refusals])
     for file in files:
         if file in refusals:
             yield {"file": str(file), "state": "refused", "findings": [_refusal(one) for one in refusals[file]]}
-            continue
-        findings = lint(loaded[file])
-        severities = {finding.severity for finding in findings}
-        state = "unsound" if Severity.ERROR in severities else "warnings" if severities else "sound"
-        yield {"file": str(file), "state": state, "findings": [asdict(finding) for finding in findings]}
+        else:
+            yield {"file": str(file), **next(found)}
+
+
+def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
+    """Yield the state and the findings of each contract, each found in a process of its own within LIMITS."""
+    from harness.evidence.isolation import Stopped, isolated_all
+    from harness.lint import Severity, lint
+
+    def work(contract: Contract) -> bytes:
+        tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
+        return strictjson.dumps([asdict(finding) for finding in lint(contract)]).encode("utf-8", "backslashreplace")
+
+    with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
+        works = [partial(work, contract) for contract in contracts]
+        for answer in isolated_all(works, LIMITS, os.cpu_count() or 1):
+            if isinstance(answer, Stopped):
+                yield {"state": "undecided", "findings": [_undecided(answer)]}
+                continue
+            findings = strictjson.loads(answer)
+            severities = {finding["severity"] for finding in findings}
+            state = "unsound" if Severity.ERROR in severities else "warnings" if severities else "sound"
+            yield {"state": state, "findings": findings}
 
 
 def _refusal(problem: Problem) -> dict[str, Any]:
     return {"rule": "refused", "severity": "error", **asdict(problem), "example": None}
+
+
+def _undecided(stopped: Stopped) -> dict[str, Any]:
+    return {
+        "rule": "undecided",
+        "severity": "warning",
+        "pointer": "",
+        "message": f"whether the contract can hold and can fail is undecided: its check {stopped}",
+        "remedy": "make lists shorter and rules simpler, or add 'examples' that satisfy the contract",
+        "example": None,
+    }
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -85,6 +129,8 @@ def _summary(reports: list[dict[str, Any]]) -> str:
     sound = states["sound"] + states["warnings"]
     bad = states["refused"] + states["unsound"]
     count = len(reports)
+    undecided = f", {states['undecided']} undecided" if states["undecided"] else ""
     return (
         f"{count} contract{'' if count == 1 else 's'}: {sound} sound, {bad} refused, {states['warnings']} with warnings"
+        f"{undecided}"
     )

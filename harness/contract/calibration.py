@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.base import schemas, strictjson
+from harness.base import regular_file, schemas, strictjson
 from harness.base.schemas import Problem
 from harness.base.strictjson import JsonObject
 
@@ -50,7 +50,7 @@ def calibration_of(path: Path, wanted: str | None) -> tuple[Calibration | None, 
     """
     place = calibration_path(path)
     try:
-        content = place.read_bytes()
+        content = regular_file.read(place)
     except FileNotFoundError:
         missing = Problem(_KEY, f"there is no {place.name} next to the contract", f"restore it, or {_AGAIN}")
         return None, [missing] if wanted is not None else []

@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness.base import regular_file
+
 __all__ = ["EntryPointError", "locate", "resolve"]
 
 
@@ -58,9 +60,13 @@ def resolve(entry_point: str) -> Any:
 def _defined(path: Path, modified: int) -> frozenset[str]:
     """The names that a module defines, assigns or imports at its top level."""
     try:
-        tree = ast.parse(path.read_bytes(), str(path))
+        tree = ast.parse(regular_file.read(path), str(path))
     except (SyntaxError, ValueError) as error:
         raise EntryPointError(f"{path} is not valid Python: {error}", "correct the file") from error
+    except (RecursionError, MemoryError) as error:  # both mean that Python's own parser cannot hold it
+        raise EntryPointError(f"{path} is nested too deeply for Python", "write a flatter file") from error
+    except OSError as error:
+        raise EntryPointError(f"{path} cannot be read: {error.strerror}", "make it a readable file") from error
     names: set[str] = set()
     pending = list(ast.iter_child_nodes(tree))
     while pending:

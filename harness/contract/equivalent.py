@@ -43,7 +43,7 @@ def equivalents(contract: Path) -> tuple[Equivalent, ...]:
     """
     place = contract.with_suffix(SUFFIX)
     try:
-        document = strictjson.loads(place.read_bytes())
+        document = strictjson.load(place)
     except FileNotFoundError:
         return ()
     except OSError as error:

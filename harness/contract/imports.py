@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from harness.base import regular_file
+
 __all__ = ["imported_files"]
 
 _LONGEST = 1000
@@ -64,8 +66,8 @@ def _modified(file: Path) -> int:
 def _imported_names(file: Path, package: str, modified: int) -> tuple[str, ...]:
     """The modules that a file imports, and `module.name` for each imported name, which can be a module too."""
     try:
-        tree = ast.parse(file.read_bytes(), str(file))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        tree = ast.parse(regular_file.read(file), str(file))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
     return tuple(dict.fromkeys(_names(tree, package)))
 

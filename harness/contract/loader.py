@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.base import schemas, strictjson
+from harness.base import regular_file, schemas, strictjson
 from harness.base.schemas import Problem, pointer
 from harness.base.strictjson import JsonObject
 from harness.contract.calibration import calibration_of
@@ -35,7 +35,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
         ContractError: with every problem.
     """
     try:
-        content = path.read_bytes()
+        content = regular_file.read(path)
         document = strictjson.loads(content)
     except OSError as error:
         raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "name a readable file")]) from error
@@ -94,7 +94,7 @@ def parse(document: Any, path: Path, content: bytes) -> Contract:
 def notes_at(path: Path) -> str:
     """The text of a file of notes; empty if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return regular_file.read(path).decode("utf-8", errors="replace")
     except OSError:
         return ""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from harness.base import regular_file
 from harness.contract.project import Project
 from harness.machine import timebox
 
@@ -63,7 +64,7 @@ def _text(path: Path) -> bytes:
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
             return b""
-        content = path.read_bytes()
+        content = regular_file.read(path)
     except OSError:
         return b""
     return b"" if b"\0" in content[:8192] else content

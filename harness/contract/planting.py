@@ -27,7 +27,7 @@ def planted_sources(folder: Path, claim: str) -> Mapping[str, frozenset[str]]:
     sources: dict[str, frozenset[str]] = {}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            document = strictjson.loads(path.read_bytes())
+            document = strictjson.load(path)
         except (OSError, strictjson.JsonError):
             continue
         if schemas.problems("planting", document):

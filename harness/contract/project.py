@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.base import regular_file
 from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
@@ -136,7 +137,7 @@ class Project:
 
 def _settings(path: Path) -> dict[str, Any] | None:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(regular_file.read(path).decode("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

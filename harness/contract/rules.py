@@ -89,6 +89,8 @@ class Rule(Clause):
             answer = self.program.execute(scope.context)
         except KeyError as error:
             return self._result(Outcome.NOT_MEASURED, seen, Reason(ReasonCode.MISSING, str(error.args[0])))
+        except MemoryError:  # it says nothing about the rule
+            raise
         except Exception as error:  # the engine raises plain RuntimeError, TypeError, ValueError
             raised = str(error).split(". ")[0][:200]
             return self._result(Outcome.FAIL, seen, Reason(ReasonCode.CANNOT_BE_EVALUATED, text=raised))

@@ -68,10 +68,7 @@ def violations(clause: SchemaClause, schema: JsonObject, value: Any, pool: tuple
     # A value of another type violates `type` already, so it does not show that a bound can be violated.
     fits_type = check_of("type", schema["type"]) if clause.keyword != "type" and "type" in schema else _anything
     wrong = (one for one in candidates if is_finite(one) and fits_type(one) and not clause.check(one))
-    unique: dict[Any, Any] = {}
-    for one in wrong:
-        unique.setdefault(identity(one), one)
-    return list(unique.values())[:_MOST_WRONG]
+    return _unique(wrong)[:_MOST_WRONG]
 
 
 def replaced(whole: Any, path: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
@@ -124,12 +121,73 @@ def _arrays(schema: JsonObject, pool: tuple[Any, ...]) -> Strategy:
     longest = max(least, min(most, _MOST_ITEMS))
     good = list(dict.fromkeys(size for size in sizes if least <= size <= longest)) or [least]
     item = values(schema.get("items", {"type": "number"}), pool)
-    if schema.get("uniqueItems"):
-        return st.sampled_from(good[:3]).flatmap(
-            lambda size: st.lists(item, min_size=size, max_size=size).filter(check_of("uniqueItems", True))
-        )
     few = st.lists(item, min_size=1, max_size=3)
+    if schema.get("uniqueItems"):
+        others = _distinct(schema.get("items", {"type": "number"}), pool, max(good[:3]) + 3)
+        if len(others) < least:  # a type with few values, or texts of a pattern
+            return st.lists(item, min_size=least).map(_unique)
+        return st.builds(lambda size, some: _unique([*some, *others])[:size], st.sampled_from(good[:3]), few)
     return st.builds(lambda size, some: [some[index % len(some)] for index in range(size)], st.sampled_from(good), few)
+
+
+def _distinct(schema: JsonObject, pool: tuple[Any, ...], count: int) -> list[Any]:
+    """Up to `count` values that satisfy a schema, each another, without drawing them."""
+    fits = _fits(schema)
+    if "const" in schema or "enum" in schema:
+        candidates: Iterable[Any] = schema.get("enum", [schema.get("const")])
+    elif schema["type"] in ("number", "integer"):
+        candidates = _spread(schema, count)
+    elif schema["type"] == "string":
+        length = max(schema.get("minLength", 1), len(str(count)))
+        candidates = [*(one for one in pool if isinstance(one, str)), *(f"{one:0{length}}" for one in range(count))]
+    elif schema["type"] == "array":
+        least = max(1, schema.get("minItems", 1))
+        inner = _distinct(schema.get("items", {"type": "number"}), pool, count + least - 1)
+        candidates = [inner[first : first + least] for first in range(len(inner) - least + 1)]
+    elif schema["type"] == "object":
+        names = [*schema.get("properties", {})] or [f"name{index}" for index in range(schema.get("minProperties", 1))]
+        columns = [
+            _distinct(
+                schema.get("properties", {}).get(name) or schema.get("additionalProperties", {"type": "number"}),
+                pool,
+                count,
+            )
+            for name in names
+        ]
+        rows = range(count) if all(columns) else ()
+        candidates = [
+            {name: column[row % len(column)] for name, column in zip(names, columns, strict=True)} for row in rows
+        ]
+    else:
+        candidates = [False, True] if schema["type"] == "boolean" else [None]
+    return _unique(filter(fits, candidates))[:count]
+
+
+def _spread(schema: JsonObject, count: int) -> Iterator[Any]:
+    """Numbers between the bounds of a schema, from the one nearest to zero on."""
+    least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
+    most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
+    step = schema.get("multipleOf", 1)
+    if schema["type"] == "number" and "multipleOf" not in schema and math.isfinite(most - least):
+        step = (most - least) / (count + 2)
+    if math.isfinite(least):
+        first = least
+    elif math.isfinite(most):
+        first, step = most, -step
+    else:
+        first = 0
+    if schema["type"] == "integer" or "multipleOf" in schema:
+        first = math.ceil(first / step) * step  # towards the inside: `step` is negative below an upper bound
+    for index in range(count + 3):
+        number = first + index * step
+        yield int(number) if schema["type"] == "integer" else number
+
+
+def _unique(items: Iterable[Any]) -> list[Any]:
+    found: dict[Any, Any] = {}
+    for item in items:
+        found.setdefault(identity(item), item)
+    return list(found.values())
 
 
 def _texts(schema: JsonObject, pool: tuple[Any, ...], fits: Callable[[Any], bool]) -> Strategy:

@@ -1,0 +1,152 @@
+"""`harness lint` and other commands with contracts that a stranger wrote to stop them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
+from harness.evidence.isolation import Limits
+from tests.cli.harness_command import COMMAND, environment, harness
+from tests.cli.test_lint import inside as inside
+from tests.cli.test_lint import reports
+from tests.contracts import IDENTIFIER, document, write_contract
+
+ENDLESS: dict[str, Any] = {
+    "a": {"type": "array", "minItems": 5000, "items": {"type": "number"}, "x-source": "a test"},
+    "b": {"type": "array", "minItems": 5000, "items": {"type": "number"}, "x-source": "a test"},
+}
+
+
+SLOW = "self.a.all(x, self.b.all(y, y < x + 1e300))"
+
+
+def contract(rule: str = "", **properties: Any) -> dict[str, Any]:
+    """The valid contract with more measurements, and with one rule more."""
+    content = document()
+    content["observation"]["properties"].update(properties)
+    if rule:
+        content["rules"].append({"id": "slow", "rule": rule, "message": "too slow", "source": "a test"})
+    return content
+
+
+def place_special(kind: str, path: Path) -> None:
+    """Put something in a contract's place that is no regular file, or has no end."""
+    path.unlink()
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "endless":
+            path.symlink_to("/dev/zero")
+        case "itself":
+            path.symlink_to(path.name)
+        case "folder":
+            path.mkdir()
+        case "huge":
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "itself", "folder", "huge"])
+def test_what_is_no_contract_file_blocks_nothing(inside: Project, kind: str) -> None:
+    """A pipe, a device, a link to itself, a folder and a file of a terabyte are refused at once."""
+    path = inside.contracts / "demo" / f"{IDENTIFIER}.json"
+    (found,) = inside.contracts.rglob(f"{IDENTIFIER}.json")
+    assert found == path or found.is_file()
+    place_special(kind, found)
+    assert reports() == (ExitStatus.REFUSED, [(IDENTIFIER, "refused", [("error", "refused", "")])])
+    for command in (["list"], ["status"], ["show", IDENTIFIER], ["run", "--all"], ["fmt", "--check"]):
+        done = harness(inside.root, *command, seconds=20)
+        assert "Traceback" not in done.stderr, command
+        assert done.returncode in (ExitStatus.REFUSED, ExitStatus.NOT_MEASURED, ExitStatus.PASS), (command, done.stderr)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "unary"])
+def test_sources_of_entry_points_are_bounded(inside: Project, kind: str) -> None:
+    """A source file that is a pipe, or that Python's parser cannot hold, refuses the contract."""
+    (found,) = inside.root.rglob("sorting.py")
+    if kind == "unary":
+        found.write_text(f"Sorter = Forgetful = falsify = {'-' * 90_000}1\n")
+    else:
+        place_special(kind, found)
+    status, ((_, state, findings),) = reports()
+    assert (status, state) == (ExitStatus.REFUSED, "refused")
+    assert {place for _, _, place in findings} == {"/falsifier", "/subject", "/mutants/0/subject"}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"type": "number"},
+        {"type": "integer", "minimum": 7, "x-source": "a test"},
+        {"type": "integer", "maximum": 0, "multipleOf": 3, "x-source": "a test"},
+        {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "x-source": "a test"},
+        {"type": "string", "minLength": 5, "x-source": "a test"},
+        {"type": "array", "minItems": 2, "items": {"type": "integer"}, "x-source": "a test"},
+        {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "loss": {"type": "number"}}},
+    ],
+    ids=json.dumps,
+)
+def test_unique_lists_are_found(inside: Project, items: dict[str, Any]) -> None:
+    """A list of many different items is possible, and lint finds one quickly."""
+    unique = {"type": "array", "uniqueItems": True, "minItems": 100, "items": items, "x-source": "a test"}
+    write_contract(inside.root, contract(more=unique))
+    began = time.monotonic()
+    status, ((_, state, findings),) = reports()
+    assert (status, state) == (ExitStatus.PASS, "sound"), findings
+    assert time.monotonic() - began < 20
+
+
+def test_a_list_of_more_different_items_than_there_are_is_unsatisfiable(inside: Project) -> None:
+    """There are two booleans."""
+    unique = {"type": "array", "uniqueItems": True, "minItems": 3, "items": {"type": "boolean"}, "x-source": "a test"}
+    write_contract(inside.root, contract(more=unique))
+    _, ((_, state, findings),) = reports()
+    assert state == "unsound"
+    assert ("error", "contract-unsatisfiable") in {(severity, rule) for severity, rule, _ in findings}
+
+
+LONG = {"type": "array", "minItems": 100_000, "items": {"type": "number"}, "x-source": "a test"}
+HUGE = {**LONG, "items": LONG}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        contract(SLOW, **ENDLESS),
+        contract(more=HUGE),
+    ],
+    ids=["nested macros", "billions of items"],
+)
+def test_beyond_the_budget_a_contract_is_undecided(
+    inside: Project, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
+) -> None:
+    """Neither sound nor wrong: exit status 3, and the contract's other checks are not lost to it."""
+    monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=2.0, memory_bytes=256 << 20))
+    write_contract(inside.root, content)
+    began = time.monotonic()
+    status, ((_, state, findings),) = reports()
+    assert (status, state, findings) == (ExitStatus.NOT_MEASURED, "undecided", [("warning", "undecided", "")])
+    assert time.monotonic() - began < 15
+
+
+def test_ctrl_c_ends_lint(inside: Project) -> None:
+    """Also while a rule is evaluated, and no process is left."""
+    write_contract(inside.root, contract(SLOW, **ENDLESS))
+    process = subprocess.Popen(
+        [*COMMAND, "lint"], cwd=inside.root, env=environment(inside.root), stderr=subprocess.PIPE, process_group=0
+    )
+    time.sleep(2.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=10)
+    assert process.returncode == ExitStatus.INTERRUPTED
+    assert b"Traceback" not in said
