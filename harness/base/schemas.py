@@ -28,6 +28,9 @@ NAMES = (
 )  # fmt: skip
 
 
+_LONGEST = 2_000
+
+
 @dataclass(frozen=True)
 class Problem:
     """One defect of a JSON document: its place (a JSON pointer), what is wrong, and the remedy."""
@@ -35,6 +38,13 @@ class Problem:
     pointer: str
     message: str
     remedy: str = ""
+
+    def __post_init__(self) -> None:
+        """Shorten what a document of any size can put in here."""
+        for name in ("pointer", "message", "remedy"):
+            text = getattr(self, name)
+            if len(text) > _LONGEST:
+                object.__setattr__(self, name, f"{text[:_LONGEST]}… ({len(text)} characters)")
 
     def __str__(self) -> str:
         text = f"{self.pointer or '/'}: {self.message}"
@@ -112,7 +122,7 @@ def _explain(error: ValidationError) -> Iterator[Problem]:
         known = list(schema.get("properties", {}))
         for key in instance:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
+                near = difflib.get_close_matches(str(key)[:100], known, n=1)
                 remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
                 yield Problem(pointer(*where, key), f"unknown key {key!r}", remedy)
     elif keyword == "required":

@@ -7,13 +7,15 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import StringIO
 from typing import Any
 
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.workflow_commands import escape_outputs
 
 __all__ = ["main"]
 
@@ -41,6 +43,8 @@ _COMMANDS = {
     "init": "make the harness at home in another repository",
 }
 """What each command does, short enough for a line of 80 columns. Its `--help` says more."""
+_LONGEST_MESSAGE = 10_000
+"""Characters of a message: a name that a user or a file gave can be of any length."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _EPILOG = (
     "Exit status: 0 all PASS, 1 some FAIL, 2 refused (usage, invalid contract, unsound bundle), "
@@ -112,17 +116,21 @@ def main() -> None:
     from harness.machine.paths import NoCacheFolderError
 
     _open_what_was_closed()
+    escape_outputs()
     try:
         status = _group.main(prog_name="harness", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        said = StringIO()
+        error.show(said)
+        with suppress(OSError):  # stderr can be full, too
+            click.echo(_shortened(said.getvalue().rstrip("\n")), err=True)
         status = ExitStatus.REFUSED
     except (ContractError, ProjectError, NoCacheFolderError) as error:
-        click.echo(f"harness: {error}", err=True)
+        _say(str(error))
         status = ExitStatus.REFUSED
     except (click.Abort, KeyboardInterrupt):
-        click.echo("harness: interrupted", err=True)
+        _say("interrupted")
         status = ExitStatus.INTERRUPTED
     except (_ReaderLeftError, BrokenPipeError):
         _drop_output()
@@ -135,13 +143,35 @@ def main() -> None:
             if error.filename is None:
                 _drop_output()
             place = error.filename or "the output"
-            why = f"{place} cannot be written: {error.strerror}; free some space and run it again"
+            _say(f"{place} cannot be written: {error.strerror}; free some space and run it again")
+            status = ExitStatus.NOT_MEASURED
+        elif isinstance(error, FileNotFoundError) and not _has_folder():
+            _say("the current folder has been removed; change to another one")
+            status = ExitStatus.REFUSED
         else:
-            traceback.print_exc()
-            why = "this is a defect of the harness; nothing counts as measured"
-        click.echo(f"harness: {why}", err=True)
-        status = ExitStatus.NOT_MEASURED
+            with suppress(OSError):
+                traceback.print_exc()
+            _say("this is a defect of the harness; nothing counts as measured")
+            status = ExitStatus.NOT_MEASURED
     sys.exit(int(status or 0))
+
+
+def _say(text: str) -> None:
+    """Print a line to stderr. If that is full, the exit status has to do."""
+    with suppress(OSError):
+        click.echo(f"harness: {_shortened(text)}", err=True)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}… ({len(text)} characters)"
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
 
 
 def _open_what_was_closed() -> None:

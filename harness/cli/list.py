@@ -7,8 +7,13 @@ import click
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
+from harness.report.escaping import printable
 
 __all__ = ["command"]
+
+
+_LONGEST = 300
+"""Characters of an entry, which is not checked here. Lint allows fewer."""
 
 
 @click.command("list")
@@ -21,7 +26,7 @@ def command(as_json: bool) -> ExitStatus:
     for path in project.files():
         try:
             document = strictjson.load(path)
-            rows.append({name: str(document[name]) for name in ("id", "issue", "spec", "title")})
+            rows.append({name: str(document[name])[:_LONGEST] for name in ("id", "issue", "spec", "title")})
         except (OSError, strictjson.JsonError, KeyError, TypeError) as error:
             refused.append(f"{path}: not a contract: {error}")
     if as_json:
@@ -30,11 +35,13 @@ def command(as_json: bool) -> ExitStatus:
         widths = [max((len(row[name]) for row in rows), default=0) for name in ("id", "issue", "spec")]
         for row in rows:
             click.echo(
-                f"{row['id']:<{widths[0]}}  {row['issue']:<{widths[1]}}  {row['spec']:<{widths[2]}}  {row['title']}"
+                printable(
+                    f"{row['id']:<{widths[0]}}  {row['issue']:<{widths[1]}}  {row['spec']:<{widths[2]}}  {row['title']}"
+                )
             )
         click.echo(f"{len(rows)} claim{'s' if len(rows) != 1 else ''} under {project.contracts}")
     for line in refused:
-        click.echo(line, err=True)
+        click.echo(printable(line), err=True)
     if refused:
         return ExitStatus.REFUSED
     return ExitStatus.PASS if rows else ExitStatus.NOT_MEASURED

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from harness.evidence.seal import Sealer
     from harness.machine.host import Host
     from harness.run.due import Due
-    from harness.run.events import Handler
+    from harness.run.events import Event, Handler
 
 __all__ = ["command"]
+
+_GONE = (errno.EPIPE, errno.EIO)
+"""A closed pipe, a closed terminal."""
 
 
 @click.command("run")
@@ -50,7 +54,9 @@ def command(**options: Any) -> ExitStatus:
     from harness.run.compose import compose
     from harness.run.relay import Relay
 
-    handlers = _handlers_of(given)
+    terminal, handlers = None, _handlers_of(given)
+    if not given.event_lines:
+        handlers[0] = terminal = _Terminal(handlers[0])
     sealer = _sealer(request, project)
     machine = probe(project.root)
     selection = (
@@ -68,6 +74,8 @@ def command(**options: Any) -> ExitStatus:
         missed = _is_missing(relay.close())
     for output in (sys.stdout, sys.stderr):
         _let_go(output)
+    if terminal is not None:
+        terminal.tell()
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
     verdicts = [record.verdict for record in finished.records]
@@ -138,10 +146,32 @@ def _handlers_of(given: RunOptions) -> list[Handler]:
     return handlers
 
 
+class _Terminal:
+    """Shows the events until the terminal takes no more. What the claims came to does not depend on that."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._error: OSError | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        if self._error is None:
+            try:
+                self._handler(event)
+            except OSError as error:
+                self._error = error
+
+    def tell(self) -> None:
+        """Print why the output is cut short. A reader that closed it knows."""
+        if self._error is not None and self._error.errno not in _GONE:
+            why = self._error.strerror
+            with suppress(OSError):
+                click.echo(f"harness: the output is cut short: {why}; the evidence is complete", err=True)
+
+
 def _is_missing(failures: Iterable[Exception]) -> bool:
     """Return whether a report is missing, and print why. A reader that closed the output is no failure."""
-    gone = (errno.EPIPE, errno.EIO)  # a closed pipe, a closed terminal
-    telling = [error for error in failures if not (isinstance(error, OSError) and error.errno in gone)]
+    telling = [error for error in failures if not (isinstance(error, OSError) and error.errno in _GONE)]
     for error in telling:
         click.echo(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
     return bool(telling)

@@ -25,6 +25,9 @@ from harness.contract.parameters import Parameters
 from harness.contract.references import inline, pointer_of
 from harness.contract.rules import Rule, RuleError, compile_rule
 
+_LARGEST = 1 << 20
+"""Bytes of a contract. The largest of ours has 22 thousand."""
+
 __all__ = ["load", "notes_at", "parse"]
 
 
@@ -35,7 +38,7 @@ def load(path: Path, search: tuple[Path, ...]) -> Contract:
         ContractError: with every problem.
     """
     try:
-        content = regular_file.read(path)
+        content = regular_file.read(path, _LARGEST)
         document = strictjson.loads(content)
     except OSError as error:
         raise ContractError(path, [Problem("", f"cannot be read: {error.strerror}", "name a readable file")]) from error

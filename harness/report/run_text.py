@@ -206,7 +206,10 @@ def bundle_text(event: ClaimFinished) -> str:
 
 
 def _shortest(path: Path) -> str:
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the subject has removed it
+        return str(path)
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 

@@ -1,0 +1,67 @@
+"""Foreign texts in the output of a run in GitHub Actions are not executed."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.report.workflow_commands import Escaping
+from tests.cli.harness_command import environment
+from tests.cli.harness_command import harness as _harness
+from tests.cli.toy_claim import CLAIM
+from tests.execution.projects import write_project
+
+COMMAND = re.compile(r"(?m)^\s*::|##\[")
+"""What the runner of GitHub Actions looks for."""
+
+
+def written(*texts: str) -> str:
+    """What these writes come to."""
+    buffer = io.BytesIO()
+    stream = Escaping(buffer, encoding="utf-8", newline="")
+    for text in texts:
+        assert stream.write(text) == len(text)
+    stream.flush()
+    return buffer.getvalue().decode()
+
+
+@given(st.lists(st.text(alphabet=" \t:#[]a\n\r", max_size=6), max_size=6))
+def test_no_command_is_written(texts: list[str]) -> None:
+    """However the text is cut into writes."""
+    once, pieces = written("".join(texts)), written(*texts)
+    assert once == pieces
+    assert not any(COMMAND.search(line) for line in re.split(r"[\r\n]", pieces))
+
+
+def test_what_is_no_command_stays_as_it_is() -> None:
+    """Only colons at the beginning of a line, and brackets after a number sign."""
+    text = "a::b\n  x: [1, 2] # 3\nsorting.py::test\n"
+    assert written(text) == text
+
+
+@given(st.recursive(st.text(alphabet="#[:\n", max_size=5), lambda inner: st.lists(inner, max_size=3)))
+def test_json_keeps_its_meaning(value: object) -> None:
+    """Reports on standard output are JSON nevertheless."""
+    for indent in (None, 2):
+        assert json.loads(written(json.dumps(value, indent=indent))) == value
+
+
+@pytest.mark.parametrize("arguments", [[], ["-v"], ["--json", "-"]], ids=str)
+def test_the_exception_of_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    """What a subject raises reaches the log, but not as a command."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert environment(tmp_path)["GITHUB_ACTIONS"] == "true"
+    write_project(tmp_path)
+    module = tmp_path / "toy" / "sorting.py"
+    text = 'raise ValueError("no\\\\n::error::forged\\\\n  ::stop-commands::x\\\\n##[error]forged")'
+    module.write_text(module.read_text().replace('raise ValueError("cannot sort")', text.replace("\\\\n", "\\n")))
+    done = _harness(tmp_path, "run", CLAIM, "-P", "how=raises", "--no-mutants", *arguments)
+    said = done.stdout + done.stderr
+    assert "forged" in said
+    assert not COMMAND.search(said), said
