@@ -88,6 +88,8 @@ class _CheckpointWatch(StepWatch):
     def __init__(self, trial: Trial[Checkpointing], subject: Checkpointing, every: int) -> None:
         """Keep the first weights too."""
         super().__init__(trial, subject)
+        if every != _DEFAULT:
+            self._every = 1  # these runs are short
         self._keep_every = every
         self._in_memory = weight_files(subject).in_memory
         self.initial = snapshot(subject.student_weights())

@@ -47,7 +47,10 @@ class NextLoss:
         teacher, weights = self._subject.teacher_weights(), self._subject.student_weights()
         with self._trial.falsifier_fault():
             self._model = self._model or IndependentModel(self._trial.parameters, self._trial.device)
-            return self._model.loss(weights, teacher, inputs, labels)
+            loss = self._model.loss(weights, teacher, inputs, labels)
+            if step >= max(self._steps):
+                self._model = None  # it is large
+            return loss
 
 
 @look
