@@ -55,7 +55,12 @@ def main() -> None:
         worrying = {name: row[name] for name in _EMPTY if row.get(name)}
         if worrying or "steps_executed" not in row:
             print(f"seed {row['seed']} is refuted: {worrying}")
-    costs = pd.DataFrame(rows)[["training", "trial", "peak", "told_speed"]].describe().loc[["min", "50%", "max"]]
+    costs = (
+        pd.DataFrame(rows)
+        .reindex(columns=["training", "trial", "peak", "told_speed"])
+        .describe()
+        .loc[["min", "50%", "max"]]
+    )
     print(f"\nseconds, and GiB of GPU memory\n{costs.round(2).to_string()}")
 
 

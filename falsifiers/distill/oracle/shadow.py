@@ -20,7 +20,7 @@ __all__ = ["Configuration", "ShadowStep", "Snapshot", "Step", "compare"]
 Slots = Mapping[str, Mapping[str, Tensor]]
 
 _LOGITS_AT_ONCE = 2**27  # elements; 1 GiB in float64
-_ROUNDINGS = 2  # AdamW rounds each weight and each slot twice: when it decays, and when it adds
+_ROUNDINGS = 3  # AdamW rounds for each weight and each slot the factor by which it decays, the product, and the sum
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ QUANTITIES = frozenset({*TOLERANCES["float32"], "number", "count", "batch"})
 """All quantities of a step and of first weights. Any other is a slot that AdamW does not have."""
 
 
-def refuted(found: Iterable[Difference], dtype: str) -> list[Difference]:
-    """The differences beyond their tolerance, largest ratio first. A quantity without a tolerance must be exact."""
-    beyond = [one for one in found if one.ratio > TOLERANCES[dtype].get(one.quantity, 0.0)]
+def refuted(found: Iterable[Difference], dtype: str, share: float = 1.0) -> list[Difference]:
+    """The differences beyond a share of their tolerance, largest ratio first. Without a tolerance, those above 0."""
+    beyond = [one for one in found if one.ratio > share * TOLERANCES[dtype].get(one.quantity, 0.0)]
     return sorted(beyond, key=lambda one: -one.ratio)

@@ -19,6 +19,9 @@ from harness.authoring.shadow_step import Difference, chosen_steps, difference, 
 __all__ = ["ShadowWatch", "saved_steps"]
 
 
+_NEAR = 1 / 3  # share of a tolerance
+
+
 def saved_steps(setting: Setting) -> range:
     """The steps after which a checkpoint is due, without the last step."""
     every = int(setting.parameters.get("checkpoint_every", 0))
@@ -116,7 +119,7 @@ class ShadowWatch:
         self.found.setdefault(self._made, []).extend(found)
 
     def _compared(self, made: _Prepared, after: Snapshot, loss: float, number: int) -> list[Difference]:
-        """The differences of a step. Only if one is too large is the rounding of the subject's dtype computed."""
+        """The differences of a step. Only if one is near its tolerance is the rounding of the dtype computed."""
         shown = {name: weight.grad for name, weight in after.weights.items() if weight.grad is not None}
 
         def differences(rounded: Step | None) -> list[Difference]:
@@ -136,7 +139,7 @@ class ShadowWatch:
 
         dtype = next(iter(made.before.weights.values())).dtype
         found = differences(None)
-        if refuted(found, str(dtype).removeprefix("torch.")):
+        if refuted(found, str(dtype).removeprefix("torch."), _NEAR):
             found = differences(
                 self._shadow.step(self._made, made.before, made.inputs, made.labels, self._teacher, dtype)
             )
