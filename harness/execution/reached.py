@@ -6,25 +6,28 @@
     reached.finish()
     lines, modules = read_reached(path)
 
-Each line is written when it runs for the first time. So lines of forked children count, also if a child is killed.
-Programs that a trial starts by exec are not seen. With sys.settrace, lines that run in threads which Python did not
-start are not seen either.
+Forked children send each line through a pipe when it runs for the first time, so a child that is killed counts too. The
+pipe takes some ten thousand lines; further ones are lost. Programs that a trial starts by exec are not seen. With
+sys.settrace, lines that run in threads which Python did not start are not seen either.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, final
 
 __all__ = ["Reached", "read_reached"]
 
+_PIPE_BYTES: Final = 1 << 20
 _HARNESS: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
 
@@ -37,13 +40,18 @@ class Reached:
         root: of the project; lines of other files are not recorded.
         search: the folders from which the project's code is imported. Below other folders of `sys.path` are libraries,
             also if they lie in the project.
-        path: the file to write, which must not exist.
+        path: the file to write.
         """
         self._root = f"{root}{os.sep}"
         others = [entry for entry in sys.path if entry.startswith(self._root) and entry not in search]
         self._libraries = (_HARNESS, *(f"{entry}{os.sep}" for entry in others))
-        # Forks share the descriptor, and each write appends.
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._path, self._owner = path, os.getpid()
+        # A file would not do: a subject may limit the size of its files.
+        self._receiving, self._sending = os.pipe()
+        for descriptor in (self._receiving, self._sending):
+            os.set_blocking(descriptor, False)
+        with suppress(OSError):  # beyond the user's quota of pipes, the default size has to do
+            fcntl.fcntl(self._sending, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._lines: dict[str, set[int]] = defaultdict(set)
         self._ours: dict[str, bool] = {}
 
@@ -65,22 +73,30 @@ class Reached:
             sys.settrace(self._call)
 
     def finish(self) -> None:
-        """Also write the modules that were imported from elsewhere, in order. The trial goes on unwatched."""
+        """Write the lines, and the modules that were imported from elsewhere, in order. The trial goes on unwatched."""
         if sys.version_info >= (3, 12):
             sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
             sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
         else:
             sys.settrace(None)
-        self._write([name for name, module in list(sys.modules.items()) if self._is_library(module)])
+        sent = b""
+        with suppress(BlockingIOError):
+            while chunk := os.read(self._receiving, _PIPE_BYTES):
+                sent += chunk
+        for text in sent.decode().splitlines():
+            number, _, name = text.partition(" ")
+            self._lines[name].add(int(number))
+        lines = {name.removeprefix(self._root): sorted(found) for name, found in self._lines.items() if found}
+        modules = [name for name, module in list(sys.modules.items()) if self._is_library(module)]
+        self._path.write_text(json.dumps({"lines": lines, "modules": modules}), encoding="utf-8")
 
     def _reach(self, name: str, number: int) -> None:
         lines = self._lines[name]
         if number not in lines:
             lines.add(number)
-            self._write({"file": name.removeprefix(self._root), "line": number})
-
-    def _write(self, value: Any) -> None:
-        os.write(self._file, f"{json.dumps(value)}\n".encode())
+            if os.getpid() != self._owner:
+                with suppress(OSError):  # the pipe is full, or the child has closed it
+                    os.write(self._sending, f"{number} {name}\n".encode())
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Trace the lines of a function that is ours; a function of others runs untraced."""
@@ -109,16 +125,6 @@ class Reached:
 
 
 def read_reached(path: Path) -> tuple[dict[str, frozenset[int]], tuple[str, ...]]:
-    """The lines by path from the root, and the modules of a file that a `Reached` has finished.
-
-    Lines that forks wrote at the same time may repeat.
-    """
-    lines: dict[str, set[int]] = defaultdict(set)
-    modules: tuple[str, ...] = ()
-    for text in path.read_text(encoding="utf-8").splitlines():
-        match json.loads(text):
-            case {"file": str(name), "line": int(number)}:
-                lines[name].add(number)
-            case list(names):
-                modules = tuple(names)
-    return {name: frozenset(found) for name, found in lines.items()}, modules
+    """The lines by path from the root, and the modules of a file that a `Reached` has finished."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return {name: frozenset(found) for name, found in document["lines"].items()}, tuple(document["modules"])

@@ -15,7 +15,7 @@ from pathlib import Path
 from harness.execution.reached import Reached
 
 root = Path(sys.argv[1])
-reached = Reached(root, [str(root)], root / "reached.jsonl")
+reached = Reached(root, [str(root)], root / "reached.json")
 reached.watch()
 import ours
 ours.work()
@@ -23,13 +23,13 @@ reached.finish()
 os._exit(0)
 """
 OURS = """\
-import os, signal
+import os, resource, signal
 import theirs
 def work():
     theirs.work()
     child = os.fork()
     if not child:
-        in_the_child = 1
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     if not child:
@@ -38,14 +38,14 @@ def work():
 
 
 def test_forks_count_and_libraries_do_not(tmp_path: Path) -> None:
-    """A library on PYTHONPATH may lie in the project. It is among the modules that a fork server may import."""
+    """Also of a child that may write no file, and is killed. A library on PYTHONPATH may lie in the project."""
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "theirs.py").write_text("def work():\n    pass\n")
     (tmp_path / "ours.py").write_text(OURS)
     paths = [str(tmp_path), str(tmp_path / "wheels"), os.environ.get("PYTHONPATH", ""), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], check=True, env=environment, timeout=60)
-    lines, modules = read_reached(tmp_path / "reached.jsonl")
+    lines, modules = read_reached(tmp_path / "reached.json")
     assert lines == {"ours.py": frozenset({1, 2, 3, 4, 5, 6, 7, 8, 9, 10})}
     assert "theirs" in modules
     assert "ours" not in modules

@@ -152,7 +152,7 @@ class ClaimTrials:
 
     def _healthy(self, name: str, subjects: Subjects) -> tuple[TrialResult, dict[str, frozenset[int]]]:
         """The trial of the subject without a defect, and the lines to plant, by file."""
-        place = self._folder / f"{name}.jsonl"
+        place = self._folder / f"{name}.json"
         healthy = self._trial(self._root, self._cache, place)
         if judge(self.plan.contract, healthy.observation).outcome is not Outcome.PASS:
             return healthy, {}
