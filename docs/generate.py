@@ -184,7 +184,7 @@ def _planting(folder: str) -> Iterator[str]:
 
 def _counts(row: dict[str, Any], head: str) -> tuple[str, ...]:
     name = f"`{row['name']}`" if head == "files" and row["name"] != "all" else row["name"]
-    return (name, *(str(row[key]) for key in _COUNTS), "" if row["score"] is None else f"{row['score']:.1%}")
+    return (name, *(str(row.get(key, "")) for key in _COUNTS), "" if row["score"] is None else f"{row['score']:.1%}")
 
 
 def _survivor(one: dict[str, Any]) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def _code(text: str) -> str:
     return f"<code>{html.escape(' '.join(text.split())).replace('|', '&#124;')}</code>"
 
 
-_COUNTS = ("killed", "survived", "not_measured", "not_started", "equivalent", "untried")
+_COUNTS = ("killed", "crashed", "survived", "not_measured", "not_started", "equivalent", "untried")
 
 
 def _hardware(target: dict[str, Any]) -> str:

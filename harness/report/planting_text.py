@@ -11,7 +11,7 @@ from harness.run.planting.summary import Row, Summary
 
 __all__ = ["listing", "planting_lines", "told"]
 
-_HEAD = ("killed", "survived", "not measured", "not started", "equivalent", "not tried", "score")
+_HEAD = ("killed", "(crashed)", "survived", "not measured", "not started", "equivalent", "not tried", "score")
 
 
 def planting_lines(summary: Summary, width: int | None) -> Iterator[str]:
@@ -79,5 +79,5 @@ def _of_claim(reach: Reach) -> Iterator[str]:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    counts = (row.killed, row.survived, row.not_measured, row.not_started, row.equivalent, row.untried)
+    counts = (row.killed, row.crashed, row.survived, row.not_measured, row.not_started, row.equivalent, row.untried)
     return (row.name, *map(str, counts), "" if row.score is None else f"{row.score:.1%}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
+from harness.contract.builtin import COMPLETES
 from harness.run.planting.defects import FAMILIES
 from harness.run.planting.results import Attempt, DefectFate, Planted, Planting, Reach
 
@@ -28,6 +29,8 @@ class Row:
     not_started: int
     equivalent: int
     untried: int
+    crashed: int
+    """Of the killed, those whose subject only ended in another way than it should: any test would see them."""
 
     @property
     def score(self) -> float | None:
@@ -66,8 +69,9 @@ class Summary:
         return (one for one in self.planting.planted if one.fate is fate)
 
 
-def _row(name: str, ones: Iterable[Planted]) -> Row:
+def _row(name: str, ones: Sequence[Planted]) -> Row:
     counts = Counter(one.fate for one in ones)
+    decisive = [one.decisive for one in ones if one.fate is DefectFate.KILLED]
     return Row(
         name,
         counts[DefectFate.KILLED],
@@ -76,6 +80,7 @@ def _row(name: str, ones: Iterable[Planted]) -> Row:
         counts[DefectFate.NOT_STARTED],
         counts[DefectFate.EQUIVALENT],
         counts[DefectFate.UNTRIED],
+        sum(one is not None and one.clauses == (COMPLETES,) for one in decisive),
     )
 
 
