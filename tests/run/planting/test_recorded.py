@@ -1,0 +1,28 @@
+"""What this repository records about planted defects: the authors' entries, and the results of campaigns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from harness.base.schemas import problems
+from harness.contract.equivalent import equivalents
+from harness.contract.planting import SUFFIX
+from harness.contract.project import Project
+from harness.run.planting.defects import Subjects
+
+PROJECT = Project.find(Path(__file__).parent)
+
+
+def test_every_entry_still_names_a_defect() -> None:
+    """An entry whose source line has changed is removed, or follows it."""
+    subjects = Subjects(PROJECT.root)
+    entries = [(path.stem, entry) for path in PROJECT.files() for entry in equivalents(path)]
+    gone = [(claim, entry.file, entry.before) for claim, entry in entries if not subjects.is_matched(entry)]
+    assert (gone, len(entries) > 0) == ([], True)
+
+
+def test_recorded_campaigns_have_their_format() -> None:
+    """A result that verify cannot read would count as none."""
+    for path in PROJECT.contracts.rglob(f"*{SUFFIX}"):
+        assert problems("planting", json.loads(path.read_bytes())) == [], path
