@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from tests.cli.preloaded import Preloaded
 
 COMMAND = [sys.executable, "-m", "harness"]
+_ROOT = Path(__file__).parents[2]
 _PRELOADED = Preloaded()
 _PYTHON = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
 
@@ -34,6 +36,13 @@ def harness(
     return subprocess.run(
         [*COMMAND, *arguments], cwd=folder, env=variables, capture_output=True, text=True, timeout=seconds
     )
+
+
+def complaint(done: subprocess.CompletedProcess[str], folder: Path) -> str:
+    """What a command wrote to standard error, for a snapshot: without the names that differ between runs."""
+    text = " ".join(done.stderr.split()).replace(str(folder), "FOLDER").replace(str(_ROOT), "ROOT")
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d{6}Z-[\w.-]+", "RUN", text)
+    return re.sub(r"\bpid \d+", "pid N", text)
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:

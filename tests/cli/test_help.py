@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli import _COMMANDS
-from tests.cli.harness_command import COMMAND, environment, harness
+from tests.cli.harness_command import COMMAND, complaint, environment, harness
 
 
 def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_every_command_has_a_line_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str) -> None:
+def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str, snapshot: SnapshotAssertion) -> None:
     """A full disk is no defect of the harness: one line, and neither PASS nor FAIL."""
     with open("/dev/full", "wb") as full:
         for arguments in (["--help"], ["list", "--help"], ["--version"]):
@@ -37,8 +38,7 @@ def test_an_output_that_cannot_be_written(tmp_path: Path, unbuffered: str) -> No
                 text=True,
             )
             assert done.returncode == ExitStatus.NOT_MEASURED
-            said = "harness: the output cannot be written: No space left on device; "
-            assert done.stderr == said + "free some space and run it again\n"
+            assert complaint(done, tmp_path) == snapshot
 
 
 def test_a_command_that_is_mistyped(tmp_path: Path) -> None:

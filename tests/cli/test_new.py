@@ -13,11 +13,12 @@ from typing import NoReturn
 
 import click
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli import new
 from tests.cli.folders import contents
-from tests.cli.harness_command import harness
+from tests.cli.harness_command import complaint, harness
 
 ROOT = Path(__file__).parents[2]
 CLAIM = "F-KERNEL-ADD-001"
@@ -128,13 +129,13 @@ def test_a_dangling_link_is_not_followed(project: Path) -> None:
     assert not (project / "elsewhere.py").exists()
 
 
-def test_a_claim_has_one_contract(project: Path) -> None:
+def test_a_claim_has_one_contract(project: Path, snapshot: SnapshotAssertion) -> None:
     """Also where it would go to another folder."""
     harness(project, "new", CLAIM)
     before = contents(project)
     done = harness(project, "new", CLAIM, "--folder", "other")
     assert done.returncode == ExitStatus.REFUSED
-    assert "has a contract already" in done.stderr
+    assert complaint(done, project) == snapshot
     assert contents(project) == before
 
 

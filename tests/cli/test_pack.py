@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from tests.cli.folders import contents
-from tests.cli.harness_command import harness, start
+from tests.cli.harness_command import complaint, harness, start
 from tests.contracts import healthy
 from tests.evidence.factory import sealed
 from tests.evidence.zips import Entry, write_zip
@@ -56,14 +57,16 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["verify", "report", "pack", "diff"])
-def test_an_archive_instead_of_a_folder_is_to_be_unpacked(tmp_path: Path, command: str) -> None:
+def test_an_archive_instead_of_a_folder_is_to_be_unpacked(
+    tmp_path: Path, command: str, snapshot: SnapshotAssertion
+) -> None:
     """Whoever was sent one types what they would for a folder."""
     bundle = sealed(tmp_path)
     assert harness(tmp_path, "pack", "evidence", "-o", "a b.zip").returncode == 0
     options = {"report": ("--html", "site"), "pack": ("-o", "c.zip"), "diff": (str(bundle),)}
     ended = harness(tmp_path, command, "a b.zip", *options.get(command, ()))
     assert ended.returncode == 2
-    assert "unpack it first: harness unpack 'a b.zip' -C DIR" in ended.stderr
+    assert complaint(ended, tmp_path) == snapshot
 
 
 def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
@@ -93,11 +96,11 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
     assert contents(tmp_path) == before
 
 
-def test_no_bundle_to_pack_exits_3(tmp_path: Path) -> None:
+def test_no_bundle_to_pack_exits_3(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """As nothing to verify does."""
     ended = harness(tmp_path, "pack", ".", "-o", "a.zip")
     assert ended.returncode == 3
-    assert "there is no bundle below ." in ended.stderr
+    assert complaint(ended, tmp_path) == snapshot
     assert contents(tmp_path) == {}
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.execution.lease import CPU, lease
 from tests.cli.folders import contents
-from tests.cli.harness_command import harness, start
+from tests.cli.harness_command import complaint, harness, start
 from tests.evidence.factory import mutant_lines, reseal
 from tests.searching import CLAIM, CONTRACT, write_searching_project
 
@@ -51,7 +52,7 @@ def test_a_search_that_finds_nothing(folder: Path) -> None:
     assert not (bundle / "artifacts").exists()
     overflow = counterexample(bundle, "overflows")
     assert (overflow["clauses"], overflow["measurements"]) == (["errors[].maximum"], {"errors": 256})
-    assert sum(overflow["case"].values()) == 256, "the smallest sum that overflows"
+    assert sum(overflow["case"].values()) == 256  # the smallest that overflows
     assert overflow["shrunk"]
     death = counterexample(bundle, "dies-of-large-numbers")
     assert death["clauses"] == ["subject.completes"]
@@ -70,19 +71,17 @@ def test_equal_seeds_try_equal_cases(folder: Path) -> None:
     assert json.loads((other / "observation.json").read_text())["measurements"] != measured[0]
 
 
-def test_a_counterexample_is_run_again(folder: Path) -> None:
+def test_a_counterexample_is_run_again(folder: Path, snapshot: SnapshotAssertion) -> None:
     """It refutes until the subject is repaired, and nothing is written by trying."""
     done = harness(folder, "run", CLAIM, "-P", "how=overflows")
     assert done.returncode == ExitStatus.FAIL
     (bundle,) = (folder / "evidence" / "TOY-2" / CLAIM).iterdir()
-    assert f"its counterexample again: harness replay {bundle.relative_to(folder)}" in done.stdout
+    assert f"harness replay {bundle.relative_to(folder)}" in done.stdout
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
     before = contents(folder)
     still = harness(folder, "replay", str(bundle))
     assert still.returncode == ExitStatus.FAIL, still.stdout + still.stderr
-    assert "errors[].maximum failed" in still.stdout
-    assert re.search(r"FAIL +errors\[\]\.maximum  .*  at most ", still.stdout)
-    assert still.stdout.splitlines()[-1] == "  it still refutes the claim"
+    assert still.stdout.replace(bundle.name, "RUN") == snapshot
     with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0, directory=folder / "leases"):
         waiting = start(folder, "replay", str(bundle))
         assert waiting.stdout is not None
@@ -93,8 +92,7 @@ def test_a_counterexample_is_run_again(folder: Path) -> None:
     assert (waiting.returncode, output) == (ExitStatus.INTERRUPTED, f"harness: interrupted while {told}")
     repaired = harness(folder, "replay", str(bundle), "--subject", "toy.adding:Repaired")
     assert repaired.returncode == ExitStatus.PASS, repaired.stdout + repaired.stderr
-    assert "toy.adding:Repaired, reduced profile on cpu" in repaired.stdout
-    assert repaired.stdout.splitlines()[-1] == "  it no longer refutes the claim"
+    assert "toy.adding:Repaired" in repaired.stdout
     assert harness(folder, "replay", str(bundle), "--subject", "toy.adding:NoFloats").returncode == ExitStatus.FAIL
     after = {
         name: content for name, content in contents(folder).items() if name.split("/")[0] not in ("cache", "leases")
@@ -110,21 +108,21 @@ def test_exactly_the_case_is_run(folder: Path) -> None:
     assert (done.returncode, document["outcome"]) == (ExitStatus.FAIL, "FAIL")
     assert document["counterexample"] == counterexample(bundle)
     (clause,) = [one for one in document["clauses"] if one["id"] == "errors[].maximum"]
-    assert clause["value"] == 1, "this subject is off by one, on every case"
+    assert clause["value"] == 1  # by which this subject is off on every case
 
 
-def test_a_mutants_counterexample(folder: Path) -> None:
+def test_a_mutants_counterexample(folder: Path, snapshot: SnapshotAssertion) -> None:
     """It is run against that mutant, or against the repaired subject."""
     _, bundle = run(folder)
     for mutant in ("overflows", "dies-of-large-numbers"):
         assert harness(folder, "replay", str(bundle), "--mutant", mutant).returncode == ExitStatus.FAIL
     refused = harness(folder, "replay", str(bundle))
     assert refused.returncode == ExitStatus.REFUSED
-    assert "the subject left no counterexample; those of mutants can be replayed: --mutant dies" in refused.stderr
+    assert complaint(refused, folder) == snapshot
     assert harness(folder, "replay", str(bundle), "--mutant", "no-such").returncode == ExitStatus.REFUSED
 
 
-def test_a_counterexample_of_another_subject(folder: Path) -> None:
+def test_a_counterexample_of_another_subject(folder: Path, snapshot: SnapshotAssertion) -> None:
     """Is run against that one, which nobody repaired; where it is gone, another must be named."""
     status, bundle = run(folder, "--subject", "toy.adding:StillWrong", "--no-mutants")
     assert status == ExitStatus.FAIL
@@ -136,7 +134,7 @@ def test_a_counterexample_of_another_subject(folder: Path) -> None:
     module.write_text(module.read_text().replace("class StillWrong", "class Renamed"))
     gone = harness(folder, "replay", str(bundle))
     assert gone.returncode == ExitStatus.REFUSED
-    assert "the case refuted toy.adding:StillWrong, which is not here: " in gone.stderr
+    assert complaint(gone, folder) == snapshot
     assert gone.stderr.endswith("does not define StillWrong; name a subject with --subject\n")
 
 
@@ -174,14 +172,15 @@ def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
     """Fewer cases than asked for are not passed off as enough."""
     status, bundle = run(folder, "-P", "largest=2", "--no-mutants")
     assert status == ExitStatus.NOT_MEASURED
-    assert "the strategy draws 9 different cases of the 60 asked for" in (bundle / "observation.json").read_text()
+    ending = json.loads((bundle / "observation.json").read_text())["ending"]
+    assert (ending["kind"], re.findall(r"\d+", ending["reason"])) == ("falsifier fault", ["9", "60"])
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes",
     [
-        ({"falsifier": "toy.adding:Adder"}, "is attacked by toy.adding:Adder now and was by toy.adding:falsify"),
-        (
+        pytest.param({"falsifier": "toy.adding:Adder"}, id="falsifier"),
+        pytest.param(
             {
                 "observation": {
                     "type": "object",
@@ -189,13 +188,13 @@ def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
                 },
                 "mutants": [{**CONTRACT["mutants"][0], "violates": ["cases.minimum"]}],
             },
-            "has no clause errors[].maximum any more",
+            id="clause",
         ),
-        ({"profiles": {"full": CONTRACT["profiles"]["reduced"]}}, "has no reduced profile any more"),
-        ({"id": "F-TOY-OTHER-001"}, "no claim 'F-TOY-ADD-001'"),
+        pytest.param({"profiles": {"full": CONTRACT["profiles"]["reduced"]}}, id="profile"),
+        pytest.param({"id": "F-TOY-OTHER-001"}, id="id"),
     ],
 )
-def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any], snapshot: SnapshotAssertion) -> None:
     """Refused, with the reason; a changed threshold alone is not too much."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     observation = copy.deepcopy(CONTRACT["observation"])
@@ -208,10 +207,10 @@ def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any]
         write_searching_project(folder, **changes)
     done = harness(folder, "replay", str(bundle))
     assert done.returncode == ExitStatus.REFUSED, done.stdout
-    assert said in done.stderr
+    assert complaint(done, folder) == snapshot
 
 
-def test_an_unsound_bundle_is_refused(folder: Path) -> None:
+def test_an_unsound_bundle_is_refused(folder: Path, snapshot: SnapshotAssertion) -> None:
     """Also one whose counterexample says more than what was measured on it."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     place = bundle / "counterexample.json"
@@ -220,20 +219,20 @@ def test_an_unsound_bundle_is_refused(folder: Path) -> None:
     reseal(bundle)
     done = harness(folder, "replay", str(bundle))
     assert done.returncode == ExitStatus.REFUSED
-    assert "says that it violates errors[].maximum; judged now, that is not so" in done.stderr
+    assert complaint(done, folder) == snapshot
 
 
-def test_a_folder_of_bundles(folder: Path) -> None:
+def test_a_folder_of_bundles(folder: Path, snapshot: SnapshotAssertion) -> None:
     """Which of them is asked, rather than what they lack as one."""
     run(folder, "-P", "how=overflows", "--no-mutants")
     done = harness(folder, "replay", "evidence")
     assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "Error: evidence holds 1 bundle; name one\n")
-    assert "contracts is no bundle" in harness(folder, "replay", "contracts").stderr
+    assert complaint(harness(folder, "replay", "contracts"), folder) == snapshot
 
 
-def test_where_the_case_cannot_be_run(folder: Path) -> None:
+def test_where_the_case_cannot_be_run(folder: Path, snapshot: SnapshotAssertion) -> None:
     """A device that is not there: nothing is known, exit 3."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     done = harness(folder, "replay", str(bundle), "--device", "cuda:77")
     assert done.returncode == ExitStatus.NOT_MEASURED
-    assert done.stdout.splitlines()[-1] == "  it could not be run, so nothing is known"
+    assert done.stdout.splitlines()[-1] == snapshot

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
+from syrupy.assertion import SnapshotAssertion
 
 from tests.cli.folders import contents
-from tests.cli.harness_command import environment, harness
+from tests.cli.harness_command import complaint, environment, harness
 from tests.contracts import healthy, write_project
 from tests.evidence.factory import sealed, tamper
 
@@ -146,7 +147,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path
     assert (run.returncode, "--sarif" in run.stderr, "Traceback" in run.stderr) == (2, True, False)
 
 
-def test_without_jinja2_pages_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+def test_without_jinja2_pages_are_refused_before_anything_is_done(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """With the remedy. A run needs no jinja2: pages are not sealed."""
     arguments = ["report", "evidence", "--html", "site"]
     root = write_project(tmp_path / "project")
@@ -155,6 +156,6 @@ def test_without_jinja2_pages_are_refused_before_anything_is_done(tmp_path: Path
         [sys.executable, "-c", script, *arguments], cwd=root, env=environment(tmp_path), capture_output=True, text=True
     )
     assert run.returncode == 2
-    assert "jinja2, which is not installed: pip install jinja2" in run.stderr
+    assert complaint(run, tmp_path) == snapshot
     assert not (root / "site").exists()
     assert not list(root.rglob("record.json"))

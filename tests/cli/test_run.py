@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
-from tests.cli.harness_command import COMMAND, environment, harness
+from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.cli.toy_claim import CLAIM, bundles, record
 from tests.execution.projects import write_project
 
@@ -139,10 +140,10 @@ def test_refusals(folder: Path, arguments: list[str]) -> None:
     assert bundles(folder) == []
 
 
-def test_a_subject_named_by_its_file_is_told_how_to_name_it(folder: Path) -> None:
+def test_a_subject_named_by_its_file_is_told_how_to_name_it(folder: Path, snapshot: SnapshotAssertion) -> None:
     """The refusal says what form a subject has."""
     done = harness(folder, "run", CLAIM, "--subject", "toy/sorting.py")
-    assert "write module.path:Name of something defined under the project's root" in " ".join(done.stderr.split())
+    assert complaint(done, folder) == snapshot
 
 
 def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
@@ -154,8 +155,8 @@ def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
     assert done.returncode == ExitStatus.NOT_MEASURED
     title, verdict, evidence, count = done.stdout.splitlines()
     assert title == f"{CLAIM}  Sorting sorts"
-    assert verdict.startswith(f"  NOT_MEASURED  {CLAIM}, nothing ran: full: needs ")
-    assert verdict.endswith("; --profile reduced would run here")
+    assert verdict.split()[:2] == ["NOT_MEASURED", f"{CLAIM},"]
+    assert "--profile reduced" in verdict
     assert evidence.startswith("  evidence: ")
     assert "1 NOT_MEASURED" in count
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
@@ -164,7 +165,7 @@ def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
 def test_a_device_that_is_not_there(folder: Path) -> None:
     """The device is what to leave out."""
     done = harness(folder, "run", CLAIM, "--device", "cuda:99")
-    assert "--profile reduced --device cpu would run here" in done.stdout
+    assert "--profile reduced --device cpu" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -182,12 +183,14 @@ def test_what_was_meant(folder: Path, arguments: tuple[str, ...], hint: str) -> 
     assert f"did you mean {CLAIM}?" in harness(folder, "show", CLAIM.lower()).stderr
 
 
-def test_slurm_where_there_is_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_where_there_is_none(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
     """The remedy is named."""
     monkeypatch.setenv("PATH", str(tmp_path))
     done = harness(folder, "run", CLAIM, "--executor", "slurm")
     assert done.returncode == ExitStatus.REFUSED
-    assert "srun is not on PATH; submit from a login node" in done.stderr
+    assert complaint(done, folder) == snapshot
 
 
 def test_outside_a_project(tmp_path: Path) -> None:
@@ -197,13 +200,13 @@ def test_outside_a_project(tmp_path: Path) -> None:
     assert "harness init" in done.stderr
 
 
-def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path) -> None:
+def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """Of a project without claims `harness list` would show none."""
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path / "new", "run", "--all")
     assert done.returncode == ExitStatus.REFUSED
-    assert "there is no contract at all under" in done.stderr
+    assert complaint(done, folder) == snapshot
     assert "`harness new` makes one" in done.stderr
     assert "`harness list` shows them" in harness(folder, "run", "--issue", "NO-1").stderr
 
@@ -237,12 +240,12 @@ def test_every_contract_that_is_refused_is_named(folder: Path) -> None:
     assert all(f"{name}.json" in done.stderr for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"))
 
 
-def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path) -> None:
+def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path, snapshot: SnapshotAssertion) -> None:
     """Nobody waits for hours to learn that the bundle has no place."""
     (folder / "evidence").write_text("a file is in the way")
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.REFUSED
-    assert "evidence cannot take evidence: it is a file; name a folder with --evidence" in done.stderr
+    assert complaint(done, folder) == snapshot
     assert "subject" not in done.stdout
 
 
@@ -291,14 +294,15 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(folder:
     assert bundles(folder) == []
 
 
-def test_a_secret_is_no_parameter(folder: Path) -> None:
+def test_a_secret_is_no_parameter(folder: Path, snapshot: SnapshotAssertion) -> None:
     """What the command line is given becomes evidence."""
     done = harness(folder, "run", CLAIM, "-P", "how=hf_" + "a" * 30)
     assert done.returncode == ExitStatus.REFUSED
-    assert "looks like a secret" in done.stderr
+    assert complaint(done, folder) == snapshot
 
 
 def test_another_subject_is_said(folder: Path) -> None:
     """A PASS of --subject does not read like the claim's own."""
     done = harness(folder, "run", CLAIM, "--subject", "toy.sorting:Sorter")
-    assert "another subject than the contract's: toy.sorting:Sorter" in done.stdout
+    verdict = next(line for line in done.stdout.splitlines() if line.startswith("  PASS  "))
+    assert "toy.sorting:Sorter" in verdict

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.execution.lease import CPU, lease
-from tests.cli.harness_command import COMMAND, environment, harness, start
+from tests.cli.harness_command import COMMAND, complaint, environment, harness, start
 from tests.cli.toy_claim import CLAIM, bundles, record
 from tests.execution.projects import write_project
 
@@ -177,7 +178,7 @@ def test_a_terminal_that_goes_away(folder: Path) -> None:
     assert processes_in(folder) == set()
 
 
-def test_a_user_without_a_home(tmp_path: Path) -> None:
+def test_a_user_without_a_home(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     """As in a container whose users have no names: told what to set, by each command that needs it."""
     write_project(tmp_path)
     known = {
@@ -188,7 +189,7 @@ def test_a_user_without_a_home(tmp_path: Path) -> None:
         line = [sys.executable, "-c", program, *arguments]
         done = subprocess.run(line, cwd=tmp_path, env=known, capture_output=True, text=True, timeout=120)
         assert done.returncode == ExitStatus.REFUSED
-        assert done.stderr == "harness: this user has no home folder to keep a cache in; set HARNESS_CACHE_DIR\n"
+        assert complaint(done, tmp_path) == snapshot
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli import attest
-from tests.cli.harness_command import COMMAND, environment, harness
+from tests.cli.harness_command import COMMAND, complaint, environment, harness
 from tests.contracts import healthy
 from tests.evidence.factory import files_of, rewrite, sealed, set_at
 from tests.execution.projects import write_project
@@ -185,14 +186,14 @@ def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
     assert other.stdout.splitlines()[-2].endswith("1 of them not accepted")
 
 
-def test_a_key_that_others_can_read(folder: Path) -> None:
+def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -> None:
     """It signs, and its owner is told, as ssh does; no key at all is not the folder that we are in."""
     sealed(folder)
     (folder / "ci.key").chmod(0o644)
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
     told = "harness: ci.key is a private key that others can read (mode 644); chmod 600 ci.key\n"
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, told)
-    assert "no file is named" in harness(folder, "attest", "evidence", "--key", "").stderr
+    assert complaint(harness(folder, "attest", "evidence", "--key", ""), folder) == snapshot
 
 
 def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +208,13 @@ def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monke
     assert done.stderr == f"not signed: {bundle}: Permission denied\n"
 
 
-def test_what_is_unsound_is_not_signed(folder: Path) -> None:
+def test_what_is_unsound_is_not_signed(folder: Path, snapshot: SnapshotAssertion) -> None:
     """The others are, and the exit status is 2."""
     sealed(folder, run="a-good")
     rewrite(sealed(folder, run="b-bad"), "record.json", set_at("verdict", "FAIL"))
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
     assert done.returncode == ExitStatus.REFUSED
-    assert f"not signed: {PLACE}/b-bad: it is unsound: REJUDGED_DIFFERENTLY" in done.stderr
+    assert complaint(done, folder) == snapshot
     assert done.stdout.splitlines() == [f"signed: {PLACE}/a-good", f"2 bundles: 1 signed by {key_id(folder)}"]
     assert harness(folder, "attest", "contracts", "--key", "ci.key").returncode == ExitStatus.NOT_MEASURED
     assert harness(folder, "attest", "nowhere", "--key", "ci.key").returncode == ExitStatus.REFUSED
