@@ -15,8 +15,9 @@ from torch import Tensor
 from falsifiers.distill.measuring.held_out import divergence, log_probabilities
 from falsifiers.distill.oracle.answers import Answer, IndependentModel, in_tolerances
 from falsifiers.distill.running.further_subjects import setting_of
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import read_back
-from falsifiers.distill.subject import Precomputing, shown
+from falsifiers.distill.subject import Precomputing
 from harness import Hidden, Trial, look
 
 __all__ = ["falsify"]

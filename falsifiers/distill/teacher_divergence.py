@@ -9,8 +9,9 @@ from torch import Tensor
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut, evaluate
 from falsifiers.distill.measuring.weight_comparison import same_tensor, snapshot
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
-from falsifiers.distill.subject import Distillation, shown
+from falsifiers.distill.subject import Distillation
 from harness import Trial, look
 
 __all__ = ["falsify"]
