@@ -23,11 +23,11 @@ def read(path: Path, largest: int = LARGEST) -> bytes:
         OSError: it cannot be read, is not a regular file, or is larger. Nothing is read then.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file", str(path))
         content = file.read(largest + 1)
-        if len(content) > largest:
-            raise OSError(errno.EFBIG, f"has more than {largest} bytes", str(path))
-        return content
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"has more than {largest} bytes", str(path))
+    return content

@@ -21,7 +21,6 @@ from harness.evidence.isolation import Limits
 if TYPE_CHECKING:
     from harness.base.schemas import Problem
     from harness.contract import Contract
-    from harness.evidence.isolation import Stopped
 
 __all__ = ["LIMITS", "command"]
 
@@ -79,7 +78,7 @@ def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
 def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
     """Yield the state and the findings of each contract, each found in a process of its own within LIMITS."""
     from harness.evidence.isolation import Stopped, isolated_all
-    from harness.lint import Severity, lint
+    from harness.lint.linter import UNDECIDED, Severity, lint, undecided
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
@@ -89,27 +88,21 @@ def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
         works = [partial(work, contract) for contract in contracts]
         for answer in isolated_all(works, LIMITS, os.cpu_count() or 1):
             if isinstance(answer, Stopped):
-                yield {"state": "undecided", "findings": [_undecided(answer)]}
-                continue
-            findings = strictjson.loads(answer)
+                findings = [asdict(undecided(f"its check {answer}"))]
+            else:
+                findings = strictjson.loads(answer)
             severities = {finding["severity"] for finding in findings}
-            state = "unsound" if Severity.ERROR in severities else "warnings" if severities else "sound"
+            if Severity.ERROR in severities:
+                state = "unsound"
+            elif UNDECIDED in {finding["rule"] for finding in findings}:
+                state = "undecided"
+            else:
+                state = "warnings" if severities else "sound"
             yield {"state": state, "findings": findings}
 
 
 def _refusal(problem: Problem) -> dict[str, Any]:
     return {"rule": "refused", "severity": "error", **asdict(problem), "example": None}
-
-
-def _undecided(stopped: Stopped) -> dict[str, Any]:
-    return {
-        "rule": "undecided",
-        "severity": "warning",
-        "pointer": "",
-        "message": f"whether the contract can hold and can fail is undecided: its check {stopped}",
-        "remedy": "make lists shorter and rules simpler, or add 'examples' that satisfy the contract",
-        "example": None,
-    }
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -78,6 +78,10 @@ class Node:
             yield from child.walk()
 
 
+DEEPEST = 250
+"""Levels of a tree. What reads trees is recursive, also far down in the stack of other programs."""
+
+
 def parse(text: str) -> Node:
     """The tree of an expression.
 
@@ -85,9 +89,15 @@ def parse(text: str) -> Node:
         ExpressionError: the text is not an expression, or is nested too deeply.
     """
     try:
-        return _Parser(text).whole()
+        tree = _Parser(text).whole()
     except RecursionError as error:
         raise ExpressionError("nested too deeply") from error
+    level: tuple[Node, ...] = (tree,)
+    for _ in range(DEEPEST):
+        level = tuple(child for node in level for child in node.children)
+        if not level:
+            return tree
+    raise ExpressionError(f"nested more than {DEEPEST} levels deep")
 
 
 def comparisons(root: Node) -> tuple[Node, ...]:

@@ -15,15 +15,18 @@ from pathlib import Path
 from harness.base.beneath import Beneath
 from harness.base.redaction import allowed_environment, looks_secret
 from harness.base.removal import remove
-from harness.execution.messages import Import, Imports, Request, Start, decode, encode
+from harness.execution.messages import Import, Imports, MessageError, Request, Start, decode, encode
 from harness.execution.worker import IMPORTING
 
 __all__ = ["ForkServer", "ForkServerError"]
 
 IMPORT_SECONDS = 600.0
 """Time limit for imports. torch from a cold network drive takes minutes; a module that waits may never end."""
+_LARGEST_REPLY = 64 << 20
+"""Bytes of an answer: the names and digests of every source file."""
+_LOG = "server.log"
 _LONGEST_SAID = 2000
-"""Characters of the server's log that a message about its end quotes."""
+"""Bytes of the server's log that a message about its end quotes."""
 
 
 class ForkServerError(RuntimeError):
@@ -39,7 +42,6 @@ class ForkServer:
         """The scratch folder, where code under test can have put links."""
         self._root = root
         self._send = threading.Lock()
-        self._log = self.folder / "server.log"
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = allowed_environment()
         environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
@@ -51,7 +53,7 @@ class ForkServer:
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # -P: the server runs in the root of a project that may have a package `harness` of its own.
         command = [sys.executable, "-P", "-m", "harness.execution.worker"]
-        with there, self._log.open("wb") as log:
+        with there, (self.place / _LOG).create() as log:
             self._process = subprocess.Popen(
                 [*command, str(there.fileno()), str(self.folder), *map(str, search)],
                 cwd=root,
@@ -79,10 +81,13 @@ class ForkServer:
                 last = self._last_import()  # it is removed with the server
                 self._process.terminate()
                 raise ForkServerError(f"the imports took longer than {IMPORT_SECONDS:g} s{last}")
-            reply = answer.readline()
+            reply = answer.readline(_LARGEST_REPLY)
         if not reply:
             raise ForkServerError(f"{self._obituary()}{self._last_import()}")
-        imports = decode(reply)
+        try:
+            imports = decode(reply)
+        except MessageError as error:  # an imported module can write to every descriptor
+            raise ForkServerError(f"the fork server's answer to an import is garbled: {error}") from error
         if not isinstance(imports, Imports):
             raise ForkServerError(f"the fork server answered an import with {type(imports).__name__}")
         return imports
@@ -111,16 +116,22 @@ class ForkServer:
 
     def _last_import(self) -> str:
         try:
-            return f"; the last import was that of {(self.folder / IMPORTING).read_text(encoding='utf-8')}"
+            with (self.place / IMPORTING).open() as file:
+                last = file.read(_LONGEST_SAID).decode(errors="replace")
         except OSError:
             return ""
+        return f"; the last import was that of {last}"
 
     def _obituary(self) -> str:
         try:
             code = self._process.wait(timeout=1)
-            said = self._log.read_text(errors="replace").strip()
-            if len(said) > _LONGEST_SAID:  # cut at the end of a line: half a secret cannot be recognised
-                said = said[-_LONGEST_SAID:].partition("\n")[2]
+            with (self.place / _LOG).open() as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - _LONGEST_SAID))
+                said = file.read(_LONGEST_SAID).decode(errors="replace")
+            if size > _LONGEST_SAID:  # cut at the end of a line: half a secret cannot be recognised
+                said = said.partition("\n")[2]
+            said = said.strip()
         except (subprocess.TimeoutExpired, OSError):
             return "the fork server does not answer"
         return f"the fork server ended with status {code}{': ' + said if said else ''}"

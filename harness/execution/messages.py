@@ -239,8 +239,8 @@ def _row(value: Any) -> JsonObject:
     return row
 
 
-MOST_COLUMNS = 64
-"""Most names of step values. With as many rows as are kept, they fit one file of a bundle."""
+MOST_COLUMNS = 1_000
+"""Most names of step values."""
 _LONGEST_NAME = 1_000
 _EXACT = 1 << 53
 """The largest integer that every reader of JSON keeps exactly."""

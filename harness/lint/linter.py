@@ -24,9 +24,12 @@ from harness.contract.expression import Kind, Node
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
 from harness.contract.rules import BROKEN, Rule, literals
-from harness.lint.witnesses import Search, without_traces
+from harness.lint.witnesses import Search, Undecided, without_traces
 
-__all__ = ["Finding", "Severity", "lint"]
+__all__ = ["UNDECIDED", "Finding", "Severity", "lint", "undecided"]
+
+UNDECIDED = "undecided"
+"""The kind of the finding that says that lint found nothing out."""
 
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
@@ -61,11 +64,22 @@ def lint(contract: Contract) -> list[Finding]:
     findings = [*_about_the_whole(contract), *_about_todos(contract.document), *_about_sources(contract)]
     findings += [*_about_emptiness(contract), *_about_division(contract)]
     with without_traces():
-        findings += _about_both_ways(contract)
+        try:
+            findings += _about_both_ways(contract)
+        except Undecided as reason:
+            findings.append(undecided(str(reason)))
     unique: dict[tuple[str, str], Finding] = {}
     for finding in findings:  # a finding of both profiles is listed once
         unique.setdefault((finding.rule, finding.pointer), finding)
     return sorted(unique.values(), key=lambda one: one.severity is Severity.WARNING)
+
+
+def undecided(why: str) -> Finding:
+    """The finding that lint could not find out whether a contract can hold and can fail."""
+    message = f"whether the contract can hold and can fail is undecided: {why}"
+    return _warning(
+        UNDECIDED, "", message, "make lists shorter and rules simpler, or add 'examples' that satisfy the contract"
+    )
 
 
 def _about_the_whole(contract: Contract) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation, Residency
 from harness.lint.strategies import Strategy, fitting, pool_of, replaced, values, violations
 
-__all__ = ["Search", "Violation", "without_traces"]
+__all__ = ["Search", "Undecided", "Violation", "without_traces"]
 
 _SETTINGS = hypothesis.settings(
     database=None, deadline=None, derandomize=True, phases=[hypothesis.Phase.generate], print_blob=False
@@ -36,6 +36,10 @@ _SETTINGS = hypothesis.settings(
 
 _Source = Strategy | list[dict[str, Any]]
 """A source of observations: a strategy or a list."""
+
+
+class Undecided(Exception):
+    """The search can make no observation of a contract, so it finds nothing out."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,13 @@ class Search:
 
         The search starts from the best measurements so far and draws those anew that an unsatisfied clause reads. It
         stops when this no longer satisfies more clauses.
+
+        Raises:
+            Undecided: hypothesis can draw no observation, for example because its lists are nested too deeply.
         """
-        best = self._first(self._whole(), lambda _: True, 1) or {}
+        best = self._first(self._whole(), lambda _: True, 10)
+        if best is None:
+            raise Undecided("hypothesis can draw no observation of this shape")
         better = self._first(self._whole(), lambda one: not self.unsatisfied(one), 25)
         if better is not None:
             return better

@@ -114,6 +114,26 @@ def test_a_list_of_more_different_items_than_there_are_is_unsatisfiable(inside: 
     assert ("error", "contract-unsatisfiable") in {(severity, rule) for severity, rule, _ in findings}
 
 
+@pytest.mark.parametrize(
+    "rule",
+    ["-" * 1900 + "self.smallest < 1.0", "- " * 900 + "self.smallest < 1.0", "self.values" + "[0]" * 600 + " < 1.0"],
+    ids=["signs", "spaced signs", "indices"],
+)
+def test_deep_rules_are_refused(inside: Project, rule: str) -> None:
+    """By the loader, so that no command meets them."""
+    write_contract(inside.root, contract(rule))
+    assert reports() == (ExitStatus.REFUSED, [(IDENTIFIER, "refused", [("error", "refused", "/rules/2/rule")])])
+
+
+def test_a_shape_that_cannot_be_drawn_is_undecided(inside: Project) -> None:
+    """Lists nested deeper than hypothesis draws: no observation was found, which says nothing of the contract."""
+    nested: dict[str, Any] = {"type": "number"}
+    for _ in range(45):
+        nested = {"type": "array", "minItems": 1, "items": nested}
+    write_contract(inside.root, contract(deep=nested))
+    assert reports() == (ExitStatus.NOT_MEASURED, [(IDENTIFIER, "undecided", [("warning", "undecided", "")])])
+
+
 LONG = {"type": "array", "minItems": 100_000, "items": {"type": "number"}, "x-source": "a test"}
 HUGE = {**LONG, "items": LONG}
 

@@ -106,7 +106,7 @@ GARBLED = [
     message("Stepped", step=10**40, values={}),
     message("Stepped", step=1, values={"loss": "text"}),
     message("Stepped", step=1, values={"loss": [1]}),
-    message("Stepped", step=1, values={f"loss{number}": 1 for number in range(1000)}),
+    message("Stepped", step=1, values={f"loss{number}": 1 for number in range(1001)}),
     b'["Stepped", {"step": 1, "values": {"loss": NaN}}]',
     b'["Measured", {"values": {"returned": ' + b"[" * 200 + b"]" * 200 + b"}}]",
     message("Measured", values=[1]),
@@ -144,7 +144,7 @@ def test_a_garbled_message_measures_nothing(project: Project, tmp_path: Path, li
 
 def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: Path) -> None:
     """A name for every step would make a table that no bundle can hold."""
-    rows = [message("Stepped", step=step, values={f"loss{step}": 1.0}) for step in range(100)]
+    rows = [message("Stepped", step=step, values={f"loss{step}": 1.0}) for step in range(1001)]
     record, bundle = run(project, tmp_path, said(*rows, **healthy()))
     assert record.verdict is Verdict.NOT_MEASURED
     assert bundle.observation.ending.kind is EndingKind.GARBLED

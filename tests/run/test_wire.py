@@ -40,7 +40,11 @@ def test_steps(step: int, values: dict[str, float], memory: int | None) -> None:
 @given(st.text(), st.lists(st.text(), max_size=3).map(tuple), st.none() | st.integers())
 def test_beginnings(text: str, texts: tuple[str, ...], steps: int | None) -> None:
     """The events around a trial."""
-    for event in (events.ClaimWaiting(text, texts), events.TrialStarted("F-A-001", text, steps)):
+    for event in (
+        events.ClaimWaiting(text, texts),
+        events.TrialStarted("F-A-001", text, steps),
+        events.Remarked("F-A-001", text),
+    ):
         assert there_and_back(event) == event
 
 

@@ -1,0 +1,47 @@
+"""Whole files of others: regular ones, of bounded size."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+import harness.contract
+from harness.base import regular_file
+
+
+def test_a_file_and_a_link_to_it(tmp_path: Path) -> None:
+    """Contracts of a copied project are links."""
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("file")
+    assert regular_file.read(tmp_path / "link", 5) == b"12345"
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("pipe", errno.EINVAL), ("folder", errno.EINVAL), ("zero", errno.EINVAL), ("itself", errno.ELOOP),
+        ("large", errno.EFBIG), ("none", errno.ENOENT),
+    ],
+)  # fmt: skip
+def test_everything_else_is_refused_at_once(tmp_path: Path, name: str, code: int) -> None:
+    """With the path, and without reading."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "itself").symlink_to("itself")
+    (tmp_path / "large").write_bytes(b"123456")
+    with pytest.raises(OSError, match=name) as refused:
+        regular_file.read(tmp_path / name, 5)
+    assert refused.value.errno == code
+
+
+def test_the_loader_reads_in_no_other_way() -> None:
+    """No module of harness/contract reads a file by itself."""
+    (folder,) = harness.contract.__path__
+    for path in Path(folder).glob("*.py"):
+        called = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}
+        assert not called & {"read_bytes", "read_text", "open"}, path

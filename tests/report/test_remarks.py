@@ -1,0 +1,32 @@
+"""Remarks of a run reach the person and the JSON, and steer neither."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from harness.report.live import Live
+from harness.report.run_output import PlainLines, json_handler
+from harness.run import events
+
+REMARK = events.Remarked("F-A-001", "left:\n\x1b[31m/tmp/x")
+
+
+def test_a_remark_is_shown_on_one_line() -> None:
+    """As plain lines, and in the live view."""
+    lines: list[str] = []
+    PlainLines(lines.append, verbose=False)(REMARK)
+    stream = io.StringIO()
+    Live(stream, verbose=False)(REMARK)
+    assert len(lines) == len(stream.getvalue().splitlines()) == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_remark_is_in_the_json(tmp_path: Path) -> None:
+    """With its claim."""
+    handle = json_handler(str(tmp_path / "run.json"))
+    for event in (REMARK, events.RunFinished(1, (), 0.5, False)):
+        handle(event)
+    document = json.loads((tmp_path / "run.json").read_text())
+    assert document["remarks"] == [{"id": "F-A-001", "text": REMARK.text}]
