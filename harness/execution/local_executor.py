@@ -86,6 +86,12 @@ class LocalExecutor:
         except ForkServerError as error:
             self._lost = error
 
+    def renew(self) -> None:
+        """Begin again with a fork server that has imported nothing. No trial may be running."""
+        self._server.close()
+        self._lost = None
+        self._server = ForkServer(self._project.root, self._project.search, self._admits)
+
     def interrupt(self) -> None:
         """End every running trial. Its watcher sees this at its next tick."""
         self._interrupted.set()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import harness as harness_package
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
@@ -79,6 +81,18 @@ class Sum:
     def work(self, writing, items):
         os.write(writing, str(1 * sum(items)).encode())
         os.kill(os.getpid(), 9)
+"""
+UNFORKED = """\
+import os
+import device
+
+
+class Sum:
+    def __init__(self, setting):
+        assert os.getpid() == device.OWNER
+
+    def total(self, items):
+        return sum(items) + 0
 """
 FALSIFIER = """\
 def falsify(trial):
@@ -234,6 +248,19 @@ def test_forks_and_kernels_are_planted(tmp_path: Path) -> None:
     killed = {one["after"] for one in document["defects"] if one["fate"] == "killed"}
     assert killed >= {"int start = 1;", "os.write(writing, str(2 * sum(items)).encode())"}
     assert document["sources"].keys() == {"toy/__init__.py", "toy/start.cu", "toy/summing.py"}
+
+
+def test_a_library_that_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CUDA, which works only in the process that has started it: each trial imports the libraries itself."""
+    folder = write(tmp_path, UNFORKED)
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    (wheels / "device.py").write_text("import os\nOWNER = os.getpid()\n")
+    root = Path(harness_package.__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", f"{wheels}{os.pathsep}{root}")
+    _, document, _ = plant(folder, "--limit", "20")
+    assert "return sum(items) + 1" in fates(document)["killed"]
+    assert document["sources"].keys() == {"toy/__init__.py", "toy/summing.py"}
 
 
 def second_claim(folder: Path) -> str:

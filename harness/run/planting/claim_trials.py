@@ -1,8 +1,9 @@
 """The trials of one claim's falsifier: on its subject as it is, and on the subject with a defect.
 
 The subject runs twice without a defect. The first run fills a cache and shows which lines the claim reaches. The second
-one has that cache; lines that it does not reach only fill it. A defect on such a line is tried with an empty cache, and
-any other with a copy of the full one, because to fill it may take longer than the rest of the trial.
+one has that cache, and a fork server with the libraries; lines that it does not reach only fill the cache. A defect on
+such a line is tried with an empty cache, and any other with a copy of the full one, because to fill it may take longer
+than the rest of the trial.
 """
 
 from __future__ import annotations
@@ -86,22 +87,23 @@ class ClaimTrials:
 
     def scout(self, subjects: Subjects) -> None:
         """Run the subject without a defect, and see which defects the claim reaches."""
-        healthy, lines = self._healthy("without a cache", subjects)
-        judgment = judge(self.plan.contract, healthy.observation)
-        if judgment.outcome is not Outcome.PASS:
-            ending = healthy.observation.ending
-            why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
-            self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
+        healthy, lines, modules = self._healthy("without a cache", subjects)
+        if not lines:
+            self._hindered(healthy, subjects)
             return
         self._seconds = min(self._seconds, _LEAST_SECONDS + _TIMES_AS_LONG * healthy.seconds)
         self._state = State(self._conditions.states, self.claim, self._decides(healthy))
+        self.executor.warm(modules)
+        again, later, _ = self._healthy("with a cache", subjects)
+        if not later:  # a library may use what a fork cannot, such as CUDA, as soon as it is imported
+            self.executor.renew()
+            again, later, _ = self._healthy("on its own", subjects)
+        if not later:
+            self._hindered(again, subjects)
+            return
         found = [one for one in subjects.on(lines) if not self._is_the_falsifiers(one)]
-        seconds = healthy.seconds
-        if any(self._cache.iterdir()):
-            again, later = self._healthy("with a cache", subjects)
-            seconds = again.seconds
-            self._fills = _filling(found, later)
-        self._reached(tuple(found), seconds, "", subjects)
+        self._fills = _filling(found, later)
+        self._reached(tuple(found), again.seconds, "", subjects)
 
     def remembered(self, defect: Defect) -> Attempt | None:
         """What an earlier campaign found."""
@@ -150,23 +152,31 @@ class ClaimTrials:
         unmatched = tuple(entry for entry in self.marked if not subjects.is_matched(entry))
         self.reach = Reach(self.claim, self.plan.profile.name, found, round(seconds, 3), obstacle, unmatched)
 
-    def _healthy(self, name: str, subjects: Subjects) -> tuple[TrialResult, dict[str, frozenset[int]]]:
-        """The trial of the subject without a defect, and the lines to plant, by file."""
+    def _hindered(self, healthy: TrialResult, subjects: Subjects) -> None:
+        """The claim does not pass without a defect, so its falsifier would kill whatever it is given."""
+        ending, judgment = healthy.observation.ending, judge(self.plan.contract, healthy.observation)
+        why = ending.reason or ", ".join(one.id for one in judgment.clauses if one.outcome is not Outcome.PASS)
+        self._reached((), healthy.seconds, f"without a defect the claim is {judgment.outcome}: {why}", subjects)
+
+    def _healthy(self, name: str, subjects: Subjects) -> tuple[TrialResult, dict[str, frozenset[int]], tuple[str, ...]]:
+        """The trial of the subject without a defect, the lines to plant by file, and the libraries that it imported.
+
+        No lines and no libraries if the claim does not pass.
+        """
         place = self._folder / f"{name}.json"
         healthy = self._trial(self._root, self._cache, place)
         if judge(self.plan.contract, healthy.observation).outcome is not Outcome.PASS:
-            return healthy, {}
+            return healthy, {}, ()
         ran, modules = read_reached(place)
-        self.executor.warm(modules)
         contract, search = self.plan.contract, self._conditions.project.search
         module, subject = contract.falsifier.partition(":")[0], contract.subject.partition(":")[0]
         own = _module_files(search, module) - _module_files(search, subject)
         imported = {path.relative_to(self._root).as_posix() for path in imported_files(contract.subject, search) - own}
-        for name in imported & healthy.sources.keys():
-            subjects.read(name)
-        python = {name: (subjects.read(name), lines) for name, lines in ran.items() if name in imported}
-        kernels = {name: subjects.lines(name) for name in healthy.sources if is_kernel(name)}
-        return healthy, {**used_lines(python), **kernels}
+        for file in imported & healthy.sources.keys():
+            subjects.read(file)
+        python = {file: (subjects.read(file), lines) for file, lines in ran.items() if file in imported}
+        kernels = {file: subjects.lines(file) for file in healthy.sources if is_kernel(file)}
+        return healthy, {**used_lines(python), **kernels}, modules
 
     def _is_the_falsifiers(self, defect: Defect) -> bool:
         """Whether a defect is in the falsifier: one module may have both, subject and falsifier."""
