@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from falsifiers.distill.measuring.held_out import divergence
+from falsifiers.distill.measuring.teacher_cache import measure_teacher_cache
 from falsifiers.distill.oracle.answers import IndependentModel
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
@@ -54,6 +55,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
         not_as_stated=[step for step, batch in seen.items() if not all(map(torch.equal, batch, stated[step]))],
     )
     _find(trial, text, whole, np.concatenate([_rows(*batch) for batch in stated.values()]))
+    measure_teacher_cache(trial)
     reads = _Reads()
     with reads:
         training = train(trial, lambda trial: _Watch(trial, reads, seen))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+from functools import cached_property
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import Qwen2ForCausalLM
 
 from falsifiers.distill.oracle.corpus import Text
 from falsifiers.distill.reference import Distillation
@@ -26,6 +31,8 @@ __all__ = [
     "RandomInputs",
     "RandomLabels",
     "SeedExchanged",
+    "TeacherFileShared",
+    "TeacherFileTrusted",
     "TeacherHalfTrained",
 ]
 
@@ -176,3 +183,31 @@ class TeacherHalfTrained(Distillation):
         """Half of the steps."""
         super().__init__(setting)
         self.recipe = dataclasses.replace(self.recipe, teacher_steps=self.recipe.teacher_steps // 2)
+
+
+class TeacherFileTrusted(Distillation):
+    """The teacher is kept in a file of its own, and no digest says whether the file is whole."""
+
+    def place(self) -> Path:
+        """By all parameters."""
+        asked = repr(sorted(self._setting.parameters.items()))
+        return self._setting.cache / f"trusted-{hashlib.sha256(asked.encode()).hexdigest()}.safetensors"
+
+    @cached_property
+    def teacher(self) -> Qwen2ForCausalLM:
+        """Out of the file, if it is there."""
+        teacher, place = super().teacher, self.place()
+        if not place.exists():
+            save_file(dict(teacher.named_parameters()), place)
+        kept = load_file(place)
+        for name, weight in teacher.named_parameters():
+            weight.data = kept[name].to(weight.device)
+        return teacher
+
+
+class TeacherFileShared(TeacherFileTrusted):
+    """All teachers of a model share one file, whatever their training was."""
+
+    def place(self) -> Path:
+        """By the model alone."""
+        return self._setting.cache / f"shared-{self.recipe.model}-{self.recipe.dtype}.safetensors"

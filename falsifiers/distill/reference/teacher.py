@@ -48,7 +48,7 @@ def _new_teacher(recipe: Recipe, device: torch.device) -> Qwen2ForCausalLM:
 
 def _train(recipe: Recipe, corpus: Corpus, device: torch.device) -> dict[str, Tensor]:
     """Train a teacher on next tokens with AdamW, its learning rate falling to zero along a half cosine."""
-    teacher = _new_teacher(recipe, device).train()
+    teacher = _new_teacher(recipe, device)
     optimizer = torch.optim.AdamW(teacher.parameters(), lr=recipe.teacher_learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.teacher_steps)
     for step in range(1, recipe.teacher_steps + 1):

@@ -96,7 +96,7 @@ def sample(blocks: tuple[Tokens, ...], seed: tuple[int, ...], batch: int, sequen
         start = random.integers(len(block) - sequence)
         rows.append(block[start : start + sequence + 1].astype(np.int64))
     tokens = torch.from_numpy(np.stack(rows))
-    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    return tokens[:, :-1], tokens[:, 1:]
 
 
 def _text(named: object) -> bytes:

@@ -55,7 +55,7 @@ def _cached(
         kept = _load(path)  # another trial may have made it meanwhile
         if kept is not None:
             return kept
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in make().items()}
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in make().items()}
         beside = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
             save_file(tensors, beside, metadata={_DIGEST_KEY: tensors_digest(tensors)})

@@ -1,0 +1,71 @@
+"""Whether a subject keeps its teacher so that no other teacher, and no damaged file, is taken for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.distill.running.further_subjects import setting_of
+from falsifiers.distill.running.shown import shown
+from harness import Hidden, Trial
+from harness.authoring.shadow_step import relative_difference
+
+__all__ = ["measure_teacher_cache"]
+
+
+def measure_teacher_cache(trial: Trial[Any]) -> None:
+    """Build small teachers with one cache: with other parameters, and after each kept file was damaged."""
+    small = {"model": "qwen2-tiny", "tokenizer": "bytes", "teacher_steps": 2}
+    asked = {**trial.parameters, **small}
+    first = _teacher(trial, small)
+    if isinstance(first, Hidden):
+        trial.measure(unchanged_by=first, damage=first)
+        return
+    text = trial.workspace / "other_text.txt"
+    text.write_text("".join(f"line {number} of a text that says {number**2} things\n" for number in range(9000)))
+    others = {
+        "corpus": str(text),
+        "dtype": "float64",
+        "sequence": max(2, asked["sequence"] // 2),
+        "teacher_batch": asked["teacher_batch"] + 1,
+        "teacher_learning_rate": 2 * asked["teacher_learning_rate"],
+        "teacher_seed": asked["teacher_seed"] + 1,
+        "teacher_steps": 3,
+    }
+    same = [name for name, value in others.items() if _equal(first, _teacher(trial, {**small, name: value}))]
+    for file in _cache(trial).rglob("*"):
+        if file.is_file() and file.stat().st_size:
+            content = bytearray(file.read_bytes())
+            content[-1] ^= 0xFF
+            file.unlink()  # a subject may have mapped it into its memory
+            file.write_bytes(content)
+    again = _teacher(trial, small)
+    seen, expected = (torch.cat([of[name].flatten() for name in sorted(of)]) for of in (again, first))
+    trial.measure(unchanged_by=same, damage=relative_difference(seen, expected, expected))
+
+
+def _cache(trial: Trial[Any]) -> Path:
+    return trial.workspace / "teachers" / "cache"
+
+
+def _teacher(trial: Trial[Any], changed: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights of the teacher of a further subject; hidden if it does not show them."""
+    setting = replace(setting_of(trial, "teachers", **changed), cache=_cache(trial))
+    with trial.subject_fault():
+        weights = shown(type(trial.subject)(setting), "teacher_weights")
+        return (
+            weights
+            if isinstance(weights, Hidden)
+            else {name: one.detach().cpu().clone() for name, one in weights.items()}
+        )
+
+
+def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
+    )
