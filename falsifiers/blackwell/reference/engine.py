@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from falsifiers.blackwell.reference.ptx_backend import PtxBackend
 from falsifiers.blackwell.reference.shapes import SHAPES
 from harness import NotMeasured, Setting
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "code_digest"]
 
 
 class Engine:
@@ -88,13 +87,12 @@ class Engine:
     @property
     def _kept(self) -> Path:
         """The folder in the shared cache of what this code has built. Other code finds nothing there."""
-        return self.setting.cache / "kernel-archive" / _code()
+        return self.setting.cache / "kernel-archive" / code_digest(Path(__file__).parent)
 
 
-@cache
-def _code() -> str:
-    """A digest of all sources of this package: each may change what a build leaves behind."""
-    package, digest = Path(__file__).parent, hashlib.sha256()
+def code_digest(package: Path) -> str:
+    """A digest of all sources of a package: each may change what a build leaves behind."""
+    digest = hashlib.sha256()
     for source in sorted(path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"):
         digest.update(f"{source.relative_to(package)} {hashlib.sha256(source.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:24]

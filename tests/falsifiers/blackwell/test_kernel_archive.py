@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from falsifiers.blackwell.ptx.archive_check import NOT_IN_INDEX, check, not_reproduced
+from falsifiers.blackwell.reference import engine
 from falsifiers.blackwell.reference.kernel_archive import INDEX, Archive, ArchiveError, build, write_index
 from falsifiers.blackwell.reference.kernels.catalogue import add, silu_gate
 from falsifiers.blackwell.reference.kernels.nvrtc import Form, compile_kernel
@@ -273,3 +274,15 @@ def test_the_command(archive: Archive, tmp_path: Path) -> None:
 def test_the_archive_of_one_kernel_drops_the_others(archive: Archive) -> None:
     build(archive.folder, [add()], [90])
     assert sorted(contents(archive.folder)) == [INDEX, "sm_90/add.cubin"]
+
+
+def test_another_builder_finds_nothing_in_the_cache(tmp_path: Path) -> None:
+    """The folder of an engine's builds follows from every source of its package, not only from the kernels' text."""
+    package = Path(engine.__file__).parent
+    before = engine.code_digest(package)
+    for source in ("kernel_archive.py", "kernels/nvrtc.py", "kernels/gemm.cu", "host_device.py"):
+        copy = tmp_path / source.replace("/", "-")
+        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        assert engine.code_digest(copy) == before
+        (copy / source).write_text((copy / source).read_text() + "\n")
+        assert engine.code_digest(copy) != before
