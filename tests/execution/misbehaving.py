@@ -234,7 +234,7 @@ def falsify(trial):
             pass
     if trial.parameters["how"] == "threads":
         def report(number):
-            for step in range(100):
+            for step in range(25):
                 trial.measure(inversions=[number] * 30_000)
                 trial.step(1000 * number + step, loss=0.5)
         threads = [threading.Thread(target=report, args=[number]) for number in range(4)]

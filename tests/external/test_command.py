@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.authoring.faults import NotMeasured
 from harness.external import command
@@ -36,35 +37,37 @@ def run(folder: Path, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "named"),
     [
-        (
-            "print('step 1 loss=2', flush=True); raise ValueError('no data')",
-            "after step 1, saying 'ValueError: no data'",
-        ),
-        ("print('step 1 loss=2'); print('no data'); exit(1)", "with status 1 after step 1, saying 'no data'"),
-        ("print('no', end=' '); print('data', end=''); exit(1)", "before its first step, saying 'no data'"),
-        ("import sys; sys.exit('\\x1b[31m' + 'x' * 5000)", f"saying '{'x' * 200}…'"),
-        ("exit(1)", "mine exited with status 1 before its first step"),
-        (
-            "import os, sys; print('oh', flush=True); os.abort()",
-            "mine died of SIGABRT before its first step, saying 'oh'",
-        ),
+        ("print('step 1 loss=2', flush=True); raise ValueError('no data')", ["1", "step 1", "'ValueError: no data'"]),
+        ("print('step 1 loss=2'); print('no data'); exit(1)", ["1", "step 1", "'no data'"]),
+        ("print('no', end=' '); print('data', end=''); exit(1)", ["1", "'no data'"]),
+        ("import sys; sys.exit('\\x1b[31m' + 'x' * 5000)", ["1", f"'{'x' * 200}…'"]),
+        ("exit(1)", ["1"]),
+        ("import os, sys; print('oh', flush=True); os.abort()", ["SIGABRT", "'oh'"]),
     ],
+    ids=["raises", "exits", "unfinished line", "flood", "silent", "aborts"],
 )
-def test_a_failure_is_told_with_the_last_words(tmp_path: Path, code: str, said: str) -> None:
+def test_a_failure_is_told_with_the_last_words(
+    tmp_path: Path, code: str, named: list[str], snapshot: SnapshotAssertion
+) -> None:
     """Those on stderr, else those on stdout, without colours, and no more than a line of them."""
     with pytest.raises(command.CommandFailed) as caught:
         run(tmp_path, code)
-    assert str(caught.value).endswith(said)
+    text = str(caught.value)
+    assert [name for name in named if name not in text] == []
+    assert text == snapshot
 
 
-@pytest.mark.parametrize(("status", "said"), [(2, ": it refused its command line; see "), (3, ": the machine was in")])
-def test_what_the_trainer_is_not_blamed_for_is_told_with_them_too(tmp_path: Path, status: int, said: str) -> None:
+@pytest.mark.parametrize("status", [2, 3])
+def test_what_the_trainer_is_not_blamed_for_is_told_with_them_too(
+    tmp_path: Path, status: int, snapshot: SnapshotAssertion
+) -> None:
     """An interpreter, for one, has the status of a wrong command line where its script is missing."""
     with pytest.raises(NotMeasured) as caught:
         run(tmp_path, f"print('no such file: x'); exit({status})")
-    assert f"with status {status} before its first step, saying 'no such file: x'{said}" in str(caught.value)
+    assert f"status {status}" in str(caught.value)
+    assert str(caught.value).replace(str(tmp_path), "FOLDER") == snapshot
 
 
 def test_the_log_has_the_digest_of_the_script(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
