@@ -91,7 +91,7 @@ def command(
 ) -> ExitStatus:
     """Plant defects in the subjects of claims, one at a time, and see which of them the falsifiers kill.
 
-    Each subject runs once without a defect, to see which of its lines the claim reaches. Each defect changes one place
+    Each subject first runs without a defect, to see which of its lines the claim reaches. Each defect changes one place
     on these lines, in a copy of the project; your files stay as they are. The falsifiers that reach it run on it
     without mutants, the quickest likely kill first. The defect is killed if one claim is then FAIL.
 
