@@ -22,6 +22,8 @@ from harness import Hidden, Trial, look
 
 __all__ = ["falsify"]
 
+_REMEMBERED = 0.05  # nats; float16 rounds a logit of up to 32 by up to 0.016
+
 
 def falsify(trial: Trial[Precomputing]) -> None:
     """Compare the file's answers with those of the teacher's weights. Make the file again, also over another file."""
@@ -33,6 +35,7 @@ def falsify(trial: Trial[Precomputing]) -> None:
     repeated: list[int] = []
     cosines, tempered, divergences, best, positions = [], [], [], [], 0
     errors: list[float] = []
+    misremembered, rests = [], []
     model = IndependentModel(asked, trial.device)
     for step in range(1, asked["steps"] + 1):
         with trial.subject_fault():
@@ -55,6 +58,9 @@ def falsify(trial: Trial[Precomputing]) -> None:
             tempered.append(_cosine(ours, theirs, asked["temperature"]))
             divergences.append(divergence(theirs, ours, 1.0).item())
             best.append(_divergence_of_even_rest(theirs, asked["top_k"]))
+            share, rest = _parts(ours, theirs, asked["top_k"])
+            misremembered.append(share)
+            rests.append(rest)
     read_back(trial, asked["steps"] if divergences else 0)
     trial.measure(
         cosine_distance=1 - fmean(cosines),
@@ -62,6 +68,8 @@ def falsify(trial: Trial[Precomputing]) -> None:
         divergence=fmean(divergences),
         divergence_of_even_rest=fmean(best),
         teacher_error=_largest(errors),
+        misremembered=fmean(misremembered),
+        rest_error=fmean(rests),
         repeated_batches=repeated,
         bytes_a_position=len(once) / positions,
         unlike=[name for name, content in _made_again(trial).items() if content != once],
@@ -84,6 +92,21 @@ def _cosine(one: Tensor, other: Tensor, temperature: float) -> float:
     """The cosine of two rows' probabilities at a temperature, in float64, averaged over the positions."""
     probabilities = [(logits.double() / temperature).softmax(dim=-1) for logits in (one, other)]
     return float(torch.cosine_similarity(*probabilities, dim=-1).mean())
+
+
+def _parts(ours: Tensor, theirs: Tensor, top_k: int) -> tuple[float, float]:
+    """How well a cache has the two parts of its answers [positions, vocabulary].
+
+    Returns: the share of the teacher's largest logits whose log-probability is off by more than `_REMEMBERED`; and by
+    how much the logarithm of all others' probability is off, averaged over the positions.
+    """
+    mine, truth = log_probabilities(ours), log_probabilities(theirs)
+    kept = truth.topk(min(top_k, truth.shape[-1]), dim=-1).indices
+    wrong = (mine.gather(-1, kept) - truth.gather(-1, kept)).abs() > _REMEMBERED
+    if top_k >= truth.shape[-1]:
+        return float(wrong.double().mean()), 0.0
+    rests = [log_p.scatter(-1, kept, -math.inf).logsumexp(dim=-1) for log_p in (mine, truth)]
+    return float(wrong.double().mean()), float((rests[0] - rests[1]).abs().mean())
 
 
 def _divergence_of_even_rest(logits: Tensor, top_k: int) -> float:

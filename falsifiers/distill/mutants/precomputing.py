@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from pathlib import Path
 
@@ -21,10 +22,12 @@ __all__ = [
     "DatedAnswers",
     "DropsTheRest",
     "KeepsAllLogits",
+    "KeepsOneFewer",
     "KeepsStaleAnswers",
     "KeepsTopEight",
     "OneBatchForAllSteps",
     "RestFloored",
+    "RestOverAll",
     "RolledAnswers",
     "ShiftedAnswers",
     "StepsNotInTheKey",
@@ -40,6 +43,14 @@ class KeepsTopEight(Distillation):
     def precompute(self, path: Path, top_k: int) -> Path:
         """Fewer."""
         return super().precompute(path, 8)
+
+
+class KeepsOneFewer(Distillation):
+    """63 logits are kept where 64 were asked for: a range that ends before its end."""
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """One fewer."""
+        return super().precompute(path, top_k - 1)
 
 
 class KeepsAllLogits(Distillation):
@@ -160,6 +171,17 @@ class RestFloored(Distillation):
         logits = logits_of(path, step, self.teacher.config.vocab_size)
         kept = logits.topk(64, dim=-1)
         return torch.full_like(logits, -1e4).scatter(-1, kept.indices, kept.values).to(self.device)
+
+
+class RestOverAll(Distillation):
+    """The rest is spread over the whole vocabulary, and what falls on the kept tokens is lost."""
+
+    def cached_logits(self, path: Path, step: int) -> Tensor:
+        """Less for each of the tokens that were not kept."""
+        logits = logits_of(path, step, self.teacher.config.vocab_size)
+        kept = logits.topk(64, dim=-1)
+        lower = logits + math.log(1 - 64 / logits.shape[-1])
+        return lower.scatter(-1, kept.indices, kept.values).to(self.device)
 
 
 class OneBatchForAllSteps(Distillation):
