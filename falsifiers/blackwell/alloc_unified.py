@@ -87,8 +87,8 @@ def _allocate(trial: Trial[AllocatorChoice]) -> None:
     with trial.subject_fault():
         described = trial.subject.device()
     trial.measure(allocator_right=_right(described, None))
-    if on_gpu:  # a CPU has no driver to ask; before the allocation, which may fail
-        trial.measure(described_as_driver=int(described == _from_driver()))
+    expected = _from_driver() if on_gpu else Device(False, False, (0, 0))
+    trial.measure(described_as_driver=int(described == expected))  # before the allocation, which may fail
     with trial.subject_fault():
         memory = trial.subject.allocate(size)
         places = memory[:-1:_STRIDE]

@@ -6,6 +6,7 @@ gradients. Launches are counted inside wgpu, not reported by the subject.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from falsifiers.blackwell.faults.backward import (
     Raiser,
     really_out_of_memory,
 )
-from falsifiers.blackwell.measuring.block_cases import block_case, block_error
+from falsifiers.blackwell.measuring.block_cases import BlockCase, block_case, block_error
 from falsifiers.blackwell.measuring.gradient_errors import largest_error, largest_relative_error, worst
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueBlock, TrueModel
@@ -92,11 +93,15 @@ def _healthy(trial: Trial[FallbackBlocks]) -> Backend:
 def _in_wgsl(trial: Trial[FallbackBlocks], seen: _Findings) -> None:
     """Run forward and backward of a block in WGSL alone, with usual and with large attention scores.
 
-    The sequences are longer than a workgroup. Each run has other numbers, so a buffer that a shader did not write does
-    not hold the right ones.
+    The sequences are longer than a workgroup. A longer run of NaN goes first: it is in a buffer that a shader did not
+    write, and behind the end of one that a shader reads too far.
     """
     model, sequence = trial.parameters["model"], trial.parameters["sequence"]
     truth, shape = TrueBlock(TRUE_SHAPES[model]), SHAPES[model]
+    poison = block_case(truth.shape, (2, sequence + 133), trial.seed, trial.device)
+    nothing = BlockCase({name: one * math.nan for name, one in poison.weights.items()}, poison.x, poison.above)
+    with trial.subject_fault():
+        block_error(trial.subject.fallback(), shape, nothing, {})
     for number, steep in enumerate((False, True)):
         size = (2, sequence + 128 + number)
         case = block_case(TRUE_SHAPES[model], size, 10 * trial.seed + number, trial.device, steep=steep)

@@ -47,7 +47,9 @@ def block_case(
 
     Args:
         steep: attention scores are so large that a softmax without their maximum overflows or vanishes, and
-            activations so small that the epsilon of both norms matters. Only for float32: bfloat16 has no digits left.
+            activations so small that the epsilon of both norms matters. In each sequence the score of one key is as
+            much larger again, so that the maximum must be that of all keys. Only for float32: bfloat16 has no digits
+            left.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -62,6 +64,7 @@ def block_case(
     if steep:
         offset_scores(weights, shape)
         x *= _SMALL
+        _raise_one_key(weights, shape, x, generator)
         for name in ("v.weight", "v.bias"):
             weights[name] *= 0.1
     return BlockCase(
@@ -81,6 +84,17 @@ def offset_scores(weights: Mapping[str, Tensor], shape: Shape) -> None:
     weights["q.bias"][pair::size] += each
     weights["k.bias"][pair::size] -= each
     weights["k.bias"][pair] += 2 * each
+
+
+def _raise_one_key(weights: Mapping[str, Tensor], shape: Shape, x: Tensor, generator: torch.Generator) -> None:
+    """Give one token of each sequence, in its second half, the only input that one feature of the first key reads."""
+    sequences, tokens, _ = x.shape
+    places = torch.randint(tokens // 2, tokens, (sequences,), generator=generator)
+    x[..., 0] = 0.0
+    x[torch.arange(sequences), places, 0] = 100.0 * _SMALL
+    weights["k.weight"][shape.head_dim // 2 - 1, 0] = (_OFFSET * shape.head_dim**0.5) ** 0.5 / (
+        0.99 * shape.hidden**0.5
+    )
 
 
 def block_error(backend: Backend, shape: BlockShape, case: BlockCase, true: Mapping[str, Tensor]) -> float:

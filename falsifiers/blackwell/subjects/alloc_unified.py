@@ -50,7 +50,7 @@ class AllocatorChoice(Protocol):
         ...
 
     def device(self) -> Device:
-        """The device of this trial, as its driver describes it."""
+        """The device of this trial, as its driver describes it; on a CPU, Device(False, False, (0, 0))."""
         ...
 
     def allocate(self, size: int) -> Tensor:
