@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ class Project:
         """The contract files below a folder, sorted by name; by default, all of the project's."""
         found = [
             path
-            for path in (within or self.contracts).rglob("*.json")
+            for path in _below(within or self.contracts)
             if path.parent.name != _SCHEMAS and not path.name.endswith((SUFFIX, EQUIVALENT_SUFFIX, PLANTING_SUFFIX))
         ]
         return sorted(found, key=lambda path: (path.stem, path))
@@ -133,6 +134,21 @@ class Project:
         if len(matches) > 1:
             raise ProjectError(f"{identifier} has {len(matches)} contracts: {', '.join(map(str, matches))}; keep one")
         return self.load(matches[0])
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything that is named like a JSON file, at any depth that a path can name. No link to a folder is followed."""
+    pending = [folder]
+    while pending:
+        try:
+            entries = list(os.scandir(pending.pop()))
+        except OSError:  # no such folder, a closed one, or one whose path is too long
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(Path(entry.path))
+            if entry.name.endswith(".json"):
+                yield Path(entry.path)
 
 
 def _settings(path: Path) -> dict[str, Any] | None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits
@@ -170,3 +172,19 @@ def test_ctrl_c_ends_lint(inside: Project) -> None:
     _, said = process.communicate(timeout=10)
     assert process.returncode == ExitStatus.INTERRUPTED
     assert b"Traceback" not in said
+
+
+def test_folders_of_contracts_may_be_deep(inside: Project) -> None:
+    """A thousand folders within each other end no command, and the contract beside them is found."""
+    here = os.getcwd()
+    os.chdir(inside.contracts)
+    try:
+        for _ in range(1_000):
+            os.mkdir("deeper")
+            os.chdir("deeper")
+    finally:
+        os.chdir(here)
+    try:
+        assert [path.stem for path in inside.files()] == [IDENTIFIER]
+    finally:
+        assert remove(Beneath(inside.contracts, "deeper")) == []
