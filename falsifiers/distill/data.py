@@ -21,12 +21,15 @@ from falsifiers.distill.oracle.answers import IndependentModel
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
 from falsifiers.distill.oracle.teacher import trained_teacher
+from falsifiers.distill.running.further_subjects import setting_of
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed
 from harness import NotShown, Trial, elsewhere, look, not_shown
 
 __all__ = ["falsify"]
+
+_STEPS_ELSEWHERE = 50
 
 _HELD_OUT_SEED = 30_303  # of the text on which teachers are compared
 
@@ -55,6 +58,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
         not_as_stated=[step for step, batch in seen.items() if not all(map(torch.equal, batch, stated[step]))],
     )
     _find(trial, text, whole, np.concatenate([_rows(*batch) for batch in stated.values()]))
+    _ask_elsewhere(trial)
     measure_teacher_cache(trial)
     reads = _Reads()
     with reads:
@@ -73,6 +77,27 @@ def _batch(trial: Trial[Shadowed], step: int) -> tuple[Tensor, Tensor]:
     with trial.subject_fault():
         inputs, labels = shown(trial.subject, "batch", step)
         return inputs.to("cpu", copy=True), labels.to("cpu", copy=True)
+
+
+def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
+    """Ask a further subject for batches of another text: few blocks, lines longer than a block, no last line end."""
+    path = trial.workspace / "long_lines.txt"
+    path.write_text(
+        "".join(f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(100)) + "end"
+    )
+    setting = setting_of(trial, "elsewhere", corpus=str(path), tokenizer="bytes")
+    wanted, steps = setting.parameters, range(1, _STEPS_ELSEWHERE + 1)
+    text = Text.read(wanted, trial.cache)
+    with trial.subject_fault():
+        further = type(trial.subject)(setting)
+        seen = [tuple(part.cpu() for part in shown(further, "batch", step)) for step in steps]
+    seeds = [(2 * trial.seed + 1, step) for step in steps]
+    stated = [draw(text.training, seed, wanted["batch"], wanted["sequence"]) for seed in seeds]
+    trial.measure(
+        not_as_stated_elsewhere=[
+            step for step, one, other in zip(steps, seen, stated, strict=True) if not all(map(torch.equal, one, other))
+        ]
+    )
 
 
 def _next(inputs: Tensor, labels: Tensor) -> bool:

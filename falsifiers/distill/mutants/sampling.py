@@ -27,6 +27,7 @@ __all__ = [
     "HalfOfTheSequence",
     "HeldOutToo",
     "LabelsRolled",
+    "LongLinesLost",
     "MergedTokens",
     "RandomInputs",
     "RandomLabels",
@@ -148,6 +149,14 @@ class BeginningOnly(_OtherText):
     def blocks(self) -> tuple[Tokens, ...]:
         """The first half."""
         return self.corpus.training[: len(self.corpus.training) // 2]
+
+
+class LongLinesLost(_OtherText):
+    """Blocks without a line end are lost: a reader that waits for the next line."""
+
+    def blocks(self) -> tuple[Tokens, ...]:
+        """Those that end with a line, which are all blocks of the standard library."""
+        return tuple(block for block in self.corpus.training if self.recipe.sequence < len(block) < 16_384)
 
 
 class HeldOutToo(_OtherText):
