@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections import Counter
@@ -21,10 +22,11 @@ from harness.evidence.isolation import Limits
 if TYPE_CHECKING:
     from harness.base.schemas import Problem
     from harness.contract import Contract
+    from harness.evidence.isolation import Stopped
 
 __all__ = ["LIMITS", "command"]
 
-LIMITS = Limits(seconds=60.0)
+LIMITS = Limits(seconds=60.0, answer_bytes=64 << 20)
 """What the lint of one contract may use. Ours take a fifth of a second each."""
 
 
@@ -78,7 +80,7 @@ def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
 def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
     """Yield the state and the findings of each contract, each found in a process of its own within LIMITS."""
     from harness.evidence.isolation import Stopped, isolated_all
-    from harness.lint.linter import UNDECIDED, Severity, lint, undecided
+    from harness.lint.linter import UNDECIDED, Severity, lint
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
@@ -87,10 +89,7 @@ def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
         works = [partial(work, contract) for contract in contracts]
         for answer in isolated_all(works, LIMITS, os.cpu_count() or 1):
-            if isinstance(answer, Stopped):
-                findings = [asdict(undecided(f"its check {answer}"))]
-            else:
-                findings = strictjson.loads(answer)
+            findings = _stopped(answer) if isinstance(answer, Stopped) else json.loads(answer)
             severities = {finding["severity"] for finding in findings}
             if Severity.ERROR in severities:
                 state = "unsound"
@@ -99,6 +98,12 @@ def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
             else:
                 state = "warnings" if severities else "sound"
             yield {"state": state, "findings": findings}
+
+
+def _stopped(answer: Stopped) -> list[dict[str, Any]]:
+    from harness.lint.linter import undecided
+
+    return [asdict(undecided(f"its check {answer}"))]
 
 
 def _refusal(problem: Problem) -> dict[str, Any]:
