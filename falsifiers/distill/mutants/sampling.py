@@ -164,7 +164,12 @@ class HeldOutToo(_OtherText):
 
     def blocks(self) -> tuple[Tokens, ...]:
         """All."""
-        return self.corpus.training + Text.read(self._setting.parameters, self._setting.cache).held_out
+        return self.corpus.training + self.held_out
+
+    @cached_property
+    def held_out(self) -> tuple[Tokens, ...]:
+        """What should not be trained on."""
+        return Text.read(self._setting.parameters, self._setting.cache).held_out
 
 
 class BlockStartsOnly(_OtherText):
