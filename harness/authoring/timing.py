@@ -22,6 +22,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 __all__ = ["Interval", "Timing", "interleave"]
@@ -56,11 +57,15 @@ class Timing:
         seconds: for each arm one sample for each round, in the order of the rounds.
         orders: the order of the arms in each round.
         seed: the seed of the orders and of the resamples.
+        waiting: the share of the time in which some process of the host waited for a CPU; None if the kernel does not
+            say. Comparing an arm with itself does not show such waiting: it slows an arm that launches many kernels
+            more than one that launches few.
     """
 
     seconds: Mapping[str, tuple[float, ...]]
     orders: tuple[tuple[str, ...], ...]
     seed: int
+    waiting: float | None = None
 
     def ratio(self, arm: str, baseline: str, confidence: float = 0.99) -> Interval:
         """Return the time of `arm` divided by that of `baseline`: the geometric mean of the ratios within rounds."""
@@ -77,7 +82,7 @@ class Timing:
 
     def as_json(self) -> dict[str, Any]:
         """Return all samples as JSON values, to keep them with a verdict."""
-        return {"seconds": dict(self.seconds), "orders": self.orders, "seed": self.seed}
+        return {"seconds": dict(self.seconds), "orders": self.orders, "seed": self.seed, "waiting": self.waiting}
 
 
 def interleave(
@@ -108,6 +113,7 @@ def interleave(
     chance = random.Random(seed)  # noqa: S311 - an order, and no secret
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     orders = []
+    begun, waited = time.monotonic(), _waited()
     for number in range(warmup + rounds):
         order = tuple(chance.sample(sorted(arms), len(arms)))
         for name in order:
@@ -120,7 +126,21 @@ def interleave(
                 seconds[name].append(elapsed)
         if number >= warmup:
             orders.append(order)
-    return Timing({name: tuple(samples) for name, samples in seconds.items()}, tuple(orders), seed)
+    now = _waited()
+    waiting = None if waited is None or now is None else (now - waited) / (time.monotonic() - begun)
+    return Timing({name: tuple(samples) for name, samples in seconds.items()}, tuple(orders), seed, waiting)
+
+
+def _waited() -> float | None:
+    """Seconds since the start of the host in which some process waited for a CPU.
+
+    Source: Linux's pressure stall information, https://docs.kernel.org/accounting/psi.html
+    """
+    try:
+        text = Path("/proc/pressure/cpu").read_text()
+        return int(text.partition("total=")[2].split()[0]) / 1e6
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _bootstrapped(samples: Sequence[float], confidence: float, seed: int) -> Interval:
