@@ -11,7 +11,7 @@ from falsifiers.distill.oracle.qwen2 import SHAPES
 from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Gradients
-from harness import NotMeasured, Trial
+from harness import Trial
 
 __all__ = ["falsify"]
 
@@ -40,6 +40,6 @@ def _error(trial: Trial[Gradients], true: TrueGradients, inputs: Tensor, labels:
     with trial.subject_fault():
         seen = trial.subject.gradients(*batch)
         student, teacher = trial.subject.student_weights(), shown(trial.subject, "teacher_weights")
-    if not seen:
-        raise NotMeasured("this subject shows no gradients")
+        if not seen:
+            raise ValueError("gradients() returned none")
     return true.error(seen, student, teacher, batch)

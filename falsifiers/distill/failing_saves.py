@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from falsifiers.distill.measuring.weight_comparison import UNFINISHED, checkpoints_in, is_readable, unlike_tensors
+from falsifiers.distill.measuring.weight_comparison import (
+    UNFINISHED,
+    checkpoint_step,
+    checkpoints_in,
+    is_readable,
+    unlike_tensors,
+)
 from falsifiers.distill.running.determinism import be_deterministic
 from falsifiers.distill.running.forked_run import ForkedRun, Report
 from falsifiers.distill.running.further_subjects import directory_of, further_subject
@@ -72,6 +81,7 @@ class _Findings:
     unequal: list[int] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     left_behind: list[str] = field(default_factory=list)
+    unheard: list[str] = field(default_factory=list)
     exit_codes_after_recovery: list[int] = field(default_factory=list)
     exit_codes_without_export: list[int] = field(default_factory=list)
     told: list[tuple[int, float]] = field(default_factory=list)
@@ -81,12 +91,18 @@ class _Findings:
 # Another process inherits limits only at its start, and may print a step late.
 @elsewhere(not_shown("no fault of the file system can be inflicted between two steps of a run in another process"))
 def falsify(trial: Trial[Checkpointing]) -> None:
-    """Inflict each fault on two runs: it ends after half of the steps, or stays until after the export."""
+    """Inflict each fault on two runs: it ends after half of the steps, or stays until after the export.
+
+    Then let the first save of one run, and the last of another, meet an error that is not the disk's.
+    """
     seen = _Findings()
     be_deterministic()
     for fault in _FAULTS:
         _passing(trial, fault, seen)
         _staying(trial, fault, seen)
+    every, steps = trial.parameters["checkpoint_every"], trial.parameters["steps"]
+    for step in sorted({every, steps // every * every}):
+        _broken(trial, step, seen)
     training = train(trial)
     with trial.subject_fault():
         in_peace = checkpoints_in(Path(trial.subject.directory))
@@ -133,6 +149,36 @@ def _staying(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     seen.exit_codes_without_export.append(child.exit_code)
     seen.steps_short.append(trial.parameters["steps"] - len(child.steps))
     _look_over(name, directory, seen)
+
+
+def _broken(trial: Trial[Checkpointing], step: int, seen: _Findings) -> None:
+    """The save of one step meets an error that is not the disk's. The run must fail, or count the save as failed."""
+    name = f"broken-save-{step}"
+    directory = directory_of(trial, name)
+
+    def work(report: Report) -> int:
+        _break_rename_to(directory, step)
+        return further_subject(trial, name).distill(on_step=lambda step, **values: None).failed_saves
+
+    child = ForkedRun(work, trial.workspace / f"{name}.log")
+    with trial.subject_fault():
+        child.finish()
+    if child.exit_code == 0 and step not in checkpoints_in(directory) and not child.answer:
+        seen.unheard.append(f"step {step}")
+
+
+def _break_rename_to(directory: Path, step: int) -> None:
+    """Let the first rename that gives a file the name of a step's checkpoint end with an error, in this process."""
+    renamed: list[str] = []
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename" and not renamed:
+            path = Path(os.fsdecode(arguments[1]))
+            if path.parent == directory and checkpoint_step(path) == step:
+                renamed.append(path.name)
+                raise RuntimeError("an error that is not the disk's")
+
+    sys.addaudithook(hook)  # it cannot be removed; the process is forked for one run
 
 
 def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: int | None) -> tuple[ForkedRun, Path]:

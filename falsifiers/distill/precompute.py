@@ -30,7 +30,7 @@ def falsify(trial: Trial[Precomputing]) -> None:
     asked = trial.parameters
     with trial.subject_fault():
         path = Path(trial.subject.precompute(trial.workspace / "answers", asked["top_k"]))
-    once = path.read_bytes()
+        once = path.read_bytes()
     seen: dict[bytes, int] = {}
     repeated: list[int] = []
     cosines, tempered, divergences, best, positions = [], [], [], [], 0
@@ -142,4 +142,4 @@ def _made_again(trial: Trial[Precomputing]) -> dict[str, bytes]:
             place = trial.workspace / f"over-{number}"
             kind(setting).precompute(place, top_k - 1 if setting is own else top_k)
             files[name] = Path(trial.subject.precompute(place, top_k))
-    return {name: file.read_bytes() for name, file in files.items()}
+        return {name: file.read_bytes() for name, file in files.items()}

@@ -57,13 +57,14 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         fresh = setting_of(trial, "reloaded")
         other = type(trial.subject)(replace(fresh, seed=fresh.seed + 1))
         before = _Student.of(other, tokens)
+        saved = (run.checkpoints[-1], kept[last_due]), (run.export, at_end)
     missing: list[str] = []
     unexpected: list[str] = []
     different: list[str] = []
     differences: list[float] = []
     errors: list[float] = []
     model = IndependentModel(trial.parameters, trial.device)
-    for path, original in ((run.checkpoints[-1], kept[last_due]), (run.export, at_end)):
+    for path, original in saved:
         with trial.subject_fault():
             other.load(Path(path))
             reloaded = _Student.of(other, tokens)

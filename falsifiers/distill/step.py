@@ -193,6 +193,7 @@ def _unmasked(trial: Trial[Shadowed]) -> list[str]:
     """What is wrong with the random numbers of short runs with dropout, by the states of torch's generator after steps.
 
     A subject that drops nothing leaves the state as it is. One that seeds before each step comes to the same state.
+    The student answers between the steps, which must not end its training mode.
     """
     one, again, other = (
         _states(trial, f"probe-{number}", seed) for number, seed in enumerate((trial.seed, trial.seed, trial.seed + 1))
@@ -210,9 +211,12 @@ def _states(trial: Trial[Shadowed], name: str, seed: int) -> list[bytes]:
     def on_step(step: int, **values: float) -> None:
         state = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
         states.append(state.numpy().tobytes())
+        subject.student_logits(tokens)
 
     setting = replace(setting_of(trial, name, dropout=trial.parameters["probe_dropout"], **_PROBE), seed=seed)
+    tokens = torch.zeros(1, 2, dtype=torch.int64, device=device)
     torch.seed()
     with trial.subject_fault():
-        type(trial.subject)(setting).distill(on_step=on_step)
+        subject = type(trial.subject)(setting)
+        subject.distill(on_step=on_step)
     return states

@@ -17,6 +17,7 @@ from harness import look
 __all__ = [
     "UNFINISHED",
     "Inspection",
+    "checkpoint_step",
     "checkpoints_in",
     "inspect_export",
     "is_readable",
@@ -92,10 +93,15 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
     found: dict[int, Path] = {}
     with contextlib.suppress(OSError):
         for path in directory.iterdir():
-            prefix, _, step = path.stem.rpartition("-")
-            if prefix == "ckpt-step" and step.isdecimal():
-                found[int(step)] = path
+            if (step := checkpoint_step(path)) is not None:
+                found[step] = path
     return dict(sorted(found.items()))
+
+
+def checkpoint_step(path: Path) -> int | None:
+    """The step in a checkpoint's name; None if the name is not a checkpoint's."""
+    prefix, _, step = path.stem.rpartition("-")
+    return int(step) if prefix == "ckpt-step" and step.isdecimal() else None
 
 
 def is_readable(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 
 from safetensors.torch import save
 from torch import Tensor
@@ -19,6 +20,7 @@ __all__ = [
     "HarmlessExport",
     "KeepsFailedCopy",
     "LeavesUnfinished",
+    "LosesErrors",
     "RaisesInTheMiddle",
     "SilentSaves",
     "SkipsStepOfFailure",
@@ -141,6 +143,19 @@ class KeepsFailedCopy(Saver):
             self.settle()
             kept = self._copy.tensors() if self.failures and not self.saved else tensors
             super().save(step, {name: tensor.clone() for name, tensor in kept.items()}, metadata)
+
+
+class LosesErrors(Saver):
+    """The last save's thread is waited for, and its error is never asked for."""
+
+    class Saving(Checkpointer):
+        """Forgets what was being written."""
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        ) -> None:
+            """Wait only."""
+            self._writer.shutdown(wait=True)
 
 
 class SkipsStepOfFailure(Saver):
