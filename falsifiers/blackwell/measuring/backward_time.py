@@ -60,7 +60,7 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     spread = max(timing.spread(path) for path in timing.seconds)
     if spread > _LARGEST_SPREAD:
         raise NotMeasured(
-            f"this machine does other work: a slow sample takes {spread:.2f} times as long as a fast one, and the limit "
+            f"this machine does other work: a slow sample takes {spread:.2f} times as long as a fast one, the limit "
             f"is {_LARGEST_SPREAD}; run the claim alone"
         )
     if max(1 / noise.low, noise.high) > asked["noise_limit"]:
