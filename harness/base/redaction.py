@@ -1,8 +1,8 @@
 """Keeps secrets out of bundles: an allowlist for environment variables, and a mask for text.
 
-The mask covers two kinds of text: the values of this process's variables whose names look secret, and the published
-shapes of credentials. Issuers document the shapes of their tokens. RFC 7519 (JWT), RFC 7468 (PEM) and RFC 3986
-(credentials in a URL) define the others.
+The mask covers two kinds of text: the values of this process's variables whose names look secret, also encoded or split
+(see `known_values`), and the published shapes of credentials. Issuers document the shapes of their tokens. RFC 7519
+(JWT), RFC 7468 (PEM) and RFC 3986 (credentials in a URL) define the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from harness.base.known_values import KnownValues
 
 __all__ = ["Redactor", "allowed_environment", "looks_secret"]
 
@@ -67,15 +69,20 @@ class Redactor:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         source = os.environ if environment is None else environment
-        values = {value for name, value in source.items() if _SECRET_NAME.search(name) and len(value) >= 8}
-        longest_first = sorted(values, key=len, reverse=True)
-        self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._known = KnownValues(value for name, value in source.items() if _SECRET_NAME.search(name))
 
-    def mask(self, text: str) -> str:
-        """Return the text with every recognised secret replaced by `[masked]`."""
-        if self._values is not None:
-            text = self._values.sub(MASK, text)
-        return _SHAPES.sub(_masked, text)
+    def mask(self, text: str, start: int = 0, end: int | None = None) -> str:
+        """Return text[start:end] with every recognised secret replaced by `[masked]`.
+
+        Known values are searched in the whole text. A value that crosses an end of the slice is masked as well.
+        """
+        end = len(text) if end is None else end
+        pieces, done = [], start
+        for first, last in self._known.spans(text):
+            if first < end and last > start:
+                pieces += [text[done : max(first, start)], MASK]
+                done = min(last, end)
+        return _SHAPES.sub(_masked, "".join([*pieces, text[done:end]]))
 
     def mask_json(self, value: Any) -> Any:
         """Return a JSON value with every text masked, including keys."""

@@ -13,6 +13,8 @@ __all__ = ["BoundedLog", "Log"]
 
 HEAD_BYTES = 16 << 10
 TAIL_BYTES = 48 << 10
+_MARGIN = 16 << 10
+"""Bytes beyond a cut in which the rest of a secret is searched."""
 _LINE_END = re.compile(rb"[\r\n]")  # a progress bar writes only carriage returns
 
 
@@ -42,31 +44,33 @@ class BoundedLog:
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
         self._hash.update(chunk)
+        before = self._size
         self._size += len(chunk)
-        room = self._head_bytes - len(self._head)
-        if room > 0:
-            self._head += chunk[:room]
-            chunk = chunk[room:]
-        if chunk:
+        room = self._head_bytes + _MARGIN - len(self._head)
+        self._head += chunk[: max(room, 0)]
+        if chunk := chunk[max(self._head_bytes - before, 0) :]:
             self._tail.append(chunk)
             self._tail_size += len(chunk)
-            while self._tail_size - len(self._tail[0]) >= self._tail_bytes:
+            while self._tail_size - len(self._tail[0]) >= self._tail_bytes + _MARGIN:
                 self._tail_size -= len(self._tail.popleft())
 
     def close(self, redactor: Redactor) -> Log:
         """The log with its secrets masked."""
-        head, tail = bytes(self._head), b"".join(self._tail)[-self._tail_bytes :]
-        omitted = self._size - len(head) - len(tail)
-        if omitted > 0:
-            # Cut at the ends of lines: half a secret cannot be recognised.
-            head = head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
-            first = _LINE_END.search(tail)
-            tail = tail[first.end() :] if first else b""
-            omitted = self._size - len(head) - len(tail)
-            middle = f"\n[… {omitted} bytes left out; the digest covers them …]\n"
-            text = redactor.mask(_decode(head)) + middle + redactor.mask(_decode(tail))
-        else:
-            text = redactor.mask(_decode(head + tail))
+        head, tail = bytes(self._head[: self._head_bytes]), b"".join(self._tail)
+        if self._size <= self._head_bytes + self._tail_bytes:
+            return Log(redactor.mask(_decode(head + tail)), self._size, self._hash.hexdigest())
+        # Cut at the ends of lines: half of a token whose value is not known cannot be recognised.
+        end = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+        newest = max(len(tail) - self._tail_bytes, 0)
+        first = _LINE_END.search(tail, newest)
+        start = first.end() if first else len(tail)
+        omitted = self._size - end - (len(tail) - start)
+        before, after = _decode(bytes(self._head[:end])), _decode(tail[start:])
+        beginning = before + _decode(bytes(self._head[end:]))
+        ending = _decode(tail[max(start - _MARGIN, 0) : start]) + after
+        text = redactor.mask(beginning, 0, len(before))
+        text += f"\n[… {omitted} bytes left out; the digest covers them …]\n"
+        text += redactor.mask(ending, len(ending) - len(after))
         return Log(text, self._size, self._hash.hexdigest())
 
 

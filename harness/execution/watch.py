@@ -44,6 +44,8 @@ _ECHO_SECONDS = 1.0
 _REQUESTS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGXCPU")
 """Signals that schedulers and terminals send to every process of a job, also to the harness."""
 _PIPE_BYTES = 1 << 20
+_MASKED = 16 << 10
+"""Bytes of a line that is no message in which secrets are masked. The reason shows its first 100 characters."""
 _TICK = 0.1
 _COLUMNS = frozenset({"step", "seconds"})
 """The harness's own columns of the step series."""
@@ -130,7 +132,7 @@ class Watch:
     def _hear(self, chunk: bytes, leash: int) -> None:
         *lines, self._unread = (self._unread + chunk).split(b"\n")
         if len(self._unread) > LARGEST_MESSAGE:
-            lines, self._unread = [*lines, self._unread[:100]], b""
+            lines, self._unread = [*lines, self._unread[:_MASKED]], b""
         for line in filter(None, lines):
             try:
                 message = decode(line)
@@ -140,7 +142,8 @@ class Watch:
                 self._understand(message, leash)
 
     def _garble(self, line: bytes) -> None:
-        self._garbled = self._garbled or line[:100].decode(errors="replace")
+        # Masked before it is cut: half a secret cannot be recognised.
+        self._garbled = self._garbled or self.mask(line[:_MASKED].decode(errors="replace"))[:100]
 
     def _understand(self, message: Received, leash: int) -> None:
         if self._ended and not isinstance(message, Exited):

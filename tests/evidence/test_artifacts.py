@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from pathlib import Path
 
+import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.evidence.verification import verify
@@ -35,6 +37,20 @@ def test_secrets_in_text_are_masked(tmp_path: Path) -> None:
     assert (bundle / "artifacts/weights.bin").read_bytes() == blob
     assert (listed["weights.bin"]["reason"], listed["plain.txt"]["reason"]) == ("", "")
     assert not verify(bundle).findings
+
+
+def test_no_encoded_value_of_a_variable_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In text it is masked; a file of UTF-16 that holds it is listed and not copied."""
+    value = "correct horse battery"
+    monkeypatch.setenv("DEPLOY_TOKEN", value)
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    encoded = base64.b64encode(value.encode()).decode()
+    (folder / "page.html").write_text(f"<p>{encoded} {value.encode().hex()} {value[:9]}\n{value[9:]}</p>")
+    (folder / "wide.txt").write_text(value, encoding="utf-16")
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=folder))
+    assert (bundle / "artifacts/page.html").read_text() == "<p>[masked] [masked] [masked]</p>"
+    assert not (bundle / "artifacts/wide.txt").exists()
 
 
 def test_what_holds_a_secret_and_cannot_be_masked_is_not_copied(tmp_path: Path, snapshot: SnapshotAssertion) -> None:

@@ -1,0 +1,178 @@
+"""Finds known secrets in text, also encoded or split.
+
+    known = KnownValues(["correct horse"])
+    known.spans("Y29ycmVjdCBob3JzZQ==")     # [(0, 17)]: the characters of base64 that hold only the secret
+
+Every form of a secret is derived once. A text is read through several lenses: as it is, without what a terminal does
+not show, and with its escapes decoded. Each run of _SHORTEST characters that a lens shows is looked up among the
+beginnings of all forms, so the time grows with the text and not with the number of secrets.
+
+These forms are found: UTF-8, Latin-1 and UTF-16, each as text, base64 (also for URLs) or hex (also with separators);
+percent encoding, escapes of JSON and Python, and HTML entities, up to two levels; and every form split by line breaks,
+control characters or ANSI codes. Other encodings, compression and encryption are not seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+__all__ = ["KnownValues"]
+
+_SHORTEST: Final = 8
+"""Fewest characters of a value, and of each form of it. A shorter one is found in texts that hold no secret."""
+
+_Stage = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
+"""What a lens replaces, and by what."""
+
+
+def _unescaped(token: re.Match[str]) -> str:
+    """Return what an escape stands for."""
+    text = token[0]
+    if text[0] == "&":
+        return html.unescape(text)
+    if token["letter"]:
+        return "\n"  # every control character is dropped later
+    content = bytes.fromhex(re.sub(r"[%\\xuU]", "", text))  # empty for a backslash before anything else
+    if token["wide"]:
+        return content.decode("utf-16-be", "replace")
+    if token["widest"]:
+        return content.decode("utf-32-be", "replace")
+    with suppress(UnicodeDecodeError):
+        return content.decode("utf-8")
+    return content.decode("latin-1")
+
+
+_HIDDEN: Final[_Stage] = (
+    re.compile("\x1b\\[[0-?]*+[ -/]*+[@-~]|[\x00-\x08\x0a-\x1f\x7f\xad\u200b-\u200d\u2060\u2400\ufeff]"),
+    lambda token: "",
+)
+"""What may stand between two characters unseen: ANSI codes, line breaks and other control characters. U+2400 is the
+sign that logs have for NUL, which UTF-16 puts between ASCII characters."""
+_ESCAPES: Final[_Stage] = (
+    re.compile(
+        r"""(?x) (?:%[0-9A-Fa-f]{2})+ | (?:\\++x[0-9A-Fa-f]{2})+ | (?P<wide>(?:\\++u[0-9A-Fa-f]{4})+)
+        | (?P<widest>(?:\\++U[0-9A-Fa-f]{8})+) | (?P<letter>\\++[abfnrtv]) | \\++ | &\#?[0-9A-Za-z]{1,31};"""
+    ),
+    _unescaped,
+)
+_SEPARATORS: Final[_Stage] = (re.compile(r"[\s:-]|0x"), lambda token: "")
+_UPPER_HEX: Final[_Stage] = (re.compile("[A-F]"), lambda token: token[0].lower())
+
+_LENSES: Final[tuple[tuple[_Stage, ...], ...]] = (
+    (),
+    (_HIDDEN,),
+    (_HIDDEN, _ESCAPES, _HIDDEN),
+    (_HIDDEN, _ESCAPES, _HIDDEN, _ESCAPES, _HIDDEN),
+)
+_HEX_LENS: Final = (_HIDDEN, _SEPARATORS, _UPPER_HEX)
+_ENCODINGS: Final = {
+    "utf-8": "surrogateescape",  # a variable's bytes that are not UTF-8
+    "latin-1": "strict",
+    "utf-16-le": "surrogatepass",
+    "utf-16-be": "surrogatepass",
+}
+
+
+class KnownValues:
+    """The forms of some secrets."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        """Args:
+        values: the secrets; those of fewer than _SHORTEST characters are left out.
+        """
+        long = {value for value in values if len(value) >= _SHORTEST}
+        forms = {form for value in long for form in _forms(value)}
+        self._forms = _by_beginning({_seen(form, lens) for form in forms for lens in _LENSES})
+        self._hex = _by_beginning({content.hex() for value in long for content in _encoded(value)})
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where secrets are: their starts and ends, in order and without overlap."""
+        if len(text) < _SHORTEST or not self._forms:
+            return []
+        spans: set[tuple[int, int]] = set()
+        before = None
+        for lens in _LENSES:
+            seen = _seen(text, lens)
+            if seen != before:
+                spans |= _traced(text, lens, set(_found(seen, self._forms)))
+            before = seen
+        spans |= _traced(text, _HEX_LENS, set(_found(_seen(text, _HEX_LENS), self._hex)))
+        return _merged(spans)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the value as it is, as a URL or Python's `ascii` has it, as decoded from other encodings, and in base64."""
+    yield value
+    yield value.replace(" ", "+")
+    yield ascii(value)[1:-1]  # its Latin-1 can read like bytes of UTF-8
+    for content in _encoded(value):
+        yield content.decode("utf-8", "replace")  # as a log shows it
+        yield content.decode("latin-1")
+        for offset in range(3):
+            # Characters that also hold bits of a neighbour are cut off.
+            first, end = -(-8 * offset // 6), 8 * (offset + len(content)) // 6
+            form = base64.b64encode(bytes(offset) + content).decode()[first:end]
+            yield form
+            yield form.translate(str.maketrans("+/", "-_"))
+
+
+def _encoded(value: str) -> Iterator[bytes]:
+    for code, errors in _ENCODINGS.items():
+        with suppress(UnicodeEncodeError):
+            yield value.encode(code, errors)
+
+
+def _by_beginning(forms: set[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for form in forms:
+        if len(form) - form.count("\ufffd") >= _SHORTEST:
+            found.setdefault(form[:_SHORTEST], []).append(form)
+    return found
+
+
+def _found(text: str, forms: dict[str, list[str]]) -> Iterator[tuple[int, int]]:
+    for start in range(len(text) - _SHORTEST + 1):
+        for form in forms.get(text[start : start + _SHORTEST], ()):
+            if text.startswith(form, start):
+                yield start, start + len(form)
+
+
+def _seen(text: str, lens: tuple[_Stage, ...]) -> str:
+    """Return what a lens shows of a text."""
+    for pattern, replacement in lens:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _traced(text: str, lens: tuple[_Stage, ...], spans: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the spans of the text that a lens shows as these spans."""
+    if not spans or not lens:
+        return spans
+    starts, ends = list(range(len(text))), list(range(1, len(text) + 1))
+    for pattern, replacement in lens:
+        next_starts: list[int] = []
+        next_ends: list[int] = []
+        done = 0
+        for token in pattern.finditer(text):
+            width = len(replacement(token))
+            next_starts += [*starts[done : token.start()], *[starts[token.start()]] * width]
+            next_ends += [*ends[done : token.start()], *[ends[token.end() - 1]] * width]
+            done = token.end()
+        starts, ends = next_starts + starts[done:], next_ends + ends[done:]
+        text = pattern.sub(replacement, text)
+    return {(starts[start], ends[end - 1]) for start, end in spans}
+
+
+def _merged(spans: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
