@@ -22,7 +22,7 @@ from falsifiers.distill.oracle.corpus import Text, Tokens, draw
 from falsifiers.distill.oracle.rows import Place, places
 from falsifiers.distill.oracle.teacher import trained_teacher
 from falsifiers.distill.running.further_subjects import setting_of
-from falsifiers.distill.running.shown import shown
+from falsifiers.distill.running.shown import not_refused, shown
 from falsifiers.distill.running.training import StepWatch, train
 from falsifiers.distill.subject import Shadowed
 from harness import NotShown, Trial, elsewhere, look, not_shown
@@ -43,7 +43,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
     text = Text.read(wanted, trial.cache)
     asked = list(range(1, wanted["batches"] + 1))
     random.Random(trial.seed).shuffle(asked)  # noqa: S311
-    seen = dict(sorted((step, _batch(trial, step)) for step in asked))
+    seen = dict(sorted((step, _batch(trial, step, text)) for step in asked))
     shape = (wanted["batch"], wanted["sequence"])
     whole = {
         step: _rows(inputs, labels)
@@ -72,10 +72,14 @@ def falsify(trial: Trial[Shadowed]) -> None:
     )
 
 
-def _batch(trial: Trial[Shadowed], step: int) -> tuple[Tensor, Tensor]:
+def _batch(trial: Trial[Shadowed], step: int, text: Text) -> tuple[Tensor, Tensor]:
     """Copies of a step's inputs and labels, on the CPU."""
+    wanted = trial.parameters
     with trial.subject_fault():
-        inputs, labels = shown(trial.subject, "batch", step)
+        inputs, labels = not_refused(
+            lambda: shown(trial.subject, "batch", step),
+            alike=lambda: draw(text.training, (trial.seed,), wanted["batch"], wanted["sequence"]),
+        )
         return inputs.to("cpu", copy=True), labels.to("cpu", copy=True)
 
 

@@ -10,12 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from falsifiers.distill.oracle.cache import kept
 from falsifiers.distill.running.further_subjects import setting_of
-from falsifiers.distill.running.shown import shown
+from falsifiers.distill.running.shown import not_refused, shown
 from harness import Hidden, Trial
 from harness.authoring.shadow_step import relative_difference
 
 __all__ = ["measure_teacher_cache"]
+
+_AS_LARGE = 2**20  # elements, more than the small teacher has
 
 
 def measure_teacher_cache(trial: Trial[Any]) -> None:
@@ -57,7 +60,11 @@ def _teacher(trial: Trial[Any], changed: Mapping[str, Any]) -> dict[str, Tensor]
     """The weights of the teacher of a further subject; hidden if it does not show them."""
     setting = replace(setting_of(trial, "teachers", **changed), cache=_cache(trial))
     with trial.subject_fault():
-        weights = shown(type(trial.subject)(setting), "teacher_weights")
+        subject = type(trial.subject)(setting)
+        weights = not_refused(
+            lambda: shown(subject, "teacher_weights"),
+            alike=lambda: kept(_cache(trial), "as-large", {}, lambda: {"weights": torch.zeros(_AS_LARGE)}),
+        )
         return (
             weights
             if isinstance(weights, Hidden)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from falsifiers.distill.subject import Distillation
-from harness import NotShown, look
+from harness import NotMeasured, NotShown, look
 
-__all__ = ["shown"]
+__all__ = ["not_refused", "shown"]
+
+T = TypeVar("T")
 
 
 @look
@@ -17,3 +20,22 @@ def shown(subject: Distillation, method: str, *arguments: Any) -> Any:
     if ask is None:
         raise NotShown(f"{type(subject).__name__} has no {method}()")
     return ask(*arguments)
+
+
+def not_refused(ask: Callable[[], T], alike: Callable[[], object]) -> T:
+    """What the subject returns. Call it inside `subject_fault`.
+
+    A subject may refuse what the machine does not allow: a cache on a full disk, for example. Then the falsifier does
+    something alike. Only if that is refused as well is the subject not to blame.
+
+    Raises:
+        NotMeasured: `alike` raised it.
+        RuntimeError: only the subject refused.
+    """
+    try:
+        return ask()
+    except NotShown:
+        raise
+    except NotMeasured as refusal:
+        alike()
+        raise RuntimeError(f"the subject alone refuses: {refusal}") from refusal
