@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -49,6 +50,7 @@ def falsify(trial: Trial[Attribution]) -> None:
         watched = WatchedMemory(memory)
         with trial.subject_fault(), watched.watching():
             report = trial.subject.put(load, watched)
+            _see_that_it_is_one(report)
         found[name] = _compared(load, report, watched, {Owner.CONTEXT: context, Owner.UNKNOWN: libraries + held})
         del others
         trial.step(step, driver_gib=found[name]["driver"] / 2**30, blocks=report.blocks)
@@ -72,6 +74,13 @@ def falsify(trial: Trial[Attribution]) -> None:
         trial.measure(fault=_fault(trial.subject, loads["capped"], memory))
     memory.clear()
     trial.resolve(device=memory.tensor([1]).device.type)
+
+
+def _see_that_it_is_one(report: Report) -> None:
+    """Raises TypeError if a part of the report is of another type."""
+    parts = (report.blocks, int), (report.ran_out, bool), (report.accounts, Mapping), (report.blamed, Owner | None)
+    if not all(isinstance(part, kind) for part, kind in parts):
+        raise TypeError(f"not a report: {report!r}"[:200])
 
 
 def _loads(asked: Any, room: int) -> dict[str, Load]:

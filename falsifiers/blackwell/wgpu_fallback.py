@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from falsifiers.blackwell.faults.adapter import described
 from falsifiers.blackwell.faults.backward import (
     MEMORY_FAULTS,
     OTHER_ERRORS,
@@ -23,6 +24,7 @@ from falsifiers.blackwell.faults.backward import (
 )
 from falsifiers.blackwell.measuring.block_cases import BlockCase, block_case, block_error
 from falsifiers.blackwell.measuring.gradient_errors import largest_error, largest_relative_error, worst
+from falsifiers.blackwell.measuring.operation_cases import LARGEST, norm_error, product_errors
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueBlock, TrueModel
 from falsifiers.blackwell.reference.backend import Backend
@@ -38,6 +40,8 @@ __all__ = ["falsify"]
 
 _LEARNING_RATE = 0.05
 _MOST_PLACES = 64
+_MOST_GROUPS = 61
+"""Workgroups in one dimension of a small adapter: few, so that every kernel folds its workgroups into two."""
 
 
 @dataclass
@@ -103,11 +107,41 @@ def _in_wgsl(trial: Trial[FallbackBlocks], seen: _Findings) -> None:
     with trial.subject_fault():
         block_error(trial.subject.fallback(), shape, nothing, {})
     for number, steep in enumerate((False, True)):
-        size = (2, sequence + 128 + number)
+        size = (2, sequence // 8 * 8 + 128 + number)
         case = block_case(TRUE_SHAPES[model], size, 10 * trial.seed + number, trial.device, steep=steep)
         true = truth.gradients(case.x, case.weights, case.above)
         with trial.subject_fault():
             seen.wgsl_errors.append(block_error(trial.subject.fallback(), shape, case, true))
+            if not steep:  # only an even length can be cut at the adapter's alignment
+                seen.wgsl_errors.append(block_error(_on_a_small_adapter(trial, size), shape, case, true))
+    hidden, bound = truth.shape.hidden, _most_bound(trial, (2, sequence))
+    with trial.subject_fault():
+        small = _on_a_small_adapter(trial, (2, sequence))
+        for backend in (trial.subject.fallback(), small):
+            seen.wgsl_errors += product_errors(backend, trial.seed, trial.device)
+        rows = bound * 3 // 8 // hidden  # half as much again as it binds at once
+        seen.wgsl_errors.append(norm_error(small, (rows, hidden), trial.seed, trial.device))
+
+
+def _on_a_small_adapter(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> Backend:
+    """The fallback of a new subject that sees an adapter just large enough for a block with `size` tokens.
+
+    Launches are then cut into parts and folded. A software adapter calls itself a GPU if any adapter will do.
+    """
+    bound, (sequences, tokens) = _most_bound(trial, size), size
+    limits = {
+        "max-storage-buffer-binding-size": bound,
+        "max-buffer-size": 2 * max(bound, 4 * sequences * TRUE_SHAPES[trial.parameters["model"]].heads * tokens**2),
+        "max-compute-workgroups-per-dimension": _MOST_GROUPS,
+    }
+    with described(limits, as_gpu=trial.parameters["adapter"] == "any"):
+        return type(trial.subject)(trial.setting).fallback()
+
+
+def _most_bound(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> int:
+    """Bytes of the largest operand of a product that cannot be cut."""
+    shape = TRUE_SHAPES[trial.parameters["model"]]
+    return 4 * max(shape.intermediate * max(shape.hidden, size[0] * size[1]), LARGEST)
 
 
 def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) -> int:

@@ -110,8 +110,10 @@ def _files(folder: Path) -> set[Path]:
 
 
 def _look_at(trial: Trial[ArchivedEngine], folder: Path, specs: tuple[KernelSpec, ...]) -> Archive:
-    with trial.subject_fault():
-        archive = Archive.open(folder)  # a missing archive or unreadable index is the subject's fault
+    with trial.subject_fault():  # a missing archive, an unreadable index or other types are the subject's fault
+        archive = Archive.open(folder)
+        if not isinstance(archive.folder, Path) or not isinstance(archive.entries, Mapping):
+            raise TypeError(f"not an archive: {archive!r}"[:200])
     targets = trial.parameters["targets"]
     result = check(archive, specs, targets)
     trial.measure(
@@ -138,6 +140,7 @@ def _started(trial: Trial[ArchivedEngine]) -> tuple[TrainedModel, list[str]]:
     If the weights do not fit, that is measured as `failed_uploads`.
     """
     with watching_steps() as seen, trial.subject_fault():
+        trial.subject.compilations()  # answers before the start, too
         try:
             model = trial.subject.start()
         except torch.OutOfMemoryError as error:

@@ -163,7 +163,7 @@ class WgpuBackend:
             partial = WgpuTensor.empty(self.device, parts, m, n)
             windows = [whole(a), whole(b), whole(partial)]
             self.device.run(kernel, windows, wgpu_gemm.uniform(product, parts), product.tiles(tile), depth=parts)
-            return _reshaped(self._column_sum(partial, m * n), m, n)
+            return _reshaped(self._column_sum(partial, m * n), *leading, m, n)
         result = WgpuTensor.empty(self.device, *leading, m, n)
         for first, count in self._cut(product.batches, m * k, k * n, m * n, at_most=self.device.groups_a_dimension):
             windows = [_window(x, first * size, count * size) for x, size in ((a, m * k), (b, k * n), (result, m * n))]

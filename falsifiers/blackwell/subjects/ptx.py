@@ -35,7 +35,7 @@ class ArchivedEngine(Protocol):
         ...
 
     def compilations(self) -> int:
-        """The number of kernels compiled since `start`, by the engine's own count."""
+        """The number of kernels compiled since `start`, by the engine's own count; 0 before."""
         ...
 
     def launched(self) -> Mapping[str, int]:

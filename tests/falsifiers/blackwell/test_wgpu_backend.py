@@ -185,6 +185,8 @@ def test_a_long_product_is_cut_along_k(
     found = backend.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
     expected = FORMULAS.matmul(a.double(), b.double(), transpose_a=transpose_a, transpose_b=transpose_b)
     alike(found, expected, tolerance=2e-4)
+    of_a_batch = backend.matmul(a[None], b[None], transpose_a=transpose_a, transpose_b=transpose_b)
+    assert of_a_batch.shape == (1, m, n)
 
 
 @given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 3))
