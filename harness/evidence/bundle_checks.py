@@ -6,6 +6,7 @@ follow links, but a hostile bundle can still need more memory or time than the m
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -286,6 +287,11 @@ class _Checks:
             size, digest = record.logs[stream]["size"], record.logs[stream]["sha256"]
             if (size and told is None) or (told is not None and (told.size, told.sha256) != (size, digest)):
                 self._differs(pointer("logs", stream), f"the record has another size or sha256 than {LOGS}")
+        for (trial, stream), told in logs.items():
+            content = told.text.encode("utf-8", errors="surrogatepass")
+            if told.is_whole and (len(content), hashlib.sha256(content).hexdigest()) != (told.size, told.sha256):
+                message = f"the {stream} of the {trial} is not the output that its heading names by size and sha256"
+                self.note(Code.REJUDGED_DIFFERENTLY, LOGS, message)
         known = {SUBJECT, *map(trial_of, mutants or ())}
         for trial in sorted({trial for trial, _ in logs} - known if mutants is not None else ()):
             self.note(Code.REJUDGED_DIFFERENTLY, LOGS, f"has output of the {trial}, but the bundle has no such trial")

@@ -1,13 +1,14 @@
 """Judging a bundle again, from its contract and observations, and comparing the result with its record.
 
 Everything in a record that follows from the contract and the observations is derived again and compared. Reasons are
-compared by their codes only; the texts in a reason decide nothing.
+compared whole, except for the words of the CEL engine, which differ between its versions. What the machine lacked for a
+mutant that did not run cannot be derived: it is a statement of the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.base import strictjson
@@ -28,6 +29,8 @@ from harness.judging.verdict import ClaimVerdict, MutantOutcome, claim_verdict, 
 
 __all__ = ["Rejudgment", "rejudge"]
 
+_ENGINE = frozenset({ReasonCode.CANNOT_BE_EVALUATED, ReasonCode.NOT_BOOLEAN})
+"""Reasons whose text is the CEL engine's."""
 _UNTESTABLE = frozenset({"gpus", "modules", "disk_gib", "vulkan"})
 """Requirements that cannot be checked, because a bundle does not record whether the machine met them."""
 
@@ -121,7 +124,18 @@ def _clause(where: str, then: ClauseResult, now: ClauseResult) -> Iterator[Findi
 
 
 def _reasons(where: str, then: Reason | None, now: Reason | None) -> Iterator[Finding]:
-    yield from _compare(where, then and then.codes, now and now.codes, "its codes are now")
+    if (then and then.codes) != (now and now.codes):
+        yield from _compare(where, then and then.codes, now and now.codes, "its codes are now")
+    else:
+        yield from _compare(where, _derived(then), _derived(now), "it is now")
+
+
+def _derived(reason: Reason | None) -> JsonObject | None:
+    """Return what contract and observation say about a reason: all but the CEL engine's own words."""
+    if reason is None:
+        return None
+    document = replace(reason, text="" if reason.code in _ENGINE else reason.text, cause=None).to_json()
+    return document if reason.cause is None else {**document, "cause": _derived(reason.cause)}
 
 
 def _mutant(
@@ -135,6 +149,7 @@ def _mutant(
     ]
     if seen is None:
         if then.fate is Fate.INCONCLUSIVE or not then.fate.has_run:
+            findings += _untried(f"{where}/reason", then.reason, mutant, record, contract)
             return then.outcome(), findings
         message = f"has no trial of {mutant.id}, though the record says that it was {then.fate}"
         findings.append(Finding(Code.INCOMPLETE, MUTANTS, message))
@@ -149,6 +164,25 @@ def _mutant(
     findings += _reasons(f"{where}/reason", then.reason, now.reason)
     findings += _mutant_trial(mutant, record, contract, seen)
     return now, findings
+
+
+def _untried(
+    where: str, reason: Reason | None, mutant: Mutant, record: Record, contract: Contract
+) -> Iterator[Finding]:
+    """Compare the reason of a mutant without a trial, except for the words that say what the machine lacked."""
+    if reason is None:
+        return
+    unjudged = contract.unjudged(record.profile) if record.profile in contract.profiles else ()
+    unseen = tuple(clause for clause in mutant.violates if clause in unjudged)
+    fields = {
+        ReasonCode.SKIPPED: Reason(reason.code),
+        ReasonCode.INTERRUPTED: Reason(reason.code),
+        ReasonCode.NOT_JUDGED: Reason(reason.code, record.profile, clauses=unseen),
+        ReasonCode.REQUIREMENT: Reason(reason.code, text=reason.text),
+    }
+    yield from _reasons(where, reason, fields.get(reason.code, reason))
+    if reason.code is ReasonCode.SKIPPED and not record.mutants_skipped:
+        yield _differs(where, f"{mutant.id} was skipped; the record says that none was")
 
 
 def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Observation) -> Iterator[Finding]:

@@ -25,10 +25,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.base import strictjson
+from harness.base.redaction import MASK
 from harness.base.vocabulary import Fate
 from harness.contract import Contract, Mutant
 from harness.evidence.bundle_layout import METRICS, OBSERVATION, TELEMETRY
 from harness.execution.executor import TrialResult
+from harness.execution.logs import CUT, NUL
 from harness.judging.judge import judge
 from harness.judging.observation import Observation
 from harness.judging.verdict import MutantOutcome, fate_of
@@ -190,6 +192,11 @@ class Stream:
     sha256: str
     """The digest of every byte that the trial wrote."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the text shows no sign that it was masked, cut, or not UTF-8: then it has the size and the digest."""
+        return not any(sign in self.text for sign in (MASK, CUT, NUL, "\N{REPLACEMENT CHARACTER}"))
+
 
 def trial_of(mutant: str) -> str:
     """Return the name of a mutant's trial in the log."""
@@ -240,4 +247,4 @@ def _shortened(content: bytes, limit: int) -> bytes:
         return content
     head = content[: limit // 4].decode("utf-8", errors="ignore").encode("utf-8")
     tail = content[-(limit - limit // 4) :].decode("utf-8", errors="ignore").encode("utf-8")
-    return head + f"\n[… {len(content) - len(head) - len(tail)} bytes left out here …]\n".encode() + tail
+    return head + f"\n[… {len(content) - len(head) - len(tail)} {CUT} here …]\n".encode() + tail

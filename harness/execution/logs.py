@@ -9,7 +9,12 @@ from dataclasses import dataclass
 
 from harness.base.redaction import Redactor
 
-__all__ = ["BoundedLog", "Log"]
+__all__ = ["CUT", "NUL", "BoundedLog", "Log"]
+
+CUT = "bytes left out"
+"""A part of the line that stands where a log was cut."""
+NUL = "\N{SYMBOL FOR NULL}"
+"""What a log has in the place of a NUL."""
 
 HEAD_BYTES = 16 << 10
 TAIL_BYTES = 48 << 10
@@ -69,10 +74,10 @@ class BoundedLog:
         beginning = before + _decode(bytes(self._head[end:]))
         ending = _decode(tail[max(start - _MARGIN, 0) : start]) + after
         text = redactor.mask(beginning, 0, len(before))
-        text += f"\n[… {omitted} bytes left out; the digest covers them …]\n"
+        text += f"\n[… {omitted} {CUT}; the digest covers them …]\n"
         text += redactor.mask(ending, len(ending) - len(after))
         return Log(text, self._size, self._hash.hexdigest())
 
 
 def _decode(content: bytes) -> str:
-    return content.decode("utf-8", errors="replace").replace("\0", "\N{SYMBOL FOR NULL}")
+    return content.decode("utf-8", errors="replace").replace("\0", NUL)

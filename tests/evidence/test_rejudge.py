@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,19 @@ from harness.evidence.findings import Code
 from harness.evidence.verification import verify
 from harness.report.verdict_text import bundle_line
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, MUTANTS, contract_in, found, rewrite, sealed, set_at
+from tests.evidence.factory import (
+    DEFECTIVE,
+    MUTANTS,
+    claim_result,
+    contract_in,
+    found,
+    reseal,
+    rewrite,
+    sealed,
+    sealer,
+    set_at,
+    trial,
+)
 
 Change = Callable[[Any], Any]
 
@@ -199,3 +214,62 @@ def test_a_listed_trial_without_its_line_is_noticed(bundle: Path) -> None:
     rewrite(bundle, "mutants.jsonl", lambda lines: {"stops-early": lines["stops-early"]})
     codes = found(verify(bundle))
     assert {(Code.INCOMPLETE, "mutants.jsonl"), (Code.REJUDGED_DIFFERENTLY, "trials.log")} <= codes
+
+
+TOLD: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {
+    "place of a clause": ({"measurements": healthy(returned=2)}, ("clauses", "reason", "place"), "all of it"),
+    "text of a clause": ({"measurements": healthy(returned=2)}, ("clauses", "reason", "text"), "merge this"),
+    "place in the claim": ({"measurements": healthy(returned=2)}, ("reason", "cause", "place"), "all of it"),
+    "clauses of the claim": ({"measurements": healthy(returned=2)}, ("reason", "clauses"), ["ordered"]),
+    "text in the claim": ({"measurements": healthy(returned=2)}, ("reason", "cause", "text"), "merge this"),
+    "text of a mutant": (
+        {"mutants": {**DEFECTIVE, "forgets-one": {"given": 2, "returned": 2}}},
+        ("mutants", "reason", "text"),
+        "merge this",
+    ),
+    "fate in the claim": (
+        {"mutants": {**DEFECTIVE, "forgets-one": {"given": 2, "returned": 2}}},
+        ("reason", "fate"),
+        "survived",
+    ),
+    "text of a mutant that was skipped": ({"skipped": True}, ("mutants", "reason", "text"), "merge this"),
+    "text of an interrupted mutant": ({"cut_short": True}, ("mutants", "reason", "text"), "merge this"),
+}
+
+
+@pytest.mark.parametrize("forgery", TOLD)
+def test_a_forged_reason_is_found(tmp_path: Path, forgery: str) -> None:
+    """Its words as well: every view prints them."""
+    made, (first, *steps), value = TOLD[forgery]
+    bundle = sealed(tmp_path, **made)
+    assert verify(bundle).findings == ()
+    record = json.loads((bundle / "record.json").read_text())
+    place: tuple[Any, ...] = (first,)
+    if isinstance(record[first], list):
+        place = (first, next(index for index, one in enumerate(record[first]) if one["reason"]))
+    rewrite(bundle, "record.json", set_at(*place, *steps, value))
+    where = "/".join(("", *map(str, place), *(("reason",) if first != "reason" else ())))
+    assert (Code.REJUDGED_DIFFERENTLY, where) in {(one.code, one.pointer) for one in verify(bundle).findings}
+
+
+@pytest.mark.parametrize("stream", ["subject stdout", "mutant forgets-one stderr"])
+def test_a_forged_log_is_found(bundle: Path, stream: str) -> None:
+    """If nothing in it was masked or cut, its size and digest are known."""
+    path = bundle / "trials.log"
+    heading = re.compile(rb"(==> " + stream.encode() + rb": .*follow\n)hello\n")
+    forged, count = heading.subn(rb"\g<1>HELLO\n", path.read_bytes())
+    assert count == 1
+    path.write_bytes(forged)
+    reseal(bundle)
+    (finding,) = verify(bundle).findings
+    assert (finding.code, finding.file) == (Code.REJUDGED_DIFFERENTLY, "trials.log")
+
+
+@pytest.mark.parametrize(
+    "output", ["a [masked] b", "\N{SYMBOL FOR NULL}", "\N{REPLACEMENT CHARACTER}", "12 bytes left out", "", "é\r\n"]
+)
+def test_a_log_with_any_output_is_sound(tmp_path: Path, output: str) -> None:
+    """Also with the signs of what was masked or cut: their digest cannot be compared."""
+    result = claim_result(tmp_path)
+    bundle = sealer(tmp_path).seal(replace(result, subject=trial(result.subject.observation, output=output)))
+    assert not [one for one in verify(bundle).findings if one.file == "trials.log"]
