@@ -195,7 +195,7 @@ class Stream:
     @property
     def is_whole(self) -> bool:
         """Whether the text shows no sign that it was masked, cut, or not UTF-8: then it has the size and the digest."""
-        return not any(sign in self.text for sign in (MASK, CUT, NUL, "\N{REPLACEMENT CHARACTER}"))
+        return not any(sign in self.text for sign in (MASK, CUT, NUL, "\N{REPLACEMENT CHARACTER}", "\\ud"))
 
 
 def trial_of(mutant: str) -> str:
