@@ -15,7 +15,7 @@ from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["BlockCase", "block_case", "block_error", "offset_scores", "raise_first_feature"]
+__all__ = ["BlockCase", "block_case", "block_error", "offset_scores"]
 
 _WEIGHT: Final = 0.02
 """Standard deviation of Qwen2's initial weights."""
@@ -92,12 +92,6 @@ def _raise_one_key(weights: Mapping[str, Tensor], shape: Shape, x: Tensor, gener
     places = torch.randint(tokens // 2, tokens, (sequences,), generator=generator)
     x[..., 0] = 0.0
     x[torch.arange(sequences), places, 0] = 100.0 * _SMALL
-    raise_first_feature(weights, shape)
-
-
-@torch.no_grad()
-def raise_first_feature(weights: Mapping[str, Tensor], shape: Shape) -> None:
-    """After `offset_scores`, raise the score of a key whose input is little but its first feature by about 120 more."""
     weights["k.weight"][shape.head_dim // 2 - 1, 0] = (_OFFSET * shape.head_dim**0.5) ** 0.5 / (
         0.99 * shape.hidden**0.5
     )

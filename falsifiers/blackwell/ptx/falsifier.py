@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.measuring.block_cases import offset_scores, raise_first_feature
+from falsifiers.blackwell.measuring.block_cases import offset_scores
 from falsifiers.blackwell.measuring.gradient_errors import other_weights, relative_error
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueModel
@@ -169,7 +169,7 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
     other = other_weights(weights, truth.parameters)
     trial.measure(other_weights=other[:20])
     if not other:
-        _make_unusual(trial, dict(zip(truth.parameters, weights, strict=True)), tokens)
+        _make_unusual(trial, dict(zip(truth.parameters, weights, strict=True)))
     optimizer = torch.optim.AdamW(weights, lr=parameters["learning_rate"])
     memory = [_taken(trial)]
     last = parameters["steps"]
@@ -214,27 +214,19 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
 
 
 @torch.no_grad()
-def _make_unusual(trial: Trial[ArchivedEngine], weights: Mapping[str, Tensor], tokens: Tensor) -> None:
+def _make_unusual(trial: Trial[ArchivedEngine], weights: Mapping[str, Tensor]) -> None:
     """Change the weights before the first step, so that more than usual values are seen.
 
     Half of the attention scores are so large, and half so small, that a softmax without their maximum fails. No norm's
-    weight is 1. One token in the second half of each sequence is unlike all others, and its key has by far the largest
-    score, so that the maximum must be that of all keys.
+    weight is 1.
     """
     shape = TRUE_SHAPES[trial.parameters["model"]]
     for layer in range(trial.parameters["layers"]):
         prefix = f"blocks.{layer}."
-        of_block = {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}
-        offset_scores(of_block, shape)
-        raise_first_feature(of_block, shape)
+        offset_scores(
+            {name.removeprefix(prefix): one for name, one in weights.items() if name.startswith(prefix)}, shape
+        )
     generator = torch.Generator().manual_seed(trial.seed)
-    embedding, length = weights["embedding"], tokens.shape[1] - 1
-    tokens.clamp_(max=len(embedding) - 2)
-    places = torch.randint(length // 2, length, (len(tokens),), generator=generator)
-    tokens[torch.arange(len(tokens)), places] = len(embedding) - 1
-    large = 100.0 * embedding.std()
-    embedding[:, 0] = 0.0
-    embedding[-1, 0] = large
     weights["norm"] *= (1.0 + 0.1 * torch.randn(shape.hidden, generator=generator)).to(weights["norm"])
 
 
