@@ -6,7 +6,6 @@ gradients. Launches are counted inside wgpu, not reported by the subject.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.faults.adapter import described
 from falsifiers.blackwell.faults.backward import (
     MEMORY_FAULTS,
     OTHER_ERRORS,
@@ -22,9 +20,9 @@ from falsifiers.blackwell.faults.backward import (
     Raiser,
     really_out_of_memory,
 )
-from falsifiers.blackwell.measuring.block_cases import BlockCase, block_case, block_error
+from falsifiers.blackwell.measuring.block_cases import block_case
 from falsifiers.blackwell.measuring.gradient_errors import largest_error, largest_relative_error, worst
-from falsifiers.blackwell.measuring.operation_cases import LARGEST, norm_error, product_errors
+from falsifiers.blackwell.measuring.wgsl_alone import errors_in_wgsl
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueBlock, TrueModel
 from falsifiers.blackwell.reference.backend import Backend
@@ -40,8 +38,6 @@ __all__ = ["falsify"]
 
 _LEARNING_RATE = 0.05
 _MOST_PLACES = 64
-_MOST_GROUPS = 61
-"""Workgroups in one dimension of a small adapter: few, so that every kernel folds its workgroups into two."""
 
 
 @dataclass
@@ -73,7 +69,7 @@ def falsify(trial: Trial[FallbackBlocks]) -> None:
         operations = _one_block(trial, witness, seen)
         _training(trial, witness, seen, operations)
         _other_errors(trial, witness, seen, operations)
-    _in_wgsl(trial, seen)  # not watched: launches that the falsifier asks for show nothing about the fallback
+    seen.wgsl_errors = errors_in_wgsl(trial)  # not watched: launches that the falsifier asks for show no fallback
     vulkan = {info["backend_type"] for info in witness.adapters.values()} == {"Vulkan"}
     measured = {name: values for name, values in vars(seen).items() if name != "kinds"}
     trial.measure(**measured, adapters=sorted(witness.adapters), wrong_adapters=_wrong_adapters(trial, witness))
@@ -92,56 +88,6 @@ def _wrong_adapters(trial: Trial[FallbackBlocks], witness: Witness) -> list[str]
 
 def _healthy(trial: Trial[FallbackBlocks]) -> Backend:
     return CublasBackend() if trial.device.startswith("cuda") else TorchBackend()
-
-
-def _in_wgsl(trial: Trial[FallbackBlocks], seen: _Findings) -> None:
-    """Run forward and backward of a block in WGSL alone, with usual and with large attention scores.
-
-    The sequences are longer than a workgroup. A longer run of NaN goes first: it is in a buffer that a shader did not
-    write, and behind the end of one that a shader reads too far.
-    """
-    model, sequence = trial.parameters["model"], trial.parameters["sequence"]
-    truth, shape = TrueBlock(TRUE_SHAPES[model]), SHAPES[model]
-    poison = block_case(truth.shape, (2, sequence + 133), trial.seed, trial.device)
-    nothing = BlockCase({name: one * math.nan for name, one in poison.weights.items()}, poison.x, poison.above)
-    with trial.subject_fault():
-        block_error(trial.subject.fallback(), shape, nothing, {})
-    for number, steep in enumerate((False, True)):
-        size = (2, sequence // 8 * 8 + 128 + number)
-        case = block_case(TRUE_SHAPES[model], size, 10 * trial.seed + number, trial.device, steep=steep)
-        true = truth.gradients(case.x, case.weights, case.above)
-        with trial.subject_fault():
-            seen.wgsl_errors.append(block_error(trial.subject.fallback(), shape, case, true))
-            if not steep:  # only an even length can be cut at the adapter's alignment
-                seen.wgsl_errors.append(block_error(_on_a_small_adapter(trial, size), shape, case, true))
-    hidden, bound = truth.shape.hidden, _most_bound(trial, (2, sequence))
-    with trial.subject_fault():
-        small = _on_a_small_adapter(trial, (2, sequence))
-        for backend in (trial.subject.fallback(), small):
-            seen.wgsl_errors += product_errors(backend, trial.seed, trial.device)
-        rows = bound * 3 // 8 // hidden  # half as much again as it binds at once
-        seen.wgsl_errors.append(norm_error(small, (rows, hidden), trial.seed, trial.device))
-
-
-def _on_a_small_adapter(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> Backend:
-    """The fallback of a new subject that sees an adapter just large enough for a block with `size` tokens.
-
-    Launches are then cut into parts and folded. A software adapter calls itself a GPU if any adapter will do.
-    """
-    bound, (sequences, tokens) = _most_bound(trial, size), size
-    limits = {
-        "max-storage-buffer-binding-size": bound,
-        "max-buffer-size": 2 * max(bound, 4 * sequences * TRUE_SHAPES[trial.parameters["model"]].heads * tokens**2),
-        "max-compute-workgroups-per-dimension": _MOST_GROUPS,
-    }
-    with described(limits, as_gpu=trial.parameters["adapter"] == "any"):
-        return type(trial.subject)(trial.setting).fallback()
-
-
-def _most_bound(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> int:
-    """Bytes of the largest operand of a product that cannot be cut."""
-    shape = TRUE_SHAPES[trial.parameters["model"]]
-    return 4 * max(shape.intermediate * max(shape.hidden, size[0] * size[1]), LARGEST)
 
 
 def _one_block(trial: Trial[FallbackBlocks], witness: Witness, seen: _Findings) -> int:

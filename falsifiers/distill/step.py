@@ -136,7 +136,7 @@ def falsify(trial: Trial[Shadowed]) -> None:
         steps_executed=watch.steps,
         steps_checked=watch.shadow.checked,
         resumed_after=resumes_after,
-        told_speed=median(watch.speeds) if watch.speeds else 1.0,
+        told_speed=median(watch.speeds) if watch.speeds else Hidden("the subject reports no tokens a second"),
         misreported=["run: steps"] * (steps != watch.steps)
         + _misreported(trial, watch.told, dict(enumerate(losses, start=resumes_after + 1))),
     )

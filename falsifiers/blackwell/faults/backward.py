@@ -44,29 +44,9 @@ def _no_machine_code(tensor: Tensor) -> BaseException:
     return CompilationFailed("NVRTC (injected): invalid value for --gpu-architecture")
 
 
-def _driver_without_machine_code(tensor: Tensor) -> BaseException:
-    del tensor
-    return DriverError("loading a kernel (injected)", "CUDA_ERROR_INVALID_PTX")
-
-
-def _driver_without_binary(tensor: Tensor) -> BaseException:
-    del tensor
-    return DriverError("loading a kernel (injected)", "CUDA_ERROR_NO_BINARY_FOR_GPU")
-
-
-def _driver_without_newer_ptx(tensor: Tensor) -> BaseException:
-    del tensor
-    return DriverError("loading a kernel (injected)", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
-
-
-def _driver_without_compiler(tensor: Tensor) -> BaseException:
-    del tensor
-    return DriverError("loading a kernel (injected)", "CUDA_ERROR_JIT_COMPILER_NOT_FOUND")
-
-
-def _driver_not_to_compile(tensor: Tensor) -> BaseException:
-    del tensor
-    return DriverError("loading a kernel (injected)", "CUDA_ERROR_JIT_COMPILATION_DISABLED")
+def _driver_error(status: str) -> Raiser:
+    """The driver refuses a kernel with this status."""
+    return lambda tensor: DriverError("loading a kernel (injected)", status)
 
 
 def _torch_without_binary(tensor: Tensor) -> BaseException:
@@ -90,14 +70,14 @@ MEMORY_FAULTS: Final[tuple[Raiser, ...]] = (
     _out_of_memory,
     _no_machine_code,
     _driver_out_of_memory,
-    _driver_without_machine_code,
-    _driver_without_binary,
+    _driver_error("CUDA_ERROR_INVALID_PTX"),
+    _driver_error("CUDA_ERROR_NO_BINARY_FOR_GPU"),
     _torch_out_of_memory,
     _torch_without_binary,
     _cublas_out_of_memory,
-    _driver_without_newer_ptx,
-    _driver_without_compiler,
-    _driver_not_to_compile,
+    _driver_error("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
+    _driver_error("CUDA_ERROR_JIT_COMPILER_NOT_FOUND"),
+    _driver_error("CUDA_ERROR_JIT_COMPILATION_DISABLED"),
 )
 """Errors that must fall through to wgpu: MemoryAllocation and JitFailure of SPEC-BLACKWELL-FIX-001.
 

@@ -16,7 +16,7 @@ from harness.authoring.timing import interleave
 __all__ = ["time_backward"]
 
 _NEW, _AGAIN, _OLD = "new", "new again", "old"
-_LARGEST_SPREAD = 1.3
+_LARGEST_SPREAD = 1.1  # of the old path; 1.001 on an idle H200, 1.26 and 1.70 beside other work
 _WARMUP = 3  # rounds, while clocks, the allocator and cuBLAS's choice of kernels settle
 
 
@@ -24,8 +24,8 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     """Time the paths in turns, in random order, and measure the bounds of 99 % intervals of their ratios.
 
     Raises:
-        NotMeasured: the samples of a path scatter as beside other work, the new path differs from itself by more than
-            `noise_limit`, or `ratio_limit` is in the interval.
+        NotMeasured: the samples of the old path scatter as beside other work, the new path differs from itself by more
+            than `noise_limit`, or `ratio_limit` is in the interval.
     """
     asked = trial.parameters
     generator = torch.Generator().manual_seed(trial.seed)
@@ -57,11 +57,11 @@ def time_backward(trial: Trial[TwoPaths], shape: BlockShape) -> None:
     (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
     noise, slower = timing.ratio(_AGAIN, _NEW), timing.ratio(_NEW, _OLD)
     trial.measure(noise=[noise.low, noise.high])
-    spread = max(timing.spread(path) for path in timing.seconds)
+    spread = timing.spread(_OLD)  # not of the new path, which could escape judgment by an unsteady pace
     if spread > _LARGEST_SPREAD:
         raise NotMeasured(
-            f"this machine does other work: a slow sample takes {spread:.2f} times as long as a fast one, the limit "
-            f"is {_LARGEST_SPREAD}; run the claim alone"
+            f"this machine does other work: a slow sample of the old path takes {spread:.2f} times as long as a "
+            f"fast one, and the limit is {_LARGEST_SPREAD}; run the claim alone"
         )
     if max(1 / noise.low, noise.high) > asked["noise_limit"]:
         raise NotMeasured(

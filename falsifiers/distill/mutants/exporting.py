@@ -353,7 +353,7 @@ class UntrueNames(Distillation):
 
 
 class FlatteredLoss(Distillation):
-    """The loss is told a fifth lower than it is, in the report and in the metadata alike."""
+    """The report and the metadata name a loss that is a fifth too low."""
 
     def reported(self, loss: Tensor, step: int) -> float:
         """Four fifths."""

@@ -70,7 +70,7 @@ class RandomLabels(Distillation):
     """One label in twenty is drawn: noise that an experiment left behind."""
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """The right inputs, and labels of which some are drawn."""
+        """The right inputs; some labels are drawn at random."""
         inputs, labels = super().batch(step)
         generator = torch.Generator().manual_seed(step)
         noise = torch.randint(256, labels.shape, generator=generator).to(labels)

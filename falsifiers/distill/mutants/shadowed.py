@@ -212,7 +212,7 @@ class _TellsOtherwise(Distillation):
 
 
 class PeakRateTold(_TellsOtherwise):
-    """The learning rate that is told leaves the warm-up out."""
+    """The reported learning rate leaves the warm-up out."""
 
     def told(self, step: int, values: dict[str, float]) -> tuple[int, dict[str, float]]:
         """The configured one."""
@@ -220,7 +220,7 @@ class PeakRateTold(_TellsOtherwise):
 
 
 class NumbersFromZero(_TellsOtherwise):
-    """Steps are told by numbers that begin with 0."""
+    """The reported step numbers begin with 0."""
 
     def told(self, step: int, values: dict[str, float]) -> tuple[int, dict[str, float]]:
         """One less."""

@@ -1,4 +1,4 @@
-"""Real text for teacher and student, cut into blocks of which every tenth is held out.
+"""Real text for teacher and student, cut into blocks; every tenth is held out.
 
 The text is the sources of the running Python's standard library, or the file that parameter `corpus` names. It is cut
 at line ends into blocks of about 8 KiB; a sequence never crosses from one block to the next, so that training and

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 from functools import partial
@@ -204,6 +206,32 @@ def test_backward_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new:
     assert seconds["old"] == pytest.approx([2 * 7 * 4.0] * 4)
 
 
+@pytest.mark.parametrize(("unsteady", "is_judged"), [("old", False), ("new", True)])
+def test_only_an_unsteady_old_path_shows_a_busy_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsteady: Side, is_judged: bool
+) -> None:
+    """A new path cannot escape its limit by taking three times as long in each second backward."""
+    turns = itertools.count()
+
+    class Unsteady(Costing):
+        def backend(self, path: Side, layer: int) -> Backend:
+            """See `TwoPaths`."""
+
+            class Spending(TorchBackend):
+                def project_backward(self, *operands: Any, bias: bool) -> ProjectionGradients:
+                    is_slow = path == unsteady and next(turns) // 7 % 2
+                    Costing.now += 3.0 if is_slow else 1.0
+                    return super().project_backward(*operands, bias=bias)
+
+            return Spending()
+
+    monkeypatch.setattr(backward_time, "interleave", partial(interleave, clock=lambda: Costing.now))
+    made, measured = trial(tmp_path, Unsteady, rounds=10, layers=1, largest_tokens=16, noise_limit=1e9, ratio_limit=0.5)
+    with contextlib.nullcontext() if is_judged else pytest.raises(NotMeasured):
+        time_backward(made, _TINY)
+    assert ("slower_low" in measured) is is_judged
+
+
 def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both paths of the reference, in real time: the library's products, and Triton's, which an interpreter runs."""
     monkeypatch.setattr(backward_time, "_LARGEST_SPREAD", math.inf)  # other tests run beside it
@@ -224,8 +252,9 @@ def test_the_backward_that_is_timed_is_the_subjects(tmp_path: Path, monkeypatch:
     assert min(min(times) for times in json.loads((tmp_path / "timing.json").read_text())["seconds"].values()) > 0
 
 
-def test_a_restless_machine_times_nothing(tmp_path: Path) -> None:
+def test_a_restless_machine_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No two samples agree to the last digit, so a limit of 1 is never kept."""
+    monkeypatch.setattr(backward_time, "_LARGEST_SPREAD", math.inf)
     made, measured = trial(tmp_path, rounds=4, layers=1, largest_tokens=16, noise_limit=1.0)
     with pytest.raises(NotMeasured):
         time_backward(made, _TINY)

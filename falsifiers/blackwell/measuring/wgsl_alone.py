@@ -1,0 +1,75 @@
+"""The WGSL backend by itself: a block and its operations, also on an adapter with small limits."""
+
+from __future__ import annotations
+
+import math
+
+from falsifiers.blackwell.faults.adapter import described
+from falsifiers.blackwell.measuring.block_cases import BlockCase, block_case, block_error
+from falsifiers.blackwell.measuring.operation_cases import LARGEST, norm_error, product_errors
+from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
+from falsifiers.blackwell.oracle.qwen2 import TrueBlock
+from falsifiers.blackwell.reference.backend import Backend
+from falsifiers.blackwell.reference.shapes import SHAPES
+from falsifiers.blackwell.subjects.wgpu_fallback import FallbackBlocks
+from harness import Trial
+
+__all__ = ["errors_in_wgsl"]
+
+_MOST_GROUPS = 61
+"""Workgroups in one dimension of a small adapter: few, so that every kernel folds its workgroups into two."""
+
+
+def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
+    """Run forward and backward of a block in WGSL alone, with usual and with large attention scores.
+
+    The sequences are longer than a workgroup. A longer run of NaN goes first: it is in a buffer that a shader did not
+    write, and behind the end of one that a shader reads too far.
+
+    Returns:
+        The largest error of each block, product and norm, as a share of the expected size.
+    """
+    errors: list[float] = []
+    model, sequence = trial.parameters["model"], trial.parameters["sequence"]
+    truth, shape = TrueBlock(TRUE_SHAPES[model]), SHAPES[model]
+    poison = block_case(truth.shape, (2, sequence + 133), trial.seed, trial.device)
+    nothing = BlockCase({name: one * math.nan for name, one in poison.weights.items()}, poison.x, poison.above)
+    with trial.subject_fault():
+        block_error(trial.subject.fallback(), shape, nothing, {})
+    for number, steep in enumerate((False, True)):
+        size = (2, sequence // 8 * 8 + 128 + number)
+        case = block_case(TRUE_SHAPES[model], size, 10 * trial.seed + number, trial.device, steep=steep)
+        true = truth.gradients(case.x, case.weights, case.above)
+        with trial.subject_fault():
+            errors.append(block_error(trial.subject.fallback(), shape, case, true))
+            if not steep:  # only an even length can be cut at the adapter's alignment
+                errors.append(block_error(_on_a_small_adapter(trial, size), shape, case, true))
+    hidden, bound = truth.shape.hidden, _most_bound(trial, (2, sequence))
+    with trial.subject_fault():
+        small = _on_a_small_adapter(trial, (2, sequence))
+        for backend in (trial.subject.fallback(), small):
+            errors += product_errors(backend, trial.seed, trial.device)
+        rows = bound * 3 // 8 // hidden  # half as much again as it binds at once
+        errors.append(norm_error(small, (rows, hidden), trial.seed, trial.device))
+    return errors
+
+
+def _on_a_small_adapter(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> Backend:
+    """The fallback of a new subject that sees an adapter just large enough for a block with `size` tokens.
+
+    Launches are then cut into parts and folded. A software adapter calls itself a GPU if any adapter will do.
+    """
+    bound, (sequences, tokens) = _most_bound(trial, size), size
+    limits = {
+        "max-storage-buffer-binding-size": bound,
+        "max-buffer-size": 2 * max(bound, 4 * sequences * TRUE_SHAPES[trial.parameters["model"]].heads * tokens**2),
+        "max-compute-workgroups-per-dimension": _MOST_GROUPS,
+    }
+    with described(limits, as_gpu=trial.parameters["adapter"] == "any"):
+        return type(trial.subject)(trial.setting).fallback()
+
+
+def _most_bound(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> int:
+    """Bytes of the largest operand of a product that cannot be cut."""
+    shape = TRUE_SHAPES[trial.parameters["model"]]
+    return 4 * max(shape.intermediate * max(shape.hidden, size[0] * size[1]), LARGEST)
