@@ -1,139 +1,26 @@
-"""The engine with an executor that only pretends: settlements, races, failures and interruptions."""
+"""The engine with an executor that only pretends: settlements, races and failures."""
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
 
-from harness.base.vocabulary import Fate, Phase, Verdict
+from harness.base.vocabulary import Fate, Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import UNFINISHED
-from harness.evidence.seal import ClaimResult, Sealer
-from harness.execution.executor import StepListener, TrialRequest, TrialResult
+from harness.evidence.seal import Sealer
+from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, LeaseUnavailable, lease
-from harness.execution.logs import Log
-from harness.execution.messages import Imports
-from harness.execution.steps import Steps
-from harness.judging.observation import Ending, EndingKind, Observation
-from harness.judging.record import Record
-from harness.machine.host import Gpu, probe
-from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
+from harness.machine.host import Gpu
 from harness.run import events
-from harness.run.engine import Engine
-from harness.run.interruption import Interruption
-from harness.run.request import RunRequest
-from tests.contracts import contract_of, document, healthy
-
-HEALTHY, BROKEN = healthy(), healthy(returned=2)
-Behaviour = Callable[[TrialRequest], Mapping[str, Any] | Ending]
-
-
-def ctrl_c() -> None:
-    """What a user does at a terminal."""
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-@dataclass
-class Pretender:
-    """An executor whose trials measure what `behave` says."""
-
-    behave: Behaviour
-    importing: Callable[[], None] = lambda: None
-    interrupted: threading.Event = field(default_factory=threading.Event)
-    started: list[str] = field(default_factory=list)
-    closed: bool = False
-
-    def __enter__(self) -> Pretender:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.closed = True
-
-    def imports(self) -> Imports:
-        self.importing()
-        return Imports({}, {"demo.py": "0" * 64})
-
-    def interrupt(self) -> None:
-        self.interrupted.set()
-
-    def run(self, request: TrialRequest, on_step: StepListener) -> TrialResult:
-        self.started.append(request.subject)
-        said = self.behave(request)
-        measured, ending = ({}, said) if isinstance(said, Ending) else (said, Ending(EndingKind.COMPLETED))
-        observation = Observation(
-            request.subject,
-            request.profile,
-            request.parameters,
-            request.device,
-            measured,
-            {"device": "cpu", "steps": request.parameters["steps"]},
-            ending=ending,
-            seed=request.seed,
-        )
-        silent = Telemetry(COLUMNS, (), {}, DriverResidency(None, None, "pretended"))
-        empty = Log("", 0, sha256(b"").hexdigest())
-        return TrialResult(observation, Steps(), silent, empty, empty, None, 0.0)
-
-
-@dataclass
-class Bench:
-    """An engine with everything around it."""
-
-    engine: Engine
-    contract: Contract
-    executor: Pretender
-    heard: list[events.Event]
-    sealed: list[ClaimResult]
-
-    def run(self, *contracts: Contract, **options: Any) -> events.RunFinished:
-        """Run the claim, or others."""
-        return self.engine.run(RunRequest(contracts or (self.contract,), **options))
-
-
-@pytest.fixture
-def bench(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    """What makes a bench of a behaviour."""
-    monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
-
-    def make(behave: Behaviour, sealing: Callable[[], None] = lambda: None, **executor: Any) -> Bench:
-        pretender, heard, sealed = Pretender(behave, **executor), list[events.Event](), list[ClaimResult]()
-
-        def seal(result: ClaimResult) -> Path:
-            sealing()
-            sealed.append(result)
-            return tmp_path / "bundle"
-
-        def factory(contract: Contract, gpu: Gpu | None) -> Pretender:
-            return pretender
-
-        engine = Engine(project, probe(project.root), factory, seal, heard.append, "harness run")
-        return Bench(engine, project.contract("F-DEMO-SORT-001"), pretender, heard, sealed)
-
-    return make
-
-
-def honest(request: TrialRequest) -> Mapping[str, Any]:
-    """The subject is healthy, mutants are not."""
-    return HEALTHY if request.subject.endswith(":Sorter") else BROKEN
-
-
-def only(finished: events.RunFinished) -> Record:
-    """The record of the only claim."""
-    (record,) = finished.records
-    return record
+from tests.contracts import contract_of, document
+from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, honest, only
 
 
 def test_a_claim_that_holds(bench: Callable[..., Bench]) -> None:
@@ -281,119 +168,6 @@ def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
     (place,) = (tmp_path / "evidence").glob(f"*/*/{record.run}")
     assert left == []
     assert identity(place.parent)[0] in dict(done)
-
-
-def hanging(bench: Bench) -> Behaviour:
-    """Trials that run until they are interrupted."""
-
-    def behave(request: TrialRequest) -> Ending:
-        assert bench.executor.interrupted.wait(10)
-        return Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "the run was interrupted")
-
-    return behave
-
-
-def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
-    """What runs is ended, what waits is not started, and the evidence is sealed."""
-    whole = bench(honest)
-    whole.executor.behave = hanging(whole)
-    threading.Timer(0.3, ctrl_c).start()
-    finished = whole.run(jobs=1)
-    assert finished.interrupted
-    record = only(finished)
-    assert record.verdict is Verdict.NOT_MEASURED
-    assert {mutant.fate for mutant in record.mutants} == {Fate.INTERRUPTED}
-    assert len(whole.executor.started) == 1
-    assert len(whole.sealed) == 1
-
-
-def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) -> None:
-    """All that ran came out well, and it is no PASS: a mutant that waited was not run, which a record tells."""
-    whole = bench(honest)
-
-    def behave(request: TrialRequest) -> Mapping[str, Any]:
-        if request.subject.endswith(":Sorter"):
-            return HEALTHY
-        ctrl_c()
-        assert whole.executor.interrupted.wait(10)
-        return BROKEN
-
-    whole.executor.behave = behave
-    (mutant,) = whole.contract.mutants
-    record = only(whole.run(replace(whole.contract, mutants=(mutant, replace(mutant, id="waits"))), jobs=1))
-    assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED, Fate.INTERRUPTED]
-    assert (record.verdict, record.proven) == (Verdict.NOT_MEASURED, False)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Signals) -> None:
-    """The bundle is finished, the next claim is not begun, and the caller's handlers are back."""
-    before = signal.getsignal(number)
-    whole = bench(honest, lambda: os.kill(os.getpid(), number))
-    finished = whole.run(whole.contract, whole.contract)
-    assert finished.interrupted
-    assert only(finished).verdict is Verdict.PASS
-    assert len(whole.sealed) == 1
-    assert signal.getsignal(number) is before
-
-
-def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:
-    """Nothing was measured, so nothing is sealed; the run ends at once and says so."""
-
-    def importing() -> None:
-        ctrl_c()
-        time.sleep(10)
-
-    whole = bench(honest, importing=importing)
-    began = time.monotonic()
-    finished = whole.run()
-    assert time.monotonic() - began < 5
-    assert (finished.interrupted, finished.records, whole.sealed) == (True, (), [])
-    assert whole.executor.closed
-
-
-def test_ctrl_c_while_waiting_for_the_device(bench: Callable[..., Bench]) -> None:
-    """Ctrl-C ends a wait of ten minutes, and the event names the holder."""
-    whole = bench(honest)
-
-    def listen(event: events.Event) -> None:
-        whole.heard.append(event)
-        if isinstance(event, events.ClaimWaiting):
-            ctrl_c()
-
-    whole.engine._emit = listen
-    began = time.monotonic()
-    with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
-        finished = whole.run()
-    assert time.monotonic() - began < 30
-    assert (finished.interrupted, finished.records, whole.sealed) == (True, (), [])
-    (waited,) = (event for event in whole.heard if isinstance(event, events.ClaimWaiting))
-    assert finished.awaited == waited.holders[0]
-    assert finished.awaited.startswith("F-OTHER-001 (pid ")
-    assert whole.executor.started == []
-    assert whole.executor.closed
-
-
-def test_the_third_ctrl_c_is_heeded_at_once() -> None:
-    """The third signal interrupts at any point."""
-    with Interruption() as interruption:
-        ctrl_c()
-        ctrl_c()
-        with pytest.raises(KeyboardInterrupt):
-            ctrl_c()
-    assert interruption.requested
-
-
-def test_ignored_signals_stay_ignored() -> None:
-    """A run under nohup survives its terminal."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Interruption() as interruption:
-            os.kill(os.getpid(), signal.SIGHUP)
-            time.sleep(0.01)
-        assert not interruption.requested
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_secrets_in_variables_are_masked(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,97 @@
+"""Sealing on disks that are full, read-only, or in the way: the place is named, and nothing half is left."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.evidence.seal import SealError
+from harness.evidence.verification import verify
+from tests.evidence.factory import claim_result, sealed, sealer
+
+ROOT = Path(__file__).parents[2]
+
+
+def everything_below(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 84 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=84k", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"needs to mount a filesystem: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_leaves_nothing_that_looks_like_a_bundle(small_disk: Path, tmp_path: Path) -> None:
+    """The error names the place and what to do, and what was written is removed."""
+    result = claim_result(tmp_path, output="x" * 60_000)
+    with pytest.raises(SealError, match=r"was not sealed: .*No space left.*--evidence") as caught:
+        sealer(small_disk).seal(result)
+    assert caught.value.errno == errno.ENOSPC
+    assert everything_below(small_disk) == {"evidence", "evidence/DEMO-1", "evidence/DEMO-1/F-DEMO-SORT-001"}
+    smaller = claim_result(tmp_path, run="2026-11-20T201503Z-cpu-000000")
+    assert verify(sealer(small_disk).seal(smaller)).sound
+
+
+def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path: Path) -> None:
+    """`ulimit -f` cuts a write short, so this test needs no small filesystem."""
+    script = f"""
+import resource, signal, sys
+from pathlib import Path
+from tests.evidence.factory import claim_result, sealer
+result = claim_result(Path({str(tmp_path)!r}), output="x" * 60_000)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))
+try:
+    sealer(Path({str(tmp_path)!r})).seal(result)
+except OSError as error:
+    print(error)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert "was not sealed" in ended.stdout, ended.stderr
+    assert "ulimit -f" in ended.stdout
+    assert not any(path.is_file() for path in (tmp_path / "evidence").rglob("*"))
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """A file has the name of the evidence folder."""
+    (tmp_path / "evidence").write_text("")
+    with pytest.raises(SealError, match="--evidence"):
+        sealed(tmp_path)
+
+
+def test_a_folder_without_permission_is_named(not_root: Path, snapshot: SnapshotAssertion) -> None:
+    """The text has the remedy."""
+    (not_root / "evidence").mkdir(mode=0o500)
+    with pytest.raises(SealError) as refused:
+        sealed(not_root)
+    assert refused.value.errno == errno.EACCES
+    assert str(refused.value).replace(str(not_root), "FOLDER") == snapshot
+
+
+@pytest.mark.parametrize("parts", [["DEMO-1"], ["DEMO-1", "F-DEMO-SORT-001"]])
+def test_a_link_in_the_evidence_leads_nowhere(tmp_path: Path, parts: list[str]) -> None:
+    """A folder of the evidence that is a link refuses the bundle with the link's path. Nothing is written there."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path.joinpath("evidence", *parts)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere, target_is_directory=True)
+    with pytest.raises(SealError) as refused:
+        sealed(tmp_path)
+    assert f"'{link}'" in str(refused.value)
+    assert list(elsewhere.iterdir()) == []

@@ -1,0 +1,39 @@
+"""The bench of the tests of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.evidence.seal import ClaimResult
+from harness.machine.host import Gpu, probe
+from harness.run import events
+from harness.run.engine import Engine
+from tests.run.pretending import Behaviour, Bench, Pretender
+
+
+@pytest.fixture
+def bench(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+    """What makes a bench of a behaviour."""
+    monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
+
+    def make(behave: Behaviour, sealing: Callable[[], None] = lambda: None, **executor: Any) -> Bench:
+        pretender, heard, sealed = Pretender(behave, **executor), list[events.Event](), list[ClaimResult]()
+
+        def seal(result: ClaimResult) -> Path:
+            sealing()
+            sealed.append(result)
+            return tmp_path / "bundle"
+
+        def factory(contract: Contract, gpu: Gpu | None) -> Pretender:
+            return pretender
+
+        engine = Engine(project, probe(project.root), factory, seal, heard.append, "harness run")
+        return Bench(engine, project.contract("F-DEMO-SORT-001"), pretender, heard, sealed)
+
+    return make

@@ -1,0 +1,139 @@
+"""The engine with an executor that only pretends: Ctrl-C and other signals at each stage of a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import Fate, Phase, Verdict
+from harness.execution.executor import TrialRequest
+from harness.execution.lease import CPU, lease
+from harness.judging.observation import Ending, EndingKind
+from harness.run import events
+from harness.run.interruption import Interruption
+from tests.run.pretending import BROKEN, HEALTHY, Behaviour, Bench, honest, only
+
+
+def ctrl_c() -> None:
+    """What a user does at a terminal."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def hanging(bench: Bench) -> Behaviour:
+    """Trials that run until they are interrupted."""
+
+    def behave(request: TrialRequest) -> Ending:
+        assert bench.executor.interrupted.wait(10)
+        return Ending(EndingKind.INTERRUPTED, Phase.SUBJECT, "the run was interrupted")
+
+    return behave
+
+
+def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
+    """What runs is ended, what waits is not started, and the evidence is sealed."""
+    whole = bench(honest)
+    whole.executor.behave = hanging(whole)
+    threading.Timer(0.3, ctrl_c).start()
+    finished = whole.run(jobs=1)
+    assert finished.interrupted
+    record = only(finished)
+    assert record.verdict is Verdict.NOT_MEASURED
+    assert {mutant.fate for mutant in record.mutants} == {Fate.INTERRUPTED}
+    assert len(whole.executor.started) == 1
+    assert len(whole.sealed) == 1
+
+
+def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) -> None:
+    """All that ran came out well, and it is no PASS: a mutant that waited was not run, which a record tells."""
+    whole = bench(honest)
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        if request.subject.endswith(":Sorter"):
+            return HEALTHY
+        ctrl_c()
+        assert whole.executor.interrupted.wait(10)
+        return BROKEN
+
+    whole.executor.behave = behave
+    (mutant,) = whole.contract.mutants
+    record = only(whole.run(replace(whole.contract, mutants=(mutant, replace(mutant, id="waits"))), jobs=1))
+    assert [mutant.fate for mutant in record.mutants] == [Fate.KILLED, Fate.INTERRUPTED]
+    assert (record.verdict, record.proven) == (Verdict.NOT_MEASURED, False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Signals) -> None:
+    """The bundle is finished, the next claim is not begun, and the caller's handlers are back."""
+    before = signal.getsignal(number)
+    whole = bench(honest, lambda: os.kill(os.getpid(), number))
+    finished = whole.run(whole.contract, whole.contract)
+    assert finished.interrupted
+    assert only(finished).verdict is Verdict.PASS
+    assert len(whole.sealed) == 1
+    assert signal.getsignal(number) is before
+
+
+def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:
+    """Nothing was measured, so nothing is sealed; the run ends at once and says so."""
+
+    def importing() -> None:
+        ctrl_c()
+        time.sleep(10)
+
+    whole = bench(honest, importing=importing)
+    began = time.monotonic()
+    finished = whole.run()
+    assert time.monotonic() - began < 5
+    assert (finished.interrupted, finished.records, whole.sealed) == (True, (), [])
+    assert whole.executor.closed
+
+
+def test_ctrl_c_while_waiting_for_the_device(bench: Callable[..., Bench]) -> None:
+    """Ctrl-C ends a wait of ten minutes, and the event names the holder."""
+    whole = bench(honest)
+
+    def listen(event: events.Event) -> None:
+        whole.heard.append(event)
+        if isinstance(event, events.ClaimWaiting):
+            ctrl_c()
+
+    whole.engine._emit = listen
+    began = time.monotonic()
+    with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
+        finished = whole.run()
+    assert time.monotonic() - began < 30
+    assert (finished.interrupted, finished.records, whole.sealed) == (True, (), [])
+    (waited,) = (event for event in whole.heard if isinstance(event, events.ClaimWaiting))
+    assert finished.awaited == waited.holders[0]
+    assert finished.awaited.startswith("F-OTHER-001 (pid ")
+    assert whole.executor.started == []
+    assert whole.executor.closed
+
+
+def test_the_third_ctrl_c_is_heeded_at_once() -> None:
+    """The third signal interrupts at any point."""
+    with Interruption() as interruption:
+        ctrl_c()
+        ctrl_c()
+        with pytest.raises(KeyboardInterrupt):
+            ctrl_c()
+    assert interruption.requested
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    """A run under nohup survives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.01)
+        assert not interruption.requested
+    finally:
+        signal.signal(signal.SIGHUP, before)
