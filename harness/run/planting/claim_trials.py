@@ -226,7 +226,7 @@ class ClaimTrials:
 
 
 def _filling(found: Sequence[Defect], lines: Mapping[str, frozenset[int]]) -> frozenset[str]:
-    """The ids of the defects in functions of which some line runs only to fill the cache."""
+    """The ids of defects in functions that have a line which runs only to fill the cache."""
     fills = [one for one in found if lines.get(one.file, frozenset()).isdisjoint(one.lines)]
     functions = {(one.file, one.within) for one in fills if one.within}
     ids = {one.id for one in fills}

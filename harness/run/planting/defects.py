@@ -157,7 +157,7 @@ class Subjects:
             return self._defects[file]
 
     def on(self, lines: Mapping[str, Collection[int]]) -> list[Defect]:
-        """The defects of which a line is among these, counted from 1, by file."""
+        """The defects that change one of these lines; lines are counted from 1, by file."""
         return [one for file in sorted(lines) for one in self.all(file) if not set(one.lines).isdisjoint(lines[file])]
 
     def is_matched(self, entry: Equivalent) -> bool:

@@ -21,7 +21,7 @@ __all__ = ["Schedule", "evenly"]
 
 
 def evenly(found: Iterable[Defect], seed: int) -> list[Defect]:
-    """The defects in an order of which every beginning is a fair sample."""
+    """The defects in an order whose first N are a fair sample, for every N."""
     strata: dict[tuple[str, str], list[Defect]] = defaultdict(list)
     for defect in sorted(found, key=lambda one: (one.file, one.edit.start, one.id)):
         strata[defect.file, defect.operator].append(defect)

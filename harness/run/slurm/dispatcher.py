@@ -24,7 +24,7 @@ from harness.run.slurm.job import Job
 __all__ = ["Dispatcher", "Unmeasured"]
 
 Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
-"""Seals a claim of which nothing was measured, for the reason given."""
+"""Seals a claim without measurements, for the reason given."""
 
 _MOST_JOBS = 32
 """Jobs that are submitted and not over yet; more would mostly wait, and many sites limit them."""
