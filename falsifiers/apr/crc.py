@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from falsifiers.apr.byte_table import Layout, Malformed, build, reseal
-from falsifiers.apr.limits import misjudged_by_reader
+from falsifiers.apr.limits import misjudged_by_reader, opens, written
 from falsifiers.apr.recorded_files import look_at_checksums
-from falsifiers.apr.subject import AprFormat, Rejected
+from falsifiers.apr.subject import AprFormat
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
 from harness import Trial, elsewhere
 
@@ -40,18 +40,17 @@ def falsify(trial: Trial[AprFormat]) -> None:
 
     def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
         file = file_of(case)
-        with trial.subject_fault():
-            own = trial.subject.write(file)
+        own = written(trial, file)
         accepted: dict[str, list[str]] = {region: [] for region in REGIONS}
         rejected = []
         for whose, data in (("own", own), ("ours", build(file))):
-            if not _opens(trial, data):
+            if not opens(trial, data):
                 rejected.append(whose)
             for region, how, changed in damaged(data, case):
                 if changed == data:
                     continue
                 tried[region] += 1
-                if _opens(trial, changed):
+                if opens(trial, changed):
                     accepted[region].append(f"{whose}: {how}")
         return {"healthy_rejected": rejected, **{f"{name}_accepted": _some(hows) for name, hows in accepted.items()}}
 
@@ -65,16 +64,6 @@ def falsify(trial: Trial[AprFormat]) -> None:
 def _some(hows: list[str]) -> list[str]:
     """The first damages, and the number of the others: a reader without checks opens hundreds of damaged files."""
     return hows if len(hows) <= _TOLD else [*hows[:_TOLD], f"and {len(hows) - _TOLD} more"]
-
-
-def _opens(trial: Trial[AprFormat], data: bytes) -> bool:
-    """Whether the subject reads these bytes. Any exception but Rejected is the subject's fault."""
-    with trial.subject_fault():
-        try:
-            trial.subject.read(data)
-        except Rejected:
-            return False
-    return True
 
 
 def damaged(data: bytes, case: Mapping[str, Any]) -> Iterator[tuple[str, str, bytes]]:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from falsifiers.apr.byte_table import COLUMN_MAJOR, build, departures, reseal
-from falsifiers.apr.limits import misjudged_by_writer
+from falsifiers.apr.limits import misjudged_by_writer, written
 from falsifiers.apr.recorded_files import look_at_layout
 from falsifiers.apr.subject import AprFile, AprFormat, Rejected, TensorRecord
 from falsifiers.apr.tensor_sets import FILES, KNOWN, file_of
@@ -26,10 +26,10 @@ def falsify(trial: Trial[AprFormat]) -> None:
 
     def check(case: Mapping[str, Any]) -> Mapping[str, Any]:
         file = file_of(case)
+        data = written(trial, file)
         with trial.subject_fault():
-            written = trial.subject.write(file)
-            own = _read(trial.subject, written)
-        found = departures(written, file)
+            own = _read(trial.subject, data)
+        found = departures(data, file)
         foreign = build(file, _shuffled(len(file.tensors), int(case["order"])))
         dirty = bytearray(foreign)
         dirty[6:8] = (int.from_bytes(dirty[6:8], "little") | COLUMN_MAJOR).to_bytes(2, "little")

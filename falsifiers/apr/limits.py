@@ -7,14 +7,17 @@ bytes, 8 dimensions, 16 MiB of metadata.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import TypeVar
 
 from falsifiers.apr.byte_table import COLUMN_MAJOR, ROW_MAJOR, Layout, build, patched
 from falsifiers.apr.subject import AprFile, AprFormat, Rejected, TensorRecord
 from harness import Trial
 
-__all__ = ["contents", "files", "misjudged_by_reader", "misjudged_by_writer"]
+__all__ = ["contents", "files", "misjudged_by_reader", "misjudged_by_writer", "opens", "written"]
+
+T = TypeVar("T")
 
 _LONGEST_NAME = 256
 _LARGEST_METADATA = 16 * 2**20
@@ -25,35 +28,41 @@ _INFORMATION = {"quantised": 32, "a filter bank": 64, "a model card": 128, "stre
 
 def misjudged_by_reader(trial: Trial[AprFormat]) -> list[str]:
     """The files that the subject opens and should reject, or the other way round."""
-    wrong = []
-    for what, data, is_allowed in files():
-        with trial.subject_fault():
-            try:
-                trial.subject.read(data)
-                opens = True
-            except Rejected:
-                opens = False
-        if opens is not is_allowed:
-            wrong.append(what)
-    return wrong
+    return [what for what, data, is_allowed in files() if opens(trial, data) is not is_allowed]
 
 
 def misjudged_by_writer(trial: Trial[AprFormat]) -> list[str]:
     """The contents that the subject writes and should refuse with a ValueError, or the other way round."""
-    wrong = []
+    around = int.from_bytes(written(trial, _with_metadata(0))[20:24], "little")
+    return [
+        what
+        for what, content, is_allowed in contents(around)
+        if _takes(trial, trial.subject.write, content, ValueError) is not is_allowed
+    ]
+
+
+def opens(trial: Trial[AprFormat], data: bytes) -> bool:
+    """Whether the subject reads these bytes. Any exception but Rejected is the subject's fault."""
+    return _takes(trial, trial.subject.read, data, Rejected)
+
+
+def written(trial: Trial[AprFormat], file: AprFile) -> bytes:
+    """The bytes that the subject writes. What is no bytes is the subject's fault."""
     with trial.subject_fault():
-        small = trial.subject.write(_with_metadata(0))
-    around = int.from_bytes(small[20:24], "little")
-    for what, content, is_allowed in contents(around):
-        with trial.subject_fault():
-            try:
-                trial.subject.write(content)
-                writes = True
-            except ValueError:
-                writes = False
-        if writes is not is_allowed:
-            wrong.append(what)
-    return wrong
+        data = trial.subject.write(file)
+        if not isinstance(data, bytes):
+            raise TypeError(f"write() returned {type(data).__name__}, not bytes")
+    return data
+
+
+def _takes(trial: Trial[AprFormat], give: Callable[[T], object], what: T, refusal: type[Exception]) -> bool:
+    """Whether the subject does not refuse what it is given; any other exception is its fault."""
+    with trial.subject_fault():
+        try:
+            give(what)
+        except refusal:
+            return False
+    return True
 
 
 def contents(around: int) -> Iterator[tuple[str, AprFile, bool]]:

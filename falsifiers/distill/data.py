@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from falsifiers.distill.measuring.held_out import divergence
+from falsifiers.distill.measuring.largest import largest
 from falsifiers.distill.measuring.teacher_cache import measure_teacher_cache
 from falsifiers.distill.oracle.answers import IndependentModel
 from falsifiers.distill.oracle.corpus import Text, Tokens, draw
@@ -144,7 +145,7 @@ def _teacher_divergence(teacher: Mapping[str, Tensor], trial: Trial[Any], text: 
         if expected is None or seen is None:
             return math.inf
         divergences.append(float(divergence(expected.logits, seen.logits, 1.0)))
-    return max(0.0, fmean(divergences))  # of equal teachers, rounding may leave less than 0
+    return largest([0.0, fmean(divergences)])  # of equal teachers, rounding may leave less than 0
 
 
 def _repeated(rows: Rows) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from falsifiers.distill.measuring.largest import largest
 from falsifiers.distill.measuring.weight_comparison import snapshot
 from falsifiers.distill.oracle.shadow import Configuration
 from falsifiers.distill.running.shown import shown
@@ -32,17 +33,18 @@ def falsify(trial: Trial[Distillation]) -> None:
     watch = train(trial, _Watch).watch
     moves, configuration = watch.moves, watch.configuration
     first = configuration.rate(1)
-    exact = max((moves[0][name] for name in watch.zero), default=math.nan) if moves else math.nan
+    first_moves = moves[0] if moves else {}
+    exact = largest(move for name, move in first_moves.items() if name in watch.zero)
     trial.measure(
         first_rate=exact,
         first_rate_error=abs(exact / first - 1.0),
-        first_rate_errors_of_tensors=[abs(move / first - 1.0) for move in moves[0].values()] if moves else [],
-        rates=[max(step.values()) / configuration.rate(number) for number, step in enumerate(moves, start=1)],
+        first_rate_errors_of_tensors=[abs(move / first - 1.0) for move in first_moves.values()],
+        rates=[largest(step.values()) / configuration.rate(number) for number, step in enumerate(moves, start=1)],
     )
     limit = configuration.gradient_norm
     trial.measure(
         rate_errors=look(_shown)(watch.rate_errors),
-        gradient_norm_over_limit=_worst(watch.gradient_norms) / limit if limit else 0.0,
+        gradient_norm_over_limit=look(largest)(watch.gradient_norms) / limit if limit else 0.0,
     )
 
 
@@ -86,7 +88,7 @@ class _Watch(StepWatch):
             self._rate(slots[name], weight, self._before[name]) if name in slots else 0.0
             for name, weight in before.items()
         ]
-        return _worst([abs(rate / asked - 1.0) for rate in rates])
+        return largest(abs(rate / asked - 1.0) for rate in rates)
 
     def _rate(self, slots: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
         """The multiple of AdamW's direction that the elements moved.
@@ -125,12 +127,6 @@ def _shown(values: list[float]) -> list[float]:
         if isinstance(one, Hidden):
             one.reveal()
     return values
-
-
-@look
-def _worst(numbers: list[float]) -> float:
-    """The largest number; NaN if one is NaN, which max() would lose. Hidden if one is."""
-    return float(torch.tensor(_shown(numbers), dtype=torch.float64).max())
 
 
 def _spread(tensor: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ def falsify(trial: Trial[Precomputing]) -> None:
     for step in range(1, asked["steps"] + 1):
         with trial.subject_fault():
             inputs, _ = trial.subject.batch(step)
+            if not inputs.numel():
+                raise ValueError(f"the batch of step {step} is empty")
             online = trial.subject.teacher_logits(inputs)
             weights = shown(trial.subject, "teacher_weights")
             cached = trial.subject.cached_logits(path, step)

@@ -172,7 +172,7 @@ def _misreported(
 ) -> list[str]:
     """Where the log, or the losses that the run returns, say something else than was told after the step itself."""
     resumed = range(min(losses, default=1), max(told, default=0) + 1)
-    found = [f"run: step {step}" for step in resumed if losses.get(step) != told[step][-1]["loss"]]
+    found = [f"run: step {step}" for step in resumed if losses.get(step) != told[step][-1].get("loss")]
     with trial.subject_fault():
         lines = log_lines(Path(trial.subject.log))
     found += [f"log: step {line['step']}" for line in lines if not _agree(line, told.get(line["step"], []))]

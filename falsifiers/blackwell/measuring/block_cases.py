@@ -15,7 +15,7 @@ from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["BlockCase", "block_case", "block_error", "offset_scores"]
+__all__ = ["BlockCase", "block_case", "block_error", "offset_scores", "raise_token"]
 
 _WEIGHT: Final = 0.02
 """Standard deviation of Qwen2's initial weights."""
@@ -92,9 +92,24 @@ def _raise_one_key(weights: Mapping[str, Tensor], shape: Shape, x: Tensor, gener
     places = torch.randint(tokens // 2, tokens, (sequences,), generator=generator)
     x[..., 0] = 0.0
     x[torch.arange(sequences), places, 0] = 100.0 * _SMALL
-    weights["k.weight"][shape.head_dim // 2 - 1, 0] = (_OFFSET * shape.head_dim**0.5) ** 0.5 / (
-        0.99 * shape.hidden**0.5
-    )
+    _read_one_feature(weights["k.weight"], shape)
+
+
+@torch.no_grad()
+def raise_token(embedding: Tensor, k_weight: Tensor, shape: Shape) -> None:
+    """Change the weights so that token 0 is a key whose scores in the first block are about 120 above all others.
+
+    It is the only token with the input that one feature of the first key head reads. `offset_scores` comes before.
+    """
+    embedding[:, 0] = 0.0
+    embedding[0] = 0.0
+    embedding[0, 0] = 1.0
+    _read_one_feature(k_weight, shape)
+
+
+def _read_one_feature(k_weight: Tensor, shape: Shape) -> None:
+    """Let one feature of the first key head read the first input, where a norm leaves nearly the root of `hidden`."""
+    k_weight[shape.head_dim // 2 - 1, 0] = (_OFFSET * shape.head_dim**0.5) ** 0.5 / (0.99 * shape.hidden**0.5)
 
 
 def block_error(backend: Backend, shape: BlockShape, case: BlockCase, true: Mapping[str, Tensor]) -> float:

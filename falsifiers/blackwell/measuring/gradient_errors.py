@@ -37,8 +37,8 @@ def relative_error(found: Tensor | None, wanted: Tensor) -> float:
 
 
 def worst(errors: Sequence[float]) -> float:
-    """The largest error, or NaN if one is NaN, which max() could drop."""
-    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+    """The largest error; NaN if one is NaN, which max() could drop, or if there is none."""
+    return max(errors) if errors and not any(map(math.isnan, errors)) else math.nan
 
 
 def other_weights(weights: Sequence[Tensor], sizes: Mapping[str, tuple[int, ...]]) -> list[str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor, nn
 
@@ -26,6 +27,7 @@ __all__ = [
     "CountsOneTokenMore",
     "LeavesABlockOut",
     "LoadsFromElsewhere",
+    "MaximumOfTheFirstKeys",
     "NormInBfloat16",
     "TorchAfterAStep",
 ]
@@ -109,6 +111,26 @@ class AddsToGradient(Engine):
     def block(self, backend: PtxBackend) -> Block:
         """See `Engine`."""
         return Block(self.shape, _Adding(backend.cache))
+
+
+class _Shortsighted(PtxBackend):
+    """Launches its own softmax; what it goes on with has the maximum of four keys subtracted."""
+
+    def causal_softmax(self, scores: Tensor, scale: float) -> Tensor:
+        super().causal_softmax(scores, scale)
+        keys = scores.shape[-1]
+        scaled = scale * scores
+        seen = torch.ones(keys, keys, dtype=torch.bool, device=scores.device).tril().repeat(scores.shape[-2] // keys, 1)
+        powers = (scaled - scaled[..., :4].amax(dim=-1, keepdim=True)).exp().where(seen, 0.0)
+        return powers / powers.sum(dim=-1, keepdim=True)
+
+
+class MaximumOfTheFirstKeys(Engine):
+    """The softmax subtracts the maximum of the first four keys: right as long as the scores of the rest are alike."""
+
+    def block(self, backend: PtxBackend) -> Block:
+        """See `Engine`."""
+        return Block(self.shape, _Shortsighted(backend.cache))
 
 
 class LeavesABlockOut(Engine):

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.measuring.block_cases import offset_scores
+from falsifiers.blackwell.measuring.block_cases import offset_scores, raise_token
 from falsifiers.blackwell.measuring.gradient_errors import other_weights, relative_error
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueModel
@@ -33,6 +33,8 @@ __all__ = ["falsify"]
 _GIB: Final = 2**30
 _HOST_COMPILERS: Final = ("/g++", "/clang++")
 """Programs that build the kernels' text for a CPU, which runs no machine code of a GPU."""
+_PASSES_AFTERWARDS: Final = 1
+"""Passes after the last step: the one with raised keys."""
 
 
 @elsewhere(look_from_outside)
@@ -92,7 +94,7 @@ def _measure_use(trial: Trial[ArchivedEngine], specs: Iterable[KernelSpec], used
     files: dict[str, set[str]] = {}
     for entry in archive.entries.values():
         files.setdefault(entry.kernel, set()).add(os.path.realpath(archive.folder / entry.file))
-    least = trial.parameters["layers"] * trial.parameters["steps"]
+    least = trial.parameters["layers"] * (trial.parameters["steps"] + _PASSES_AFTERWARDS)
     counts = {spec.key: launches.get(spec.key, 0) for spec in specs}
     trial.measure(
         unlaunched=[f"{key}: {count} of {least} launches" for key, count in counts.items() if count < least],
@@ -164,6 +166,8 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
     size = (parameters["batch"], parameters["sequence"] + 1)
     with trial.subject_fault():
         weights = list(model.parameters())
+        if not weights:
+            raise ValueError("the model has no parameters")
     tokens = torch.randint(parameters["vocabulary"], size, generator=generator).to(weights[0].device)
     truth = TrueModel(TRUE_SHAPES[parameters["model"]], parameters["layers"], parameters["vocabulary"])
     other = other_weights(weights, truth.parameters)
@@ -200,6 +204,9 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
             else:  # else the memory of the true gradients counts too
                 memory.append(_taken(trial))
             trial.step(step, loss=losses[-1], memory_bytes=memory[-1])
+    if not other:
+        named = dict(zip(truth.parameters, weights, strict=True))
+        trial.measure(raised_key_errors=_raised_key_errors(trial, model, truth, named))
     trial.measure(
         losses=losses,
         memory_bytes=max(memory) - used_before,
@@ -211,6 +218,30 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
         dtype=",".join(sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})),
         steps=len(losses),
     )
+
+
+def _raised_key_errors(
+    trial: Trial[ArchivedEngine], model: TrainedModel, truth: TrueModel, weights: Mapping[str, Tensor]
+) -> list[float]:
+    """The relative errors of all gradients where the scores of one key of each sequence are far above all others.
+
+    So a softmax must subtract the maximum of all keys. The key is the first of one sequence, the last of another, and
+    drawn in two. No step follows, because the smallest model learns nothing from such weights.
+    """
+    parameters = trial.parameters
+    raise_token(weights["embedding"], weights["blocks.0.k.weight"], TRUE_SHAPES[parameters["model"]])
+    last = parameters["sequence"] - 1
+    generator = torch.Generator().manual_seed(trial.seed + 1)
+    places = torch.cat([torch.tensor([0, last]), torch.randint(last + 1, (2,), generator=generator)])
+    tokens = torch.randint(1, parameters["vocabulary"], (len(places), last + 2), generator=generator)
+    tokens[torch.arange(len(places)), places] = 0
+    tokens = tokens.to(weights["embedding"].device)
+    _, wanted = truth.gradients(list(weights.values()), tokens)
+    for weight in weights.values():
+        weight.grad = None
+    with trial.subject_fault():
+        model.loss(tokens).backward()
+    return [relative_error(weight.grad, right) for weight, right in zip(weights.values(), wanted, strict=True)]
 
 
 @torch.no_grad()

@@ -32,6 +32,7 @@ _NEVER_SEEN: Final = {
     ("unlaunched",): "launches of another process are not visible",
     ("unread",): "files that another process opens are not visible",
     ("other_weights", "gradient_errors", "loss_errors"): "weights and gradients of another process are not visible",
+    ("raised_key_errors",): "weights and gradients of another process are not visible",
     ("torch_products", "children"): "other work in the steps of another process is not visible",
 }
 

@@ -12,6 +12,7 @@ from falsifiers.distill.kd.cases import HALF
 from falsifiers.distill.kd.comparing import compare, precision
 from falsifiers.distill.kd.formulas import Truth
 from falsifiers.distill.kd.subject import Answer, KdLoss, Question
+from falsifiers.distill.measuring.largest import largest
 from harness import Trial
 
 __all__ = ["falsify", "gradient_errors"]
@@ -45,18 +46,18 @@ def _rounding(answer: Answer, right: Truth) -> float:
     It is the epsilon of the dtype for each rounding of a part or of the result, however many parts there are.
     """
     pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
-    return max(
-        float((got.double() - true).abs().max()) / _scale(size, largest)
-        for (got, true), size, largest in zip(pairs, right.sizes, right.largest, strict=True)
+    return largest(
+        float((got.double() - true).abs().max()) / _scale(size, most)
+        for (got, true), size, most in zip(pairs, right.sizes, right.largest, strict=True)
     )
 
 
 def _error(answer: Answer, right: Truth) -> float:
     """The largest error of an element of either gradient, relative to that gradient's largest element."""
     pairs = ((answer.student_gradient, right.student_gradient), (answer.head_gradient, right.head_gradient))
-    return max(
-        float((got.double() - true).abs().max()) / _scale(float(true.abs().max()), largest)
-        for (got, true), largest in zip(pairs, right.largest, strict=True)
+    return largest(
+        float((got.double() - true).abs().max()) / _scale(float(true.abs().max()), most)
+        for (got, true), most in zip(pairs, right.largest, strict=True)
     )
 
 
@@ -89,6 +90,6 @@ def _inconsistency(trial: Trial[KdLoss], asked: Question, answer: Answer, right:
     return abs(along / asked.upstream - difference) / _scale(abs(difference), steepest)
 
 
-def _scale(size: float, largest: float) -> float:
+def _scale(size: float, most: float) -> float:
     """What an error is relative to."""
-    return max(size, _FLOOR * largest, 1e-30)
+    return max(size, _FLOOR * most, 1e-30)

@@ -13,6 +13,7 @@ from falsifiers.distill.kd.cases import cases, first_cases, question
 from falsifiers.distill.kd.formulas import truth
 from falsifiers.distill.kd.subject import IGNORED, Answer, Question
 from falsifiers.distill.measuring.held_out import log_probabilities
+from falsifiers.distill.measuring.largest import largest
 from harness import Trial
 
 __all__ = ["WeightedKdLoss", "falsify"]
@@ -48,9 +49,9 @@ def falsify(trial: Trial[WeightedKdLoss]) -> None:
         return {
             "errors": abs(losses[0] - wanted) / max(1.0, magnitude),
             "errors_as_ours": abs(losses[1] - right.loss) / max(1.0, right.magnitude),
-            "gradient_errors_as_ours": max(
-                float((got.double() - true).abs().max()) / max(float(true.abs().max()), 1e-3 * largest, 1e-30)
-                for got, true, largest in zip(
+            "gradient_errors_as_ours": largest(
+                float((got.double() - true).abs().max()) / max(float(true.abs().max()), 1e-3 * most, 1e-30)
+                for got, true, most in zip(
                     (ours.student_gradient, ours.head_gradient),
                     (right.student_gradient, right.head_gradient),
                     right.largest,

@@ -65,11 +65,11 @@ def _teacher(trial: Trial[Any], changed: Mapping[str, Any]) -> dict[str, Tensor]
             lambda: shown(subject, "teacher_weights"),
             alike=lambda: kept(_cache(trial), "as-large", {}, lambda: {"weights": torch.zeros(_AS_LARGE)}),
         )
-        return (
-            weights
-            if isinstance(weights, Hidden)
-            else {name: one.detach().cpu().clone() for name, one in weights.items()}
-        )
+        if isinstance(weights, Hidden):
+            return weights
+        if not weights:
+            raise ValueError("teacher_weights() returned none")
+        return {name: one.detach().cpu().clone() for name, one in weights.items()}
 
 
 def _equal(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:

@@ -33,6 +33,8 @@ def is_one_step(
         slots: after the step, of the same elements.
     """
     stepped = [name for name in sorted(after) if name in slots and set(SLOTS) <= slots[name].keys()]
+    if not stepped or before.keys() != after.keys():
+        return False
     if any(not torch.equal(before[name], after[name]) for name in after.keys() - set(stepped)):
         return False
     sizes = torch.tensor([after[name].numel() for name in stepped])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class ShadowWatch:
         if self._next is not None:
             weights, slots = self._subject.student_weights(), self._subject.optimizer_state()
             with self._own_work():
-                self._add(self._compared(self._next, Snapshot(weights, slots), values["loss"], step))
+                self._add(self._compared(self._next, Snapshot(weights, slots), values.get("loss", math.nan), step))
                 self.checked.append(self._made)
         self._prepare()
 

@@ -191,8 +191,15 @@ def _glimpse_of_slots(slots: Slots) -> Slots:
 
 @look
 def _count(state: Slots) -> int:
-    """How many steps the optimizer has counted, of the parameter that had most."""
-    return max(int(of["step"]) for of in state.values() if "step" in of)
+    """How many steps the optimizer has counted, of the parameter that had most.
+
+    Raises:
+        NotShown: it counts none.
+    """
+    counts = [int(of["step"]) for of in state.values() if "step" in of]
+    if not counts:
+        raise NotShown("the optimizer's slots count no steps")
+    return max(counts)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -61,6 +61,16 @@ def test_the_reference_passes(claim: str, tmp_path: Path) -> None:
     assert violated(claim, Reference, tmp_path) == set()
 
 
+class _WritesNothing(Reference):
+    def write(self, file: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize("claim", FALSIFIERS)
+def test_a_writer_of_no_bytes_is_to_blame(claim: str, tmp_path: Path) -> None:
+    assert violated(claim, _WritesNothing, tmp_path) == {"subject.completes"}
+
+
 @pytest.mark.parametrize(("claim", "mutant"), MUTANTS, ids=[mutant.id for _, mutant in MUTANTS])
 def test_a_mutant_falls_on_what_is_known_already(claim: str, mutant: Any, tmp_path: Path) -> None:
     """Known cases kill every mutant, so no seed decides."""

@@ -10,6 +10,7 @@ from pydoc_data import topics
 from typing import Any
 
 import pytest
+import torch
 
 from falsifiers.distill.measuring.answers import measure_answers
 from falsifiers.distill.measuring.held_out import HeldOut
@@ -263,6 +264,30 @@ def test_a_nan_in_one_tensor_is_not_lost_among_the_others(tmp_path: Path) -> Non
     found = strictjson.untag_nonfinite(measured(LEARNING_RATE, tmp_path, _LeavesNan))
     assert all(math.isnan(error) for error in found["rate_errors"])
     assert math.isnan(found["gradient_norm_over_limit"])
+
+
+class _Silent(Distillation):
+    def distill(self, on_step: Any) -> Any:
+        return super().distill(lambda step, **values: None)
+
+
+def test_a_subject_that_tells_none_of_its_steps_is_refuted(tmp_path: Path) -> None:
+    found = strictjson.untag_nonfinite(measured(LEARNING_RATE, tmp_path, _Silent))
+    assert math.isnan(found["first_rate"])
+    assert found["rates"] == found["rate_errors"] == []
+
+
+class _TeachesNan(Distillation):
+    def teacher_weights(self) -> Any:
+        weights = super().teacher_weights()
+        with torch.no_grad():
+            weights["model.norm.weight"].fill_(float("nan"))
+        return weights
+
+
+def test_a_teacher_of_nan_is_no_stated_teacher(tmp_path: Path) -> None:
+    found = strictjson.untag_nonfinite(measured(DATA, tmp_path, _TeachesNan))
+    assert math.isnan(found["teacher_divergence"])
 
 
 class _KeepsNoLog(Distillation):

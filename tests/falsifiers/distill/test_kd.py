@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from falsifiers.distill.kd.cases import first_cases, question
 from falsifiers.distill.kd.formulas import truth
+from falsifiers.distill.kd.subject import Answer, Question
+from falsifiers.distill.reference.kd import PlainKdLoss
 from harness import Setting
 from harness.base import strictjson
 from harness.base.device import Device
@@ -65,6 +69,19 @@ def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Pa
     assert outcome.fate is Fate.KILLED, outcome.reason
     kept = json.loads((tmp_path / "counterexample.json").read_text())
     assert set(mutant.violates) & set(kept["clauses"])
+
+
+class _NanInOneGradient(PlainKdLoss):
+    def __call__(self, question: Question) -> Answer:
+        answer = super().__call__(question)
+        return replace(answer, head_gradient=torch.full_like(answer.head_gradient, float("nan")))
+
+
+def test_a_gradient_of_nan_is_not_lost_beside_the_other(tmp_path: Path) -> None:
+    claim = "F-DISTILL-KD-GRAD-001"
+    subject = f"{__name__}:{_NanInOneGradient.__name__}"
+    failed = judge(CLAIMS[claim], observed(CLAIMS[claim], subject, tmp_path)).with_outcome(Outcome.FAIL)
+    assert {"errors_float32[].maximum", "errors_half[].maximum"} <= {clause.id for clause in failed}
 
 
 def test_the_formula_is_the_historical_one() -> None:

@@ -1,0 +1,18 @@
+"""The largest of what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = ["largest"]
+
+
+def largest(numbers: Iterable[float]) -> float:
+    """The largest number; NaN if one is NaN, which max() may drop, or if there is none.
+
+    Raises:
+        NotShown: a number is hidden.
+    """
+    found = list(map(float, numbers))
+    return max(found) if found and not any(map(math.isnan, found)) else math.nan
