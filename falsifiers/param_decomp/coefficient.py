@@ -1,0 +1,33 @@
+"""F-PD-COEFF-001: 1.5 times the mean of three chunks has the gradients of 0.5 times their sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.oracle.step import shadow
+from falsifiers.param_decomp.subject import Trainer
+from falsifiers.param_decomp.watching import watched_step
+from harness import Trial
+from harness.authoring.shadow_step import difference, differences
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Trainer]) -> None:
+    """Train, and compare each gradient with that of the sum over forwards by the coefficient of one chunk."""
+    config = configuration_of(trial.parameters)
+    forwards, total_errors, gradient_errors = [], [], []
+    for step in range(trial.parameters["watched"]):
+        watched = watched_step(trial, trial.subject, step)
+        drawn = [one.masks for one in watched.stochastic(len(trial.subject.sites))]
+        summed = replace(config, stochastic=trial.parameters["chunk_coefficient"] * len(drawn))
+        expected = shadow(summed, watched.before, drawn)
+        forwards.append(len(drawn))
+        total = summed.stochastic * expected.terms["stochastic"]
+        total_errors.append(difference("total", watched.told["total"], total).ratio)
+        found = differences("gradient", watched.gradients, expected.gradients)
+        gradient_errors.append(max(one.ratio for one in found))
+        trial.step(step, **watched.told)
+    trial.measure(forwards=forwards, total_errors=total_errors, gradient_errors=gradient_errors)
+    trial.resolve(device=next(iter(trial.subject.components().values())).device.type)

@@ -1,0 +1,1 @@
+"""Decompositions with one known defect each."""

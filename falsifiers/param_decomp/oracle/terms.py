@@ -1,0 +1,64 @@
+"""The terms of the objective and the gates' gradients, from their formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+__all__ = ["ALPHA", "divergence", "faithfulness", "gate_gradient", "lower_gate", "minimality", "upper_gate"]
+
+ALPHA = 0.01
+"""The slope of the gates where they leak (SPEC.md, section 4.2)."""
+
+
+def divergence(masked: Tensor, clean: Tensor) -> Tensor:
+    """The mean over positions of the sum over tokens of p (ln p - ln q), p of the clean logits, q of the masked."""
+    p = clean - torch.logsumexp(clean, dim=-1, keepdim=True)
+    q = masked - torch.logsumexp(masked, dim=-1, keepdim=True)
+    positions = math.prod(clean.shape[:-1])
+    return (p.exp() * (p - q)).sum() / positions
+
+
+def faithfulness(weights: Mapping[str, Tensor], components: Mapping[str, Tensor]) -> Tensor:
+    """The sum over sites of ||W - VU||^2, over the number of all their entries."""
+    names = [name.removesuffix(".V") for name in components if name.endswith(".V")]
+    squares = sum(((weights[name] - components[f"{name}.V"] @ components[f"{name}.U"]) ** 2).sum() for name in names)
+    return torch.as_tensor(squares) / sum(weights[name].numel() for name in names)
+
+
+def minimality(upper: Mapping[str, Tensor], p: float, eps: float) -> tuple[Tensor, Tensor]:
+    """The sum over components of f = mean (importance + eps)^p, and that of f log2(1 + tokens f)."""
+    plain = torch.zeros((), dtype=torch.float64)
+    logarithmic = torch.zeros((), dtype=torch.float64)
+    for importance in upper.values():
+        tokens = math.prod(importance.shape[:-1])
+        f = torch.exp(p * torch.log(importance + eps)).sum(dim=(0, 1)) / tokens
+        plain = plain + f.sum()
+        logarithmic = logarithmic + (f * torch.log(1 + tokens * f) / math.log(2.0)).sum()
+    return plain, logarithmic
+
+
+def lower_gate(logits: Tensor) -> Tensor:
+    """Logits cut to [0, 1]."""
+    return torch.minimum(torch.maximum(logits, torch.zeros_like(logits)), torch.ones_like(logits))
+
+
+def upper_gate(logits: Tensor) -> Tensor:
+    """The same, and above 1 a slope of ALPHA."""
+    return lower_gate(logits) + ALPHA * torch.maximum(logits - 1, torch.zeros_like(logits))
+
+
+def gate_gradient(logits: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The gradient of the logits, from those of the gates.
+
+    Lower: on 0 < x <= 1 all of it passes; at x <= 0 a share ALPHA, if it is negative; above 1 nothing.
+    Upper: on [0, 1] all of it passes; above 1 a share ALPHA; below 0 nothing.
+    """
+    within = ((logits > 0) & (logits <= 1)).to(logits.dtype)
+    waking = ((logits <= 0) & (lower < 0)).to(logits.dtype)
+    kept = ((logits >= 0) & (logits <= 1)).to(logits.dtype)
+    above = (logits > 1).to(logits.dtype)
+    return lower * (within + ALPHA * waking) + upper * (kept + ALPHA * above)

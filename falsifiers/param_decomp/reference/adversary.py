@@ -1,0 +1,46 @@
+"""Persistent adversarial sources: they and their Adam moments outlive the step that raised them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+__all__ = ["Adversary"]
+
+_BETAS = (0.5, 0.99)
+_EPS = 1e-8
+
+
+class Adversary:
+    """One source [1, sequence, C + 1] a site, shared by all rows, in [0, 1]."""
+
+    def __init__(self, sources: Mapping[str, Tensor]) -> None:
+        """Take uniform draws as the first sources."""
+        self.sources = {name: source.requires_grad_() for name, source in sources.items()}
+        self.slots: dict[str, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def ascend(self, gradients: Mapping[str, Tensor], rate: float) -> None:
+        """One step of Adam up the gradients of the adversarial term, and back into [0, 1]."""
+        for name, source in self.sources.items():
+            slots = self.slots.setdefault(name, self.fresh_slots(source))
+            slots["step"] += 1
+            slots["exp_avg"].lerp_(gradients[name], 1 - _BETAS[0])
+            slots["exp_avg_sq"].lerp_(gradients[name].square(), 1 - _BETAS[1])
+            mean, square = (
+                slots[key] / (1 - beta ** slots["step"])
+                for key, beta in zip(("exp_avg", "exp_avg_sq"), _BETAS, strict=True)
+            )
+            source += rate * mean / (square.sqrt() + _EPS)
+            self.project(source)
+
+    def project(self, source: Tensor) -> None:
+        """Clamp a source to [0, 1]."""
+        source.clamp_(0.0, 1.0)
+
+    def fresh_slots(self, source: Tensor) -> dict[str, Tensor]:
+        """Moments of zero."""
+        zeros = {key: torch.zeros_like(source, requires_grad=False) for key in ("exp_avg", "exp_avg_sq")}
+        return {**zeros, "step": torch.zeros((), dtype=torch.float64, device=source.device)}

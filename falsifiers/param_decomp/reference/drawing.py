@@ -1,0 +1,52 @@
+"""What a step draws: sources, and which sites are routed where.
+
+Each row of the global batch has its own streams. So a draw depends neither on the number of ranks nor on how often it
+is drawn: a layer that is computed again in the backward pass draws the same.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["Stream", "chunks"]
+
+_LARGEST_SEED = 2**63
+
+
+class Stream:
+    """The random numbers of one forward of one step."""
+
+    def __init__(self, seed: int, step: int, forward: int, rows: range, device: torch.device) -> None:
+        """Args: rows: this rank's rows of the global batch."""
+        self.key = (seed, step, forward)
+        self.rows = rows
+        self.device = device
+
+    def generator(self, row: int, purpose: int) -> torch.Generator:
+        """The stream of a row for one purpose: a site's place, or -1 for the routing."""
+        generator = torch.Generator(self.device)
+        return generator.manual_seed(hash((*self.key, row, purpose)) % _LARGEST_SEED)
+
+    def source(self, place: int, sequence: int, channels: int, dtype: torch.dtype) -> Tensor:
+        """Uniform numbers [rows, sequence, channels] for the site at a place."""
+        drawn = [
+            torch.rand(sequence, channels, generator=self.generator(row, place), device=self.device, dtype=dtype)
+            for row in self.rows
+        ]
+        return torch.stack(drawn)
+
+    def uniform_k(self, sites: int, sequence: int) -> Tensor:
+        """For each position, k of the sites, k uniform in 1 to `sites`: bool [sites, rows, sequence]."""
+        drawn = []
+        for row in self.rows:
+            generator = self.generator(row, -1)
+            k = torch.randint(1, sites + 1, (1, sequence), generator=generator, device=self.device)
+            order = torch.rand(sites, sequence, generator=generator, device=self.device).argsort(dim=0)
+            drawn.append(order.argsort(dim=0) < k)
+        return torch.stack(drawn, dim=1)
+
+
+def chunks(sites: list[str], size: int) -> list[list[str]]:
+    """The sites in order, `size` a chunk; the last may have fewer."""
+    return [sites[start : start + size] for start in range(0, len(sites), size)]

@@ -1,0 +1,283 @@
+"""The trainer: one step is the step of section 4.5 of the decomposition's SPEC.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.reference import losses, schedule
+from falsifiers.param_decomp.reference.adversary import Adversary
+from falsifiers.param_decomp.reference.drawing import Stream, chunks
+from falsifiers.param_decomp.reference.importance import ImportanceModel, lower_leaky, upper_leaky
+from falsifiers.param_decomp.reference.target import Site, Target
+from falsifiers.param_decomp.subject import Masking
+from harness import Setting
+
+__all__ = ["Decomposition"]
+
+
+class Decomposition:
+    """A target with random weights, its components, their importances and their adversary.
+
+    The random weights are those of no trained model: the claims are about steps, not about what is found.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        """Draw everything from the setting's seed, alike on every rank."""
+        self.config = config = configuration_of(setting.parameters)
+        self.seed = setting.seed
+        self.device = torch.device("meta" if config.storage == "meta" else setting.device)
+        self.dtype, self.compute_dtype = (getattr(torch, one) for one in (config.dtype, config.compute_dtype))
+        self.generator = torch.Generator().manual_seed(setting.seed)
+        self.target = Target(config, lambda rows, columns: self.drawn(rows, columns).to(self.compute_dtype))
+        order = {kind: place for place, kind in enumerate(config.kinds)}
+        found = [site for site in self.target.matrices() if hasattr(site, "V")]
+        found.sort(key=lambda site: (int(site.name.split(".")[1]), order[site.name.split(".")[-1][: -len("_proj")]]))
+        self.sites: dict[str, Site] = {site.name: site for site in found}
+        for site in found:
+            site.V = nn.Parameter(self.drawn(*site.V.shape))
+            site.U = nn.Parameter(self.drawn(*site.U.shape))
+        with torch.device(self.device):
+            self.importances = ImportanceModel(config, list(self.sites)).to(self.dtype)
+        for name, weight in self.importances.named_parameters():
+            weight.data = self.drawn(*weight.shape) if weight.dim() > 1 else self.first_bias(name, weight)
+        self.adversary = Adversary({name: self.first_source() for name in self.sites})
+        self.component_optimizer = torch.optim.AdamW(self.components().values(), weight_decay=0.0)
+        self.importance_optimizer = torch.optim.AdamW(self.importance_weights().values(), weight_decay=0.0)
+
+    def drawn(self, rows: int, columns: int) -> Tensor:
+        """A normal matrix whose products keep the scale of their inputs."""
+        if self.device.type == "meta":
+            return torch.empty(rows, columns, device=self.device, dtype=self.dtype)
+        drawn = torch.randn(rows, columns, generator=self.generator, dtype=torch.float64) / math.sqrt(rows)
+        return drawn.to(self.device, self.dtype)
+
+    def first_bias(self, name: str, weight: Tensor) -> Tensor:
+        """Zero; the output's is 0.5, so that importances begin on both sides of both ends of [0, 1]."""
+        return torch.full_like(weight, 0.5 if name == "output.bias" else 0.0)
+
+    def first_source(self) -> Tensor:
+        """Uniform in [0, 1]."""
+        shape = (1, self.config.sequence, self.config.components + 1)
+        if self.device.type == "meta":
+            return torch.empty(shape, device=self.device, dtype=self.dtype)
+        return torch.rand(shape, generator=self.generator, dtype=torch.float64).to(self.device, self.dtype)
+
+    # What falsifiers look at.
+
+    def target_weights(self) -> Mapping[str, Tensor]:
+        """The frozen matrices by name, with `embedding` and `head`."""
+        matrices = {site.name: site.W for site in self.target.matrices()}
+        return {"embedding": self.target.embedding, **matrices, "head": self.target.head}
+
+    def components(self) -> Mapping[str, Tensor]:
+        """V and U of each site."""
+        return {f"{name}.{which}": getattr(site, which) for name, site in self.sites.items() for which in "VU"}
+
+    def importance_weights(self) -> Mapping[str, Tensor]:
+        """The weights of the transformer."""
+        return dict(self.importances.named_parameters())
+
+    def sources(self) -> Mapping[str, Tensor]:
+        """The adversary's, as they are now."""
+        return self.adversary.sources
+
+    def slots(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Those of both optimizers and of the adversary."""
+        optimizers = (
+            (self.component_optimizer, self.components()),
+            (self.importance_optimizer, self.importance_weights()),
+        )
+        found = {
+            name: optimizer.state[weight]
+            for optimizer, weights in optimizers
+            for name, weight in weights.items()
+            if weight in optimizer.state
+        }
+        return {**found, **{f"{name}.source": slots for name, slots in self.adversary.slots.items()}}
+
+    # The parts of a step.
+
+    @property
+    def rows(self) -> range:
+        """This rank's rows of the batch."""
+        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        share = self.config.batch // ranks
+        return range(rank * share, (rank + 1) * share)
+
+    def batch(self, step: int) -> Tensor:
+        """Random tokens of this rank's rows: a function of seed and step."""
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
+        tokens = torch.randint(self.config.vocabulary, (self.config.batch, self.config.sequence), generator=generator)
+        return tokens[self.rows.start : self.rows.stop].to(self.device)
+
+    def divergence(self, masked: Tensor, clean: Tensor) -> Tensor:
+        """KL(clean || masked)."""
+        return losses.divergence(masked, clean)
+
+    def gates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Two gates of the same logits."""
+        return lower_leaky(logits), upper_leaky(logits)
+
+    def masking(self, lower: Tensor, source: Tensor, route: Tensor | None = None) -> Masking:
+        """Importance pins a component's mask to 1; the last channel of the source is the residual's, as it is."""
+        return Masking(lower + (1 - lower) * source[..., :-1], source[..., -1].expand(lower.shape[:-1]), route)
+
+    def faithfulness(self) -> Tensor:
+        """Of all sites."""
+        return losses.faithfulness(self.sites.values())
+
+    def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """Importance minimality and its frequency term."""
+        return losses.minimality(upper, self.p(step), self.config.eps)
+
+    def p(self, step: int) -> float:
+        """Falls over the run."""
+        return schedule.annealed(self.config.p_start, self.config.p_end, step, self.config.steps)
+
+    def scaled(self, rate: float) -> float:
+        """A rate for this batch."""
+        return schedule.scaled_to_batch(rate, self.config.batch, self.config.reference_batch)
+
+    def component_rate(self, step: int) -> float:
+        """Cosine."""
+        return self.scheduled(self.scaled(self.config.component_rate), step)
+
+    def importance_rate(self, step: int) -> float:
+        """Cosine."""
+        return self.scheduled(self.scaled(self.config.importance_rate), step)
+
+    def scheduled(self, rate: float, step: int) -> float:
+        """A rate at a step."""
+        return schedule.cosine(rate, step, self.config.steps, self.config.final_rate)
+
+    def source_rate(self, step: int) -> float:
+        """Constant after its warm-up."""
+        return schedule.warmed_up(self.config.source_rate, step, self.config.steps, self.config.source_warmup)
+
+    # A step.
+
+    def step(self, step: int) -> Mapping[str, float]:
+        """Raise the sources, make all terms, and update components, importances and sources."""
+        config = self.config
+        tokens = self.batch(step)
+        clean, lower, upper = self.importances_of(tokens)
+        if config.adversarial:
+            self.warm_up_sources(tokens, lower, clean, self.source_rate(step))
+        terms = {"faithfulness": self.faithfulness()}
+        terms["minimality"], terms["frequency"] = self.frequencies(upper, step)
+        terms["stochastic"] = self.stochastic(tokens, lower, clean, step)
+        if config.adversarial:
+            terms["adversarial"] = self.adversarial(tokens, lower, clean)
+        total = self.total(terms)
+        for optimizer in (self.component_optimizer, self.importance_optimizer):
+            optimizer.zero_grad()
+        total.backward()
+        self.average_gradients()
+        if config.adversarial:
+            self.adversary.ascend(self.main_source_gradients(), self.source_rate(step))
+        self.clip()
+        for optimizer, rate in (
+            (self.component_optimizer, self.component_rate(step)),
+            (self.importance_optimizer, self.importance_rate(step)),
+        ):
+            optimizer.param_groups[0]["lr"] = rate
+            optimizer.step()
+        values = {**terms, "total": total}
+        return {} if self.device.type == "meta" else {name: float(value.detach()) for name, value in values.items()}
+
+    def importances_of(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+        """The clean logits, and both gates of every site's importances on the clean path."""
+        taps = {self.config.first_layer: torch.empty(0)}
+        with torch.no_grad():
+            clean = self.target(tokens, taps=taps)
+        logits = self.importances(taps[self.config.first_layer].to(self.dtype))
+        gates = {name: self.gates(one) for name, one in logits.items()}
+        lower = {name: one.to(self.compute_dtype) for name, (one, _) in gates.items()}
+        return clean, lower, {name: one for name, (_, one) in gates.items()}
+
+    def total(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """The terms by their coefficients."""
+        return torch.stack([getattr(self.config, name) * term for name, term in terms.items()]).sum()
+
+    def stochastic(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, step: int) -> Tensor:
+        """The mean divergence of all forwards: `samples` for each chunk of sites, routed to random subsets of it."""
+        divergences = []
+        for chunk in self.chunks():
+            for _ in range(self.config.samples):
+                stream = Stream(self.seed, step, len(divergences), self.rows, self.device)
+                maskings = self.stochastic_maskings(chunk, lower, stream)
+                divergences.append(self.divergence(self.target(tokens, maskings), clean))
+        return torch.stack(divergences).mean()
+
+    def chunks(self) -> list[list[str]]:
+        """The sites of each stochastic forward."""
+        return chunks(list(self.sites), self.config.sites_per_chunk)
+
+    def stochastic_maskings(
+        self, chunk: list[str], lower: Mapping[str, Tensor], stream: Stream
+    ) -> Callable[[str], Masking | None]:
+        """The masking of a chunk's sites. It is made where a site is called, so that no forward keeps all masks."""
+        routes = dict(zip(chunk, stream.uniform_k(len(chunk), self.config.sequence), strict=True))
+        places = {name: place for place, name in enumerate(self.sites)}
+
+        def masking(name: str) -> Masking | None:
+            if name not in routes:
+                return None
+            channels = self.config.components + 1
+            source = stream.source(places[name], self.config.sequence, channels, lower[name].dtype)
+            return self.masking(lower[name], source, routes[name])
+
+        return masking
+
+    def adversarial(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor) -> Tensor:
+        """The divergence with all sites masked by the sources, everywhere."""
+        sources = self.adversary.sources
+
+        def masking(name: str) -> Masking | None:
+            return self.masking(lower[name], sources[name].to(lower[name].dtype)) if name in sources else None
+
+        return self.divergence(self.target(tokens, masking), clean)
+
+    def warm_up_sources(self, tokens: Tensor, lower: Mapping[str, Tensor], clean: Tensor, rate: float) -> None:
+        """The supplemental ascents: components and importances stand still."""
+        fixed = {name: one.detach() for name, one in lower.items()}
+        for _ in range(self.config.ascents):
+            term = self.adversarial(tokens, fixed, clean)
+            gradients = torch.autograd.grad(term, list(self.adversary.sources.values()))
+            averaged = [self.averaged(one) for one in gradients]
+            self.adversary.ascend(dict(zip(self.adversary.sources, averaged, strict=True)), rate)
+
+    def main_source_gradients(self) -> dict[str, Tensor]:
+        """The gradients of the adversarial term from the step's own backward pass, without its coefficient."""
+        found = {}
+        for name, source in self.adversary.sources.items():
+            assert source.grad is not None
+            found[name] = source.grad / self.config.adversarial
+            source.grad = None
+        return found
+
+    def average_gradients(self) -> None:
+        """Make every gradient the mean over ranks."""
+        weights: Iterable[Tensor] = (
+            *self.components().values(), *self.importance_weights().values(), *self.adversary.sources.values()
+        )  # fmt: skip
+        for weight in weights:
+            if weight.grad is not None:
+                weight.grad = self.averaged(weight.grad)
+
+    def averaged(self, gradient: Tensor) -> Tensor:
+        """The mean over ranks."""
+        if not dist.is_initialized():
+            return gradient
+        dist.all_reduce(gradient)
+        return gradient / dist.get_world_size()
+
+    def clip(self) -> None:
+        """Cut the gradient of all components together to the configured norm; torch's convention for its eps."""
+        nn.utils.clip_grad_norm_(self.components().values(), self.config.gradient_norm)

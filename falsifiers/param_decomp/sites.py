@@ -1,0 +1,39 @@
+"""F-PD-CONFIG-001: the configuration decomposes the 27 matrices of nine layers, in their canonical order."""
+
+from __future__ import annotations
+
+from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.oracle.model import site_names
+from falsifiers.param_decomp.subject import Trainer
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Trainer]) -> None:
+    """Build the trainer without data, and read its sites and their shapes off its modules and tensors."""
+    config = configuration_of(trial.parameters)
+    with trial.subject_fault():
+        names = list(trial.subject.sites)
+        components = {name: tuple(one.shape) for name, one in trial.subject.components().items()}
+        weights = {name: tuple(one.shape) for name, one in trial.subject.target_weights().items()}
+        sources = {name: tuple(one.shape) for name, one in trial.subject.sources().items()}
+        modules = {module: name for name, module in trial.subject.target.named_modules()}
+        foreign = [name for name, module in trial.subject.sites.items() if module not in modules]
+    expected = site_names(config)
+    size = config.components
+    wrong = [f"{name}: not in the target" for name in foreign]
+    for name in names:
+        d_in, d_out = weights.get(name, (0, 0))
+        if components.get(f"{name}.V") != (d_in, size) or components.get(f"{name}.U") != (size, d_out):
+            wrong.append(f"{name}: V and U are {components.get(f'{name}.V')} and {components.get(f'{name}.U')}")
+        if sources.get(name) != (1, config.sequence, size + 1):
+            wrong.append(f"{name}: its source is {sources.get(name)}")
+    trial.measure(
+        sites=names,
+        missing=[name for name in expected if name not in names],
+        unexpected=[name for name in names if name not in expected],
+        out_of_order=[f"{one} for {other}" for one, other in zip(names, expected, strict=False) if one != other],
+        wrong_shapes=wrong,
+    )
+    trial.resolve(device="cpu")  # tensors without data have no device; what ran is Python

@@ -1,0 +1,121 @@
+"""What the falsifiers of this family need from a subject.
+
+A subject is a trainer whose steps are made one by one. The falsifiers watch the modules that a step calls, so a site
+and the target are modules, and a forward is a call of the target. Weights, gradients and slots are live tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+from torch.nn import Module
+
+__all__ = ["Decomposition", "Masking", "Measures", "Trainer", "losses_of"]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """What a masked site is called with, after its input.
+
+    Attributes:
+        mask: [rows, sequence, C], multiplies the components.
+        delta: [rows, sequence], multiplies what the components leave of the weight.
+        route: bool [rows, sequence]; where it is False, the site computes `x @ W`. None routes everywhere.
+    """
+
+    mask: Tensor
+    delta: Tensor
+    route: Tensor | None = None
+
+
+class Trainer(Protocol):
+    """A decomposition of a target's matrices and a way to train it; built as `Subject(setting)`.
+
+    Building a subject is cheap. In a process group, each rank has its share of the batch's rows, in the order of ranks.
+    """
+
+    target: Module
+    """The frozen model with its sites. Each forward of a step is one call of it: the clean one and each masked one."""
+    sites: Mapping[str, Module]
+    """The sites by name, such as `layers.18.mlp.gate_proj`, in their fixed order; live modules of the target.
+
+    A site is called with x [rows, sequence, d_in] alone, or with x and a `Masking`.
+    """
+
+    def step(self, step: int) -> Mapping[str, float]:
+        """Make the training step of that number, counted from 0; the value of each term and their `total`.
+
+        The terms are faithfulness, minimality, frequency, stochastic and adversarial, each before its coefficient.
+        """
+        ...
+
+    def batch(self, step: int) -> Tensor:
+        """The token ids [rows, sequence] of a step, of this rank; asking changes nothing."""
+        ...
+
+    def target_weights(self) -> Mapping[str, Tensor]:
+        """The frozen weights by name; each matrix is [d_in, d_out], the embedding [vocabulary, hidden]."""
+        ...
+
+    def components(self) -> Mapping[str, Tensor]:
+        """`SITE.V` [d_in, C] and `SITE.U` [C, d_out]; after a step, their `grad` is what the optimizer applied."""
+        ...
+
+    def importance_weights(self) -> Mapping[str, Tensor]:
+        """The weights by name of the model that predicts causal importances; their `grad` as above."""
+        ...
+
+    def sources(self) -> Mapping[str, Tensor]:
+        """By site, the persistent adversarial source [1, sequence, C + 1]."""
+        ...
+
+    def slots(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """By name of a component, an importance weight or `SITE.source`, Adam's `exp_avg`, `exp_avg_sq` and `step`.
+
+        Empty for what was never stepped.
+        """
+        ...
+
+
+class Measures(Protocol):
+    """The parts of a step that a falsifier asks directly, on inputs of its own."""
+
+    def divergence(self, masked: Tensor, clean: Tensor) -> Tensor:
+        """The reconstruction loss of logits [rows, sequence, vocabulary]: a scalar."""
+        ...
+
+    def gates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The lower and the upper leaky gate of importance logits."""
+        ...
+
+    def masking(self, lower: Tensor, source: Tensor, route: Tensor | None = None) -> Masking:
+        """The masking for importances [rows, sequence, C] and a source [rows, sequence, C + 1]."""
+        ...
+
+    def frequencies(self, upper: Mapping[str, Tensor], step: int) -> tuple[Tensor, Tensor]:
+        """Importance minimality and its frequency term, for the importances [rows, sequence, C] of each site."""
+        ...
+
+    def p(self, step: int) -> float:
+        """The power of importance minimality."""
+        ...
+
+    def component_rate(self, step: int) -> float:
+        """The components' learning rate."""
+        ...
+
+    def importance_rate(self, step: int) -> float:
+        """The importance weights' learning rate."""
+        ...
+
+
+class Decomposition(Trainer, Measures, Protocol):
+    """All of it."""
+
+
+def losses_of(told: Mapping[str, float]) -> dict[str, float]:
+    """The terms that a step tells, without their total."""
+    return {name: value for name, value in told.items() if name != "total"}

@@ -1,0 +1,221 @@
+"""What a subject executes in a step: every forward of its target, and every call of a site in it.
+
+Nothing here is told by the subject. Hooks see what the modules are called with, and the weights, gradients and slots
+are live tensors that are copied before and after the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.oracle.model import Masks
+from falsifiers.param_decomp.oracle.step import Before, Shadow, shadow
+from falsifiers.param_decomp.subject import Masking, Trainer
+from harness import Trial
+from harness.authoring.shadow_step import Difference, difference, differences, worst
+
+__all__ = ["Call", "Forward", "Watched", "differences_of", "measure_steps", "watched_step"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a site with a masking."""
+
+    site: str
+    x: Tensor
+    masking: Masking
+    output: Tensor
+
+
+@dataclass
+class Forward:
+    """One forward of the target.
+
+    Attributes:
+        calls: those of masked sites, in order.
+        again: the same, where the backward pass called them a second time.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def masks(self) -> Masks:
+        """By site, mask, delta and route of its call, in float64."""
+        return {
+            one.site: (one.masking.mask.double(), one.masking.delta.double(), one.masking.route) for one in self.calls
+        }
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An executed step.
+
+    Attributes:
+        before: copies from before it.
+        forwards: those of the step, in order; the clean one has no calls.
+        again: calls that the backward pass made anew.
+        told: the terms that the subject reported.
+        gradients: what the optimizers applied, by name; zero where there was none.
+        after: components, importance weights and sources (`SITE.source`) after it.
+        slots: Adam's slots after it.
+    """
+
+    before: Before
+    forwards: Sequence[Forward]
+    again: Sequence[Call]
+    told: Mapping[str, float]
+    gradients: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    slots: Mapping[str, Mapping[str, Tensor]]
+
+    def adversarial(self, sites: int) -> list[Forward]:
+        """Forwards with all sites masked, and routed everywhere."""
+        return [one for one in self.forwards if one.calls and _is_everywhere(one, sites)]
+
+    def stochastic(self, sites: int) -> list[Forward]:
+        """The other masked forwards."""
+        return [one for one in self.forwards if one.calls and not _is_everywhere(one, sites)]
+
+
+def _is_everywhere(forward: Forward, sites: int) -> bool:
+    routes = [one.masking.route for one in forward.calls]
+    return len(routes) == sites and all(route is None or bool(route.all()) for route in routes)
+
+
+def watched_step(trial: Trial[Any], subject: Trainer, step: int) -> Watched:
+    """Make a step of the subject, and keep what it did."""
+    with trial.subject_fault():
+        before = _before(subject, step)
+        forwards: list[Forward] = []
+        again: list[Call] = []
+        with _hooked(subject, forwards, again):
+            told = dict(subject.step(step))
+        weights = {**subject.components(), **subject.importance_weights()}
+        gradients = {
+            name: torch.zeros_like(one, dtype=torch.float64) if one.grad is None else _copied(one.grad)
+            for name, one in weights.items()
+        }
+        sources = {f"{name}.source": one for name, one in subject.sources().items()}
+        after = {name: _copied(one) for name, one in {**weights, **sources}.items()}
+        return Watched(before, forwards, again, told, gradients, after, _slots(subject))
+
+
+def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
+    """How far the executed step is from the one that it must be, by quantity and tensor.
+
+    `term`, `gradient` and `slot` are shares of the expected one, `update` of the expected movement, and `source` of 1:
+    a source is a number in [0, 1].
+    """
+    found = [
+        Difference("term", name, difference("term", watched.told.get(name, 0.0), value).ratio)
+        for name, value in expected.terms.items()
+    ]
+    found += differences("gradient", watched.gradients, expected.gradients)
+    old = {**watched.before.components, **watched.before.importance}
+    seen = {name: watched.after[name] - one for name, one in old.items()}
+    moved = {name: expected.after[name] - one for name, one in old.items()}
+    found += differences("update", seen, moved)
+    for name in watched.before.sources:
+        error = float((watched.after[f"{name}.source"] - expected.after[f"{name}.source"]).abs().max())
+        found.append(Difference("source", name, error))
+    for name, slots in expected.slots.items():
+        found += [
+            Difference("slot", f"{name}.{one.tensor}", one.ratio)
+            for one in differences("slot", watched.slots.get(name, {}), slots)
+        ]
+    return found
+
+
+def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> list[tuple[Watched, Shadow]]:
+    """Make these steps, compute each a second time, and record the largest difference of each quantity."""
+    config = configuration_of(trial.parameters)
+    found: list[Difference] = []
+    pairs = []
+    for step in steps:
+        watched = watched_step(trial, subject, step)
+        expected = shadow(config, watched.before, [one.masks for one in watched.stochastic(len(subject.sites))])
+        found += differences_of(watched, expected)
+        pairs.append((watched, expected))
+        trial.step(step, **watched.told)
+    largest = worst(found)
+    trial.measure(
+        steps=len(pairs),
+        step_errors={name: one.ratio for name, one in largest.items()},
+        worst_tensors={name: one.tensor for name, one in largest.items()},
+    )
+    weight = next(iter(subject.components().values()))
+    trial.resolve(device=weight.device.type)
+    return pairs
+
+
+@contextmanager
+def _hooked(subject: Trainer, forwards: list[Forward], again: list[Call]) -> Iterator[None]:
+    """Keep every forward and every call of a site while this lasts."""
+
+    def starts(module: Module, arguments: Any) -> None:
+        if not _in_backward():
+            forwards.append(Forward())
+
+    def calls(site: str) -> Callable[..., None]:
+        def kept(module: Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+            if len(arguments) == 1 or arguments[1] is None:
+                return
+            masking: Masking = arguments[1]
+            call = Call(
+                site,
+                _copied(arguments[0]),
+                Masking(
+                    masking.mask.detach().clone(),
+                    masking.delta.detach().clone(),
+                    None if masking.route is None else masking.route.detach().clone(),
+                ),
+                _copied(output),
+            )
+            (again if _in_backward() else forwards[-1].calls).append(call)
+
+        return kept
+
+    with ExitStack() as stack:
+        stack.callback(subject.target.register_forward_pre_hook(starts).remove)
+        for name, site in subject.sites.items():
+            stack.callback(site.register_forward_hook(calls(name)).remove)
+        yield
+
+
+def _in_backward() -> bool:
+    """Whether autograd is at work: a layer that is then called is computed a second time."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _before(subject: Trainer, step: int) -> Before:
+    def copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: _copied(one) for name, one in tensors.items()}
+
+    return Before(
+        step,
+        subject.batch(step).cpu().clone(),
+        copies(subject.target_weights()),
+        copies(subject.components()),
+        copies(subject.importance_weights()),
+        copies(subject.sources()),
+        _slots(subject),
+    )
+
+
+def _slots(subject: Trainer) -> dict[str, dict[str, Tensor]]:
+    return {
+        name: {key: _copied(torch.as_tensor(one)) for key, one in slots.items()}
+        for name, slots in subject.slots().items()
+    }
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", torch.float64, copy=True)

@@ -1,0 +1,66 @@
+"""The claims in this process, with as few steps as show a defect: the reference passes, and every mutant dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import Setting
+from harness.base import strictjson
+from harness.base.device import Device
+from harness.base.vocabulary import Fate, Outcome
+from harness.contract import Contract, Mutant
+from harness.contract.entry_point import resolve
+from harness.contract.project import Project
+from harness.execution.worker_trial import WorkerTrial
+from harness.judging.judge import Judgment, judge
+from harness.judging.observation import Observation
+from harness.judging.verdict import fate_of
+from tests.falsifiers.distill.trials import Heard
+
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "param_decomp"
+PROJECT = Project.find(CONTRACTS)
+CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+FALSE = {"F-PD-SHARD-FLOOR-001": {"per_device_gib.minimum"}}
+"""Claims that their source states falsely, and the clauses by which they fail."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tensors are tiny: a second thread costs more than it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None = None) -> Judgment:
+    """A trial of the reduced profile, in this process."""
+    parameters = {**contract.profiles["reduced"].parameters, **(mutant.parameters if mutant else {})}
+    recorded = Heard()
+    run = WorkerTrial(Setting(parameters, "cpu", 0, folder, folder), folder, contract.measurements, recorded)
+    run.run(resolve(contract.falsifier), resolve(subject))
+    measured = strictjson.untag_nonfinite(recorded.measurements)
+    device = Device("cpu", "a CPU")
+    return judge(contract, Observation(subject, "reduced", parameters, device, measured, recorded.resolved))
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
+    """Every clause, but those that the source states falsely."""
+    judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path)
+    assert {clause.id for clause in judgment.with_outcome(Outcome.FAIL)} == FALSE.get(claim, set())
+    assert not judgment.with_outcome(Outcome.NOT_MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("claim", "mutant"),
+    [pytest.param(name, one, id=f"{name}-{one.id}") for name, contract in CLAIMS.items() for one in contract.mutants],
+)
+def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
+    """On the clauses that its contract names."""
+    fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant))
+    assert fate.fate is Fate.KILLED, fate.reason
