@@ -1,1 +1,1 @@
-"""Tests of what falsifier authors share."""
+"""Tests of the toolkit for falsifier authors."""

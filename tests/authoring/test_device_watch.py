@@ -15,7 +15,7 @@ from tests.recorded import replay
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, *answers: list[nvml.Process]) -> None:
-    """What NVML lists, the last answer again and again."""
+    """NVML's answers in order; the last one repeats."""
     left = [*answers]
     monkeypatch.setattr(nvml, "processes", lambda *_: nvml.Reading(tuple(left.pop(0) if len(left) > 1 else left[0])))
 
@@ -31,7 +31,7 @@ def test_an_h200_tells_its_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_a_gb10_tells_of_its_processes_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """NVML has no memory of the device there; what was on it before the watch began is not the engine."""
+    """NVML reports no device memory on a GB10. Processes that ran before the watch began are not part of the engine."""
     replay("gb10", monkeypatch, tmp_path)
     listed(monkeypatch, [nvml.Process(7, 2**20)], [nvml.Process(7, 2**20), nvml.Process(8, 2**30)])
     with DeviceWatch() as watch:

@@ -29,12 +29,10 @@ class Outside(InProcess, Elsewhere):
     """A subject in another process."""
 
     def ran(self) -> dict[str, Any]:
-        """As its output says."""
         return {"device": "cuda", "steps": 7}
 
     @look
     def weights(self) -> list[float]:
-        """Hidden."""
         raise NotShown("it is in another process")
 
 
@@ -48,7 +46,7 @@ def run(folder: Path, falsify: Callable[[Trial[Any]], None], subject: type = InP
 
 @pytest.mark.parametrize("value", [HIDDEN, [1, HIDDEN], {"a": HIDDEN}, HIDDEN.loss, HIDDEN[0] - 1, 1 - HIDDEN.f(2)])
 def test_a_hidden_measurement_is_unseen_and_the_others_are_made(value: Any, tmp_path: Path) -> None:
-    """With its reason by name; and the trial ends as not shown."""
+    """The reason is kept by name, and the trial ends as not shown."""
     said: list[TrialReport] = []
     trial = WorkerTrial(Setting({}, "cpu", 0, tmp_path, tmp_path), tmp_path, frozenset({"one", "two"}), said.append)
     with pytest.raises(NotShown):
@@ -69,7 +67,7 @@ def test_nothing_is_decided_by_a_hidden_value(use: Callable[[Any], Any]) -> None
 
 
 def test_what_looks_at_a_hidden_value_is_hidden() -> None:
-    """Whether it is an argument, or raised on the way; other exceptions are what they are."""
+    """The value can be an argument or can be raised on the way. Other exceptions are unchanged."""
     assert isinstance(look(len)(HIDDEN), Hidden)
     assert isinstance(look(lambda: [one for one in HIDDEN])(), Hidden)  # noqa: C416
     assert look(len)([1]) == 1
@@ -78,7 +76,7 @@ def test_what_looks_at_a_hidden_value_is_hidden() -> None:
 
 
 def test_a_value_that_depends_on_a_hidden_one() -> None:
-    """It is hidden too; of several values the first that is shown counts."""
+    """Of several values, the first that is shown counts."""
     assert isinstance(provided(HIDDEN, 3), Hidden)
     assert provided([], 3) == 3
     assert first_shown(HIDDEN, {}, {"a": 1}) == {}
@@ -86,14 +84,14 @@ def test_a_value_that_depends_on_a_hidden_one() -> None:
 
 
 def test_a_tensor_and_a_hidden_value() -> None:
-    """The difference is hidden, on both sides."""
+    """The difference is hidden, whichever side the hidden value is on."""
     torch = pytest.importorskip("torch")
     assert isinstance(torch.ones(2) - HIDDEN, Hidden)
     assert isinstance((HIDDEN - torch.ones(2)).abs().max(), Hidden)
 
 
 def test_what_ran_elsewhere_is_what_the_subject_says(tmp_path: Path) -> None:
-    """Not what the falsifier read back in this process."""
+    """What the falsifier read in this process does not count."""
     read_back = {"device": "cpu", "steps": 3}
     assert Resolved(read_back) in run(tmp_path, lambda trial: trial.resolve(**read_back))
     assert Resolved({"device": "cuda", "steps": 7}) in run(tmp_path, lambda trial: trial.resolve(**read_back), Outside)
@@ -113,7 +111,7 @@ def test_a_falsifier_may_leave_a_subject_elsewhere_to_another(tmp_path: Path) ->
 
 
 def test_a_denied_look_leaves_the_falsifiers_code_running(tmp_path: Path) -> None:
-    """A hang after it is not the subject's."""
+    """A hang after the denied look does not count against the subject."""
 
     @look
     def weights(trial: Trial[Any]) -> Any:
@@ -128,7 +126,7 @@ def test_a_denied_look_leaves_the_falsifiers_code_running(tmp_path: Path) -> Non
 
 
 def test_a_fault_of_the_subject_that_the_falsifier_catches_counts(tmp_path: Path) -> None:
-    """It ends the trial all the same."""
+    """The fault still ends the trial."""
 
     def falsify(trial: Trial[Any]) -> None:
         try:

@@ -19,7 +19,7 @@ from harness.authoring.shadow_step import (
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_first_the_last_and_the_steps_around_an_event_are_always_checked(seed: int) -> None:
-    """Three others are drawn, and an event at the last step has no step after it."""
+    """Three more steps are drawn. An event at the last step has no step after it."""
     chosen = chosen_steps(seed, 50, around=(5, 25, 50), drawn=3)
     assert {1, 5, 6, 25, 26, 50} < set(chosen)
     assert len(chosen) == 9
@@ -28,7 +28,7 @@ def test_the_first_the_last_and_the_steps_around_an_event_are_always_checked(see
 
 
 def test_the_seed_draws_the_other_steps() -> None:
-    """Ten seeds do not agree, and a short run has all of its steps checked."""
+    """Ten seeds draw different steps. All steps of a short run are checked."""
     assert len({chosen_steps(seed, 1000) for seed in range(10)}) > 1
     assert chosen_steps(0, 3, around=(0, 7)) == (1, 2, 3)
 
@@ -45,7 +45,7 @@ def test_a_difference_is_relative_to_the_scale_and_to_its_own_tensor() -> None:
 
 
 def test_what_cannot_be_compared_is_infinitely_far() -> None:
-    """A missing tensor, a foreign one, another shape, a transposition of another shape, and not a number."""
+    """A missing tensor, an extra tensor, another shape, a transposition and a NaN."""
     expected = {"missing": torch.ones(2), "shape": torch.ones(2, 3), "nan": torch.ones(2), "same": torch.ones(2)}
     seen = {"foreign": torch.ones(2), "shape": torch.ones(3, 2), "nan": torch.tensor([1.0, math.nan])}
     found = {one.tensor: one.ratio for one in differences("slot", {**seen, "same": torch.ones(2)}, expected)}
@@ -67,7 +67,7 @@ def test_numbers_differ_relative_to_the_expected_one() -> None:
 
 
 def test_what_the_shadows_own_rounding_explains_is_no_difference() -> None:
-    """Three times the error of the shadow in the subject's dtype is allowed, by tensor; what is beyond it counts."""
+    """Each tensor may differ by three times the shadow's rounding error in the subject's dtype."""
     expected = {"cancels": torch.tensor([1.0], dtype=torch.float64), "exact": torch.tensor([1.0], dtype=torch.float64)}
     rounded = {"cancels": expected["cancels"] + 0.5, "exact": expected["exact"] + 0.01}
     seen = {name: tensor - 1.0 for name, tensor in expected.items()}

@@ -1,4 +1,4 @@
-"""Paired timing, on a clock that the test turns."""
+"""Paired timing with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from harness.authoring.timing import Interval, Timing, interleave
 
 
 class Clock:
-    """Time passes only when somebody works."""
+    """Time passes only during work."""
 
     def __init__(self) -> None:
-        """Midnight."""
+        """Start at midnight."""
         self.now = 0.0
 
     def __call__(self) -> float:
-        """What it shows."""
+        """Return the time."""
         return self.now
 
 
 def a_timing(arms: dict[str, float], *, rounds: int = 40, scatter: float = 0.0, drift: float = 0.0) -> Timing:
-    """Arms that take so many seconds, on a machine that scatters them by a share and slows down from round to round."""
+    """Arms that take the given seconds. The machine has relative noise and slows down from round to round."""
     clock, chance = Clock(), random.Random(1)
 
     def arm(seconds: float) -> None:
@@ -37,7 +37,7 @@ def a_timing(arms: dict[str, float], *, rounds: int = 40, scatter: float = 0.0, 
 
 
 def test_every_arm_is_timed_once_a_round_in_an_order_of_its_own() -> None:
-    """All samples are kept, and the first arm is not always the first."""
+    """All samples are kept, and the first arm varies."""
     timing = a_timing({"a": 1.0, "b": 2.0, "c": 3.0}, rounds=30)
     assert {name: len(samples) for name, samples in timing.seconds.items()} == {"a": 30, "b": 30, "c": 30}
     assert len(timing.orders) == 30
@@ -47,7 +47,7 @@ def test_every_arm_is_timed_once_a_round_in_an_order_of_its_own() -> None:
 
 
 def test_warming_up_is_not_kept() -> None:
-    """The first rounds cost ten times as much and are seen by nobody."""
+    """The first rounds cost ten times as much and do not count."""
     clock, calls = Clock(), []
 
     def arm() -> None:
@@ -59,7 +59,7 @@ def test_warming_up_is_not_kept() -> None:
 
 
 def test_launched_work_counts_for_the_arm_that_launched_it() -> None:
-    """The clock is read after the synchronisation, and started after that of the arm before."""
+    """The clock stops after the synchronisation, and starts after the synchronisation of the arm before."""
     clock, pending = Clock(), []
 
     def synchronize() -> None:
@@ -72,7 +72,7 @@ def test_launched_work_counts_for_the_arm_that_launched_it() -> None:
 
 
 def test_a_difference_is_found_through_scatter_and_drift() -> None:
-    """A machine that slows down to half and scatters by 3 % hides no 10 %, nor invents one."""
+    """Noise of 3 % on a machine that slows down to half neither hides a difference of 10 % nor invents one."""
     timing = a_timing({"plain": 1.0, "again": 1.0, "slow": 1.1}, rounds=60, scatter=0.03, drift=0.005)
     slower, nothing = timing.ratio("slow", "plain"), timing.ratio("again", "plain")
     assert slower.low > 1.05
@@ -82,7 +82,6 @@ def test_a_difference_is_found_through_scatter_and_drift() -> None:
 
 
 def test_an_exact_difference_has_no_width() -> None:
-    """Ratio and seconds."""
     timing = a_timing({"plain": 1.0, "slow": 1.25})
     assert timing.ratio("slow", "plain") == Interval(pytest.approx(1.25), pytest.approx(1.25), pytest.approx(1.25))
     assert timing.difference("slow", "plain").estimate == pytest.approx(0.25)
@@ -100,7 +99,6 @@ def test_a_neighbour_who_works_now_and_then_is_trimmed_away() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(0.5, 2.0), min_size=5, max_size=40), st.integers(0, 2**32))
 def test_intervals_hold_their_estimate_and_repeat_from_their_seed(samples: list[float], seed: int) -> None:
-    """Whatever the samples."""
     timing = Timing({"a": tuple(samples), "b": (1.0,) * len(samples)}, (), seed)
     interval = timing.ratio("a", "b")
     assert interval == timing.ratio("a", "b")
@@ -111,7 +109,7 @@ def test_intervals_hold_their_estimate_and_repeat_from_their_seed(samples: list[
 
 
 def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
-    """Of 200 comparisons of an arm with itself at 90 %, some 20 may miss 1."""
+    """Of 200 comparisons of an arm with itself at 90 %, about 20 may miss 1."""
     missed = 0
     for seed in range(200):
         chance = random.Random(seed)
@@ -123,12 +121,12 @@ def test_ninety_nine_in_a_hundred_intervals_hold_the_truth() -> None:
 
 @pytest.mark.parametrize(("interval", "settled"), [((0.9, 1.0), True), ((1.06, 1.2), True), ((1.0, 1.06), False)])
 def test_an_interval_settles_a_limit_or_does_not(interval: tuple[float, float], settled: bool) -> None:
-    """Only when all of it is on one side."""
+    """It does only if the whole interval is on one side."""
     assert Interval(sum(interval) / 2, *interval).settles(1.05) is settled
 
 
 def test_nothing_to_compare_is_refused() -> None:
-    """One arm, one round, or a confidence that is none."""
+    """One arm, one round, or an impossible confidence."""
     with pytest.raises(ValueError, match=r"^1 .* 10 "):
         interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
     with pytest.raises(ValueError, match=r"^2 .* 1 "):
@@ -139,14 +137,14 @@ def test_nothing_to_compare_is_refused() -> None:
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -0.5])
 def test_a_confidence_lies_between_none_and_all(confidence: float, snapshot: SnapshotAssertion) -> None:
-    """Neither of which any number of samples gives."""
+    """No number of samples gives a confidence of 0 or 1."""
     with pytest.raises(ValueError, match=str(confidence)) as refused:
         a_timing({"a": 1.0, "b": 1.0}).difference("a", "b", confidence)
     assert str(refused.value) == snapshot
 
 
 def test_two_arms_in_two_rounds_can_be_compared(snapshot: SnapshotAssertion) -> None:
-    """Fewer cannot, and the refusal says how many there were."""
+    """With fewer, the error says how many there were."""
     assert a_timing({"a": 1.0, "b": 2.0}, rounds=2).ratio("b", "a").estimate == pytest.approx(2.0)
     with pytest.raises(ValueError, match=r"^1 .* 10 ") as refused:
         interleave({"a": lambda: None}, rounds=10, warmup=0, seed=0)
@@ -154,7 +152,7 @@ def test_two_arms_in_two_rounds_can_be_compared(snapshot: SnapshotAssertion) -> 
 
 
 def test_orders_are_drawn_from_the_seed() -> None:
-    """Whatever the order in which the arms were named; warming up draws, too, and runs each arm."""
+    """The order in which the arms are named does not matter. Warming up draws an order too, and runs each arm."""
     calls: list[str] = []
     arms = {name: (lambda name=name: calls.append(name)) for name in "abc"}
     first = interleave(arms, rounds=9, warmup=3, seed=5)
@@ -166,7 +164,6 @@ def test_orders_are_drawn_from_the_seed() -> None:
 
 
 def test_all_of_a_timing_is_kept() -> None:
-    """The samples, the orders and the seed."""
     timing = Timing({"a": (1.0, 2.0), "b": (3.0, 4.0)}, (("a", "b"), ("b", "a")), 7)
     expected = {"seconds": {"a": (1.0, 2.0), "b": (3.0, 4.0)}, "orders": (("a", "b"), ("b", "a")), "seed": 7}
     assert timing.as_json() == expected
@@ -174,7 +171,7 @@ def test_all_of_a_timing_is_kept() -> None:
 
 @pytest.mark.parametrize(("bounds", "half"), [((0.5, 1.25), 0.5), ((0.75, 1.5), 0.5), ((1.0, 1.0), 0.0)])
 def test_half_a_width_is_the_larger_distance(bounds: tuple[float, float], half: float) -> None:
-    """Of an estimate that lies off the middle."""
+    """The estimate lies off the middle."""
     assert Interval(1.0, *bounds).half_width == half
 
 
@@ -183,14 +180,14 @@ def test_half_a_width_is_the_larger_distance(bounds: tuple[float, float], half: 
     [((1.05, 1.05), True), ((1.05, 1.06), False), ((1.0, 1.05), True), ((1.05001, 2.0), True), ((0.0, 2.0), False)],
 )
 def test_on_the_limit_is_within_it(interval: tuple[float, float], settled: bool) -> None:
-    """So an interval that begins there and goes on settles nothing."""
+    """An interval that begins at the limit settles nothing."""
     assert Interval(interval[0], *interval).settles(1.05) is settled
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(-8, 8), min_size=2, max_size=45))
 def test_the_estimate_is_the_mean_without_the_outer_tenths(samples: list[float]) -> None:
-    """Rounded down: of nine samples none is left out, of ten the largest and the smallest."""
+    """The tenth is rounded down: nine samples are all kept, of ten the smallest and the largest are left out."""
     cut = len(samples) // 10
     kept = sorted(samples)[cut : len(samples) - cut]
     timing = Timing({"a": tuple(samples), "b": (0.0,) * len(samples)}, (), 0)
@@ -199,7 +196,7 @@ def test_the_estimate_is_the_mean_without_the_outer_tenths(samples: list[float])
 
 @pytest.mark.parametrize(("confidence", "deviations"), [(0.5, 0.674), (0.9, 1.645), (0.99, 2.576)])
 def test_an_interval_is_as_wide_as_its_confidence(confidence: float, deviations: float) -> None:
-    """Of normal scatter the quantiles of the normal distribution; trimming a tenth widens them by some 3 %."""
+    """For normal noise it is as wide as the normal distribution says. Trimming a tenth adds about 3 %."""
     chance = random.Random(3)
     samples = tuple(chance.gauss(0, 1) for _ in range(200))
     spread = math.sqrt(sum(one * one for one in samples) / len(samples))
@@ -209,7 +206,7 @@ def test_an_interval_is_as_wide_as_its_confidence(confidence: float, deviations:
 
 
 def test_arms_of_different_length_are_not_paired() -> None:
-    """A sample that has no partner would be left out without a word."""
+    """A sample without a partner would be dropped silently."""
     timing = Timing({"a": (1.0, 2.0, 3.0), "b": (1.0, 2.0)}, (), 0)
     for compare in (timing.ratio, timing.difference):
         with pytest.raises(ValueError, match="shorter"):
@@ -217,7 +214,7 @@ def test_arms_of_different_length_are_not_paired() -> None:
 
 
 def test_work_that_was_launched_before_counts_for_no_arm() -> None:
-    """What is still running when the first sample starts is waited for."""
+    """The first sample starts only after earlier work has ended."""
     clock, pending = Clock(), [100.0]
 
     def synchronize() -> None:
@@ -230,7 +227,7 @@ def test_work_that_was_launched_before_counts_for_no_arm() -> None:
 
 
 def test_an_interval_leaves_out_as_many_resamples_above_as_below() -> None:
-    """Of 2000 means at 99 % ten on each side: the percentile bootstrap, drawn from the seed."""
+    """Of 2000 means at 99 %, ten on each side: the percentile bootstrap, drawn from the seed."""
     samples = tuple(float(number**2) for number in range(20))
     chance = random.Random(7)
     resamples = [sorted(chance.choices(samples, k=20))[2:-2] for _ in range(2000)]
@@ -241,6 +238,6 @@ def test_an_interval_leaves_out_as_many_resamples_above_as_below() -> None:
 
 @pytest.mark.parametrize(("slow", "spread"), [(5, 1.0), (15, 2.0), (50, 2.0), (95, 1.0)])
 def test_the_spread_shows_work_that_comes_and_goes(slow: int, spread: float) -> None:
-    """Of 100 samples some take twice as long; fewer than a tenth do not count."""
+    """A few samples take twice as long; fewer than a tenth of 100 do not count."""
     samples = (1.0,) * (100 - slow) + (2.0,) * slow
     assert Timing({"a": samples, "b": samples}, (), 0).spread("a") == spread

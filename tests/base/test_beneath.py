@@ -31,7 +31,7 @@ def test_files_are_written_and_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["a", "a/b"])
 def test_no_link_is_followed(tmp_path: Path, link: str) -> None:
-    """Whatever is done beneath a link is refused, and the error names the link."""
+    """Every operation beneath a link is refused, and the error names the link."""
     (tmp_path / "outside" / "b").mkdir(parents=True)
     (tmp_path / "outside" / "b" / "file").write_text("secret")
     root = tmp_path / "root"

@@ -1,4 +1,4 @@
-"""Device classes: what a claim's target speaks of, and what it does not."""
+"""Device classes and the targets of claims."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALL = {X86, ARM, H200, GB10}
     ],
 )
 def test_which_devices_meet_a_target(target: dict[str, Any], expected: set[DeviceClass], words: str) -> None:
-    """All that the target says must be so; one that says nothing is met nowhere."""
+    """Every condition of the target must hold. An empty target matches no device."""
     assert {device for device in ALL if device.meets(target)} == expected
     assert hardware(target) == words
 
@@ -43,13 +43,13 @@ def test_which_devices_meet_a_target(target: dict[str, Any], expected: set[Devic
     ],
 )
 def test_the_class_of_a_device(device: Device, expected: DeviceClass, words: str) -> None:
-    """As records name it, and as people read it; a capability that could not be read is left out."""
+    """The form in records and the form for people. A capability that could not be read is left out."""
     assert DeviceClass.of(device) == expected
     assert str(expected) == words
 
 
 def test_a_part_of_the_name_is_enough() -> None:
-    """But the whole capability is asked for: 1.0 is none of 12.1's kin, nor 12 that of 12.1."""
+    """The compute capability must be equal: 12.1 matches neither 1.0 nor 12."""
     assert GB10.meets({"device": "GB10"})
     assert not GB10.meets({"device": "GB10 Super"})
     assert not GB10.meets({"compute_capability": "12"})

@@ -1,4 +1,4 @@
-"""Known values: every form in which a secret can reach a log, however its writer splits it, and what stays readable."""
+"""Known values: every form in which a secret can reach a log, every way to split it, and what must stay readable."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ secrets = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), m
 
 
 def seal(redactor: Redactor, chunks: list[bytes]) -> str:
-    """The text that a bundle has of a stream that came in these chunks."""
+    """The text that a bundle holds of a stream that arrived in these chunks."""
     log = BoundedLog(400, 800)
     for chunk in chunks:
         log.feed(chunk)
@@ -68,7 +68,7 @@ def visible(text: str) -> str:
 
 @given(st.data(), secrets)
 def test_no_form_of_a_secret_is_sealed(data: st.DataObject, secret: str) -> None:
-    """A secret is masked in every form, split by anything anywhere, in any writes, at any place of a long stream."""
+    """The secret can be split by any text, at any place of a long stream, over any writes."""
     name = data.draw(st.sampled_from(sorted(FORMS)))
     # A log in which UTF-16 is read as UTF-8 has signs of replacement for all but ASCII.
     assume(not name.startswith("UTF-16") or sum(map(str.isascii, secret)) >= 8)
@@ -102,7 +102,7 @@ REDACTOR = Redactor({"DEPLOY_TOKEN": SECRET})
 
 @pytest.mark.parametrize("name", FORMS)
 def test_only_the_secret_is_masked(name: str) -> None:
-    """Words around it stay."""
+    """The words around it stay."""
     text = FORMS[name](SECRET).decode(errors="replace")
     masked = REDACTOR.mask(f"the value {text} was read")
     assert masked.startswith("the value ")
@@ -112,7 +112,7 @@ def test_only_the_secret_is_masked(name: str) -> None:
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_a_secret_across_the_cut_of_a_log(cut: int) -> None:
-    """Neither half of a secret that a line break splits is left where a log is shortened."""
+    """A log is shortened where a line break splits a secret; neither half stays."""
     half = f"{SECRET[:12]}\n{SECRET[12:]}\n".encode()
     stream = b"." * (350 + cut) + b"\n" + half + b"-\n" * 2000 + half + b"." * (750 + cut) + b"\n"
     text = seal(REDACTOR, [stream])
@@ -132,7 +132,6 @@ def test_a_secret_across_the_cut_of_a_log(cut: int) -> None:
     ],
 )
 def test_what_is_no_secret_stays(value: str, text: str) -> None:
-    """A text in which none of the forms is does not change."""
     assert Redactor({"A_TOKEN": value}).mask(text) == text
 
 
@@ -140,13 +139,13 @@ def test_what_is_no_secret_stays(value: str, text: str) -> None:
 @example("\\n" * 9, "\\n\\n\\n\\n")
 @example("\ud800" * 9, "\ud800" * 9)
 def test_any_text_and_any_value(text: str, value: str) -> None:
-    """Masking is total."""
+    """Masking accepts any text and any value."""
     assert value not in Redactor({"A_TOKEN": value}).mask(text + value).replace(MASK, "\0")
 
 
 @pytest.mark.parametrize("piece", ["\\", "%4", "%41", "\\u00", "&#", "\x1b[", "\x1b[0", "a\n", "0x", "a" * 4000])
 def test_the_time_is_linear(piece: str) -> None:
-    """Neither a long secret of one letter nor a text of half escapes takes more than a moment."""
+    """A long secret of one letter and a text full of escapes both take little time."""
     redactor = Redactor({"A_TOKEN": "a" * 4000 + "b"})
     text = piece * ((64 << 10) // len(piece))
     before = time.perf_counter()

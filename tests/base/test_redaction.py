@@ -1,4 +1,4 @@
-"""Masks: shapes of secrets in the forms in which they reach logs, what must stay readable, and odd input."""
+"""Masks: the shapes of secrets, texts that must stay readable, and unusual input."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ TOKENS = [
 
 @pytest.mark.parametrize(("prefix", "letters", "fewest"), TOKENS, ids=[prefix for prefix, _, _ in TOKENS])
 def test_how_long_a_token_is(prefix: str, letters: str, fewest: int) -> None:
-    """One of the fewest letters is masked to its end, one of a letter less is a word like any other."""
+    """The shortest token is masked to its end. A token with one letter less is an ordinary word."""
     masked = REDACTOR.mask(f"so {prefix}{letters[:fewest]}, it said")
     assert masked in (f"so {MASK}, it said", f"so {prefix}{MASK}, it said", f"so {prefix}{MASK} it said")
     shorter = f"so {prefix}{letters[: fewest - 1]} it said"
@@ -119,7 +119,7 @@ def test_how_long_a_token_is(prefix: str, letters: str, fewest: int) -> None:
     ],
 )
 def test_what_is_left_of_a_text(text: str, masked: str) -> None:
-    """All but the secret."""
+    """Everything but the secret stays."""
     assert REDACTOR.mask(text) == masked
 
 
@@ -136,18 +136,18 @@ HARMLESS = [
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_no_secret_stays(text: str) -> None:
-    """A log in which every other word is masked helps nobody."""
+    """These texts contain no secret."""
     assert REDACTOR.mask(text) == text
 
 
 def test_values_of_secret_variables() -> None:
-    """The exact values of this process's secrets are masked wherever they are; those too short to be any are not."""
+    """The values of this process's secrets are masked everywhere, except those that are too short."""
     assert REDACTOR.mask("correct horse battery, short") == "[masked], short"
     assert REDACTOR.mask_json({"correct horse battery": ["correct horse battery", 1]}) == {MASK: [MASK, 1]}
 
 
 def test_which_values_of_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of eight letters or more, the longest first, whatever they are made of; by default this process's own."""
+    """Values of eight letters or more, the longest first. The default is this process's environment."""
     redactor = Redactor(
         {"A_TOKEN": "eight(.)", "B_TOKEN": "eight(.) and more", "C_TOKEN": "seven()", "HOME": "/home/somebody"}
     )
@@ -163,7 +163,7 @@ def test_which_values_of_variables_are_masked(monkeypatch: pytest.MonkeyPatch) -
 
 @given(json_values)
 def test_numbers_and_shapes_of_json_survive(value: Any) -> None:
-    """Masking is total, and changes texts only."""
+    """Masking accepts any document and changes only its texts."""
 
     def blank(item: Any) -> Any:
         if isinstance(item, str):
@@ -177,7 +177,6 @@ def test_numbers_and_shapes_of_json_survive(value: Any) -> None:
 
 @given(st.text())
 def test_masking_is_idempotent_on_texts_without_secrets(text: str) -> None:
-    """Any text can be masked."""
     assert isinstance(REDACTOR.mask(text), str)
 
 
@@ -185,7 +184,7 @@ def test_masking_is_idempotent_on_texts_without_secrets(text: str) -> None:
     "piece", ["eyJ", "a", "://", "://a:", "-----BEGIN PRIVATE KEY----- ", "A\n", "--a-", "token=", "\\"]
 )
 def test_no_text_takes_long(piece: str) -> None:
-    """Masking a full log takes no more than a moment, whatever is in it: somebody waits for the verdict."""
+    """Masking a full log takes little time, whatever it contains."""
     text = piece * ((64 << 10) // len(piece))
     before = time.perf_counter()
     REDACTOR.mask(text)
@@ -193,7 +192,7 @@ def test_no_text_takes_long(piece: str) -> None:
 
 
 def test_the_environment_of_trials() -> None:
-    """Names that only look like a secret's pass; others do not, though their beginning is allowed."""
+    """Names that only look like a secret's are passed. Other names are not, even if they begin like an allowed one."""
     given = {"TOKENIZERS_PARALLELISM": "false", "HF_TOKEN": "x", "TORCH_HUB_TOKEN": "x", "PATH": "/bin", "OTHER": "x"}
     assert allowed_environment(given) == {"PATH": "/bin", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -213,7 +212,7 @@ ALLOWED = """
 
 @pytest.mark.parametrize("name", SECRET.split())
 def test_names_of_secrets(name: str) -> None:
-    """Whatever is set to them is masked, and no trial gets it."""
+    """Their values are masked, and no trial receives them."""
     assert looks_secret(name)
     assert allowed_environment({f"CUDA_{name}": "x"}) == {}
 
@@ -222,12 +221,12 @@ def test_names_of_secrets(name: str) -> None:
     "name", ["TOKENIZERS_PARALLELISM", "PATH", "PWD", "KEYBOARD", "HF_KEY_SIZE", "PAT", "CUDA_PATH"]
 )
 def test_names_that_are_none(name: str) -> None:
-    """Though a part of them is."""
+    """A part of each name looks like a secret's."""
     assert not looks_secret(name)
 
 
 def test_every_variable_that_decides_how_code_runs_is_passed() -> None:
-    """In the order of their names, and none whose name only begins or ends like theirs."""
+    """The names are sorted. A name that only begins or ends like one of them is not passed."""
     names = ALLOWED.split()
     others = [*(f"MY_{name}" for name in names), "HOMES", "LC_", "HF_HUB", "SLURM", "DISPLAY", "cuda_x"]
     assert list(allowed_environment(dict.fromkeys([*others, *reversed(names)], "x"))) == sorted(names)

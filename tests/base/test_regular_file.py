@@ -1,4 +1,4 @@
-"""Whole files of others: regular ones, of bounded size."""
+"""Whole files that others wrote: regular files of bounded size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_file_and_a_link_to_it(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_everything_else_is_refused_at_once(tmp_path: Path, name: str, code: int) -> None:
-    """With the path, and without reading."""
+    """The error names the path; nothing is read."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "zero").symlink_to("/dev/zero")

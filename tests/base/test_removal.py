@@ -39,7 +39,7 @@ def open_to_all() -> Iterator[Path]:
 
 
 def test_any_depth_with_few_descriptors(tmp_path: Path) -> None:
-    """Depth costs neither the stack nor open files, and a second removal finds nothing."""
+    """Depth uses neither stack nor open files. A second removal finds nothing."""
     (tmp_path / "maze").mkdir()
     nest(tmp_path / "maze", 1_100)
     assert remove(Beneath(tmp_path, "maze")) == []
@@ -48,7 +48,7 @@ def test_any_depth_with_few_descriptors(tmp_path: Path) -> None:
 
 
 def test_special_files_and_links_are_removed_and_not_followed(tmp_path: Path) -> None:
-    """Pipes, sockets, open files and links go; what the links lead to stays."""
+    """Pipes, sockets, open files and links are removed; the targets of links stay."""
     kept, maze = tmp_path / "kept", tmp_path / "maze"
     kept.mkdir()
     (kept / "file").touch()
@@ -64,7 +64,7 @@ def test_special_files_and_links_are_removed_and_not_followed(tmp_path: Path) ->
 
 
 def test_closed_folders_are_opened(open_to_all: Path) -> None:
-    """A user without rights removes folders of his own that deny him everything."""
+    """A user without rights removes his own folders with all permissions cleared."""
     script = """
 import os, sys
 from pathlib import Path
@@ -85,7 +85,7 @@ print(remove(Beneath(Path(sys.argv[1]), "maze")))
 
 
 def test_what_belongs_to_others_is_named(open_to_all: Path) -> None:
-    """What cannot be removed is returned with its place, and the rest is removed nevertheless."""
+    """What cannot be removed is returned with its path; everything else is removed."""
     if os.geteuid() != 0:
         pytest.skip("only root can make a folder of another user")
     held = open_to_all / "maze" / "held"
@@ -106,7 +106,7 @@ def test_what_belongs_to_others_is_named(open_to_all: Path) -> None:
 
 
 def test_immutable_files_are_removed(tmp_path: Path) -> None:
-    """Flags that forbid to remove a file or a folder's entries are cleared, if the user may."""
+    """Flags that forbid the removal are cleared if the user may do so."""
     (tmp_path / "maze" / "inner").mkdir(parents=True)
     for place in ("maze/inner/file", "maze/file"):
         (tmp_path / place).touch()

@@ -1,4 +1,4 @@
-"""The schemas of our formats: two validators, of which one is quick and the other explains, say the same."""
+"""The schemas of our formats. Two validators agree: the fast one and the one that explains."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def places(document: Any, steps: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where something can be put into a document."""
+    """The places where a value can be put into a document."""
     inside = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
@@ -63,7 +63,7 @@ nonsense = st.one_of(
 @pytest.mark.parametrize("name", FILES)
 @given(data=st.data())
 def test_what_the_quick_validator_accepts_the_other_accepts(name: str, documents: dict[str, Any], data: Any) -> None:
-    """And what it does not accept is refused with a reason, or was accepted by the other."""
+    """A document that the fast validator refuses gets a reason from the other, or was valid for it."""
     document = copy.deepcopy(documents[name])
     for _ in range(data.draw(st.integers(1, 2))):
         *steps, last = data.draw(st.sampled_from(places(document)))
@@ -85,7 +85,7 @@ def test_what_the_quick_validator_accepts_the_other_accepts(name: str, documents
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_valid_document_has_no_problems(name: str, documents: dict[str, Any]) -> None:
-    """Nor has one whose texts are no UTF-8, which the quick validator cannot take."""
+    """Texts that are not UTF-8 are valid, although the fast validator cannot read them."""
     assert schemas.problems(name, documents[name]) == []
     if name == "record":
         assert schemas.problems(name, {**documents[name], "title": "half \ud800"}) == []

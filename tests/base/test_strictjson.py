@@ -1,4 +1,4 @@
-"""Strict JSON: what is refused, where, and with which remedy; and that nothing else is lost."""
+"""Strict JSON: what is refused, with place and remedy; everything else is kept."""
 
 from __future__ import annotations
 
@@ -57,32 +57,29 @@ def test_refusals(text: str, pointer: str, message: str | None, remedy: str) -> 
 
 
 def test_refuses_what_is_not_utf8() -> None:
-    """Bytes that are no UTF-8 are refused, not guessed at."""
     with pytest.raises(JsonError):
         strictjson.loads(b'"\xff"')
 
 
 def test_the_largest_double_is_read() -> None:
-    """The bounds of a double are inside."""
     expected = [1.7976931348623157e308, strictjson.LARGEST, -1.7976931348623157e308, -strictjson.LARGEST]
     assert expected == strictjson.loads(json.dumps(expected))
     assert expected == strictjson.tag_nonfinite(expected)
 
 
 def test_a_small_number_may_have_many_digits() -> None:
-    """Only an integer of so many is beyond a double."""
+    """The limit on digits applies to integers only."""
     assert strictjson.loads(f"[0.{'1' * 5000}, {'1' * 400}e-399]") == [1 / 9, 10 / 9]
 
 
 def test_a_hundred_levels_are_read() -> None:
-    """Nesting up to the limit is read."""
     for text in ("[" * 100 + "]" * 100, '[1, {"a":' * 50 + "1" + "}]" * 50):
         assert json.loads(text) == strictjson.loads(text)
 
 
 @given(json_values)
 def test_tags_survive_a_file(value: Any) -> None:
-    """Whatever is measured, its tagged form is strict JSON and stays the same when it is read and tagged again."""
+    """The tagged form of every measurement is strict JSON. Reading and tagging it again does not change it."""
     tagged = strictjson.tag_nonfinite(value)
     again = strictjson.tag_nonfinite(strictjson.untag_nonfinite(strictjson.loads(strictjson.dumps(tagged))))
     assert tagged == again
@@ -90,12 +87,11 @@ def test_tags_survive_a_file(value: Any) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_tags_are_undone(number: float) -> None:
-    """A number that is not finite comes back as itself."""
     assert repr({"a": [number]}) == repr(strictjson.untag_nonfinite(strictjson.tag_nonfinite({"a": [number]})))
 
 
 def test_how_what_is_not_finite_is_written() -> None:
-    """An integer beyond a double too; a tuple as the list that it becomes."""
+    """An integer that a double cannot hold is tagged too; a tuple becomes a list."""
     beyond = strictjson.LARGEST + 1
     given = (math.nan, math.inf, -math.inf, beyond, -beyond, True, {"a": (1, "NaN")})
     names = ("NaN", "Infinity", "-Infinity", "Infinity", "-Infinity")
@@ -107,33 +103,31 @@ def test_how_what_is_not_finite_is_written() -> None:
     [{}, {"nonfinite": "nan"}, {"nonfinite": None}, {"nonfinite": ["NaN"]}, {"nonfinite": "NaN", "a": 1}, {"a": "NaN"}],
 )
 def test_what_is_no_tag(value: dict[str, Any]) -> None:
-    """It stays what it is."""
     assert not strictjson.is_tagged(value)
     assert strictjson.untag_nonfinite({"a": [value]}) == {"a": [value]}
 
 
 def test_what_an_error_says() -> None:
-    """The place, where it is known, what is wrong and what to do."""
+    """The place if it is known, the cause, and the remedy."""
     assert str(JsonError("it is wrong", "right it", "/a")) == "/a: it is wrong (right it)"
     assert str(JsonError("it is wrong", "right it")) == "it is wrong (right it)"
     assert str(JsonError("it is wrong")) == "it is wrong (write strict JSON)"
 
 
 def test_the_form_of_a_file(tmp_path: Path) -> None:
-    """Indented, in UTF-8 and with a newline at its end; a text by itself is one line."""
+    """Indented UTF-8 with a newline at the end; a single text is one line."""
     strictjson.dump({"é": [1]}, tmp_path / "a.json")
     assert (tmp_path / "a.json").read_bytes() == '{\n  "é": [\n    1\n  ]\n}\n'.encode()
     assert strictjson.dumps({"é": [1]}) == '{"é": [1]}'
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """That is the operating system's to tell."""
+    """The operating system's error is raised."""
     with pytest.raises(FileNotFoundError):
         strictjson.load(tmp_path / "a.json")
 
 
 def test_dumps_refuses_what_is_not_finite() -> None:
-    """Nothing that is not finite gets into a file untagged."""
     with pytest.raises(ValueError, match="not JSON compliant"):
         strictjson.dumps({"a": math.nan})
 

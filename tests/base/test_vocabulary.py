@@ -1,4 +1,4 @@
-"""The words for what came out, which files and pipelines rely on, and the exit status of a command."""
+"""The words for results, which files and pipelines rely on, and the exit statuses of commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETS = [seen for size in range(len(Verdict) + 1) for seen in combinations(Verdi
 
 @pytest.mark.parametrize("seen", _SETS, ids=lambda seen: "+".join(seen) or "nothing")
 def test_the_worst_verdict_is_the_exit_status(seen: tuple[Verdict, ...]) -> None:
-    """FAIL outranks VOID, VOID outranks NOT_MEASURED, and 0 says that something ran and all of it passed."""
+    """FAIL outranks VOID, VOID outranks NOT_MEASURED, and 0 means that something ran and everything passed."""
     worst = next((one for one in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS) if one in seen), None)
     expected = {Verdict.FAIL: 1, Verdict.VOID: 4, Verdict.NOT_MEASURED: 3, Verdict.PASS: 0, None: 3}[worst]
     assert exit_status(iter(seen)) == expected
@@ -21,13 +21,13 @@ def test_the_worst_verdict_is_the_exit_status(seen: tuple[Verdict, ...]) -> None
 
 
 def test_the_numbers_are_those_of_the_documentation() -> None:
-    """Scripts compare them."""
+    """Scripts compare these numbers."""
     expected = {"PASS": 0, "FAIL": 1, "REFUSED": 2, "NOT_MEASURED": 3, "VOID": 4, "INTERRUPTED": 130, "UNREAD": 141}
     assert expected == {status.name: int(status) for status in ExitStatus}
 
 
 def test_the_words_are_those_of_every_record() -> None:
-    """A sealed bundle holds them, so they may not change."""
+    """Sealed bundles contain these words, so they must not change."""
     assert [*Outcome] == ["PASS", "FAIL", "NOT_MEASURED"]
     assert [*Verdict] == ["PASS", "FAIL", "NOT_MEASURED", "VOID"]
     assert [*Fate] == ["killed", "survived", "misattributed", "inconclusive", "not run", "interrupted"]

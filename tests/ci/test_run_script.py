@@ -1,4 +1,4 @@
-"""The action's script, run as a runner runs it, on a project with a claim that runs for real."""
+"""The script of the GitHub action, run as a runner runs it, on a project with a real claim."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(folder: Path, claims: str, options: str = "", fail_on: str = "") -> tupl
 
 
 def test_a_claim_that_holds_leaves_evidence_and_reports(folder: Path) -> None:
-    """In one folder, for one artifact; the job's summary says it, too."""
+    """They are in one folder, for one artifact; the job's summary has the report too."""
     status, outputs, results = run(folder, CLAIM)
     assert (status, outputs["bundles"]) == (0, "1")
     assert sorted(path.name for path in results.iterdir()) == REPORTS
@@ -63,7 +63,7 @@ def test_a_claim_that_holds_leaves_evidence_and_reports(folder: Path) -> None:
 
 
 def test_a_claim_that_fails_is_reported_and_fails_the_step(folder: Path) -> None:
-    """With the status of the run."""
+    """The exit status is that of the run."""
     status, outputs, results = run(folder, CLAIM, "-P how=raises")
     assert (status, outputs["bundles"]) == (1, "1")
     assert sorted(path.name for path in results.iterdir()) == REPORTS
@@ -71,7 +71,7 @@ def test_a_claim_that_fails_is_reported_and_fails_the_step(folder: Path) -> None
 
 
 def test_a_refused_run_fails_and_invents_no_report(folder: Path) -> None:
-    """Nothing that was passed on is taken for code."""
+    """No argument is executed as code."""
     status, outputs, results = run(folder, f"{CLAIM}; touch hacked", "$(touch hacked)")
     assert (status, outputs["bundles"]) == (2, "0")
     assert not (folder / "hacked").exists()
@@ -79,6 +79,6 @@ def test_a_refused_run_fails_and_invents_no_report(folder: Path) -> None:
 
 
 def test_the_gate_fails_a_run_that_passed(folder: Path) -> None:
-    """The other claim of the project was never run."""
+    """The other claim of the project never ran."""
     assert run(folder, CLAIM, fail_on="falsified")[0] == 0
     assert run(folder, CLAIM, fail_on="falsified,unrun")[0] == 3

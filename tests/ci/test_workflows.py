@@ -1,4 +1,4 @@
-"""What the workflows may never do, read from their files; and what their shell does, by running it."""
+"""What the workflows must never do, read from their files, and what their shell code does when it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load(path: Path) -> dict[Any, Any]:
 
 
 def triggers(workflow: dict[Any, Any]) -> dict[str, Any]:
-    """YAML 1.1 reads the key `on` as true."""
+    """The triggers of a workflow; YAML 1.1 reads the key `on` as true."""
     found: dict[str, Any] = workflow[True]
     return found
 
@@ -52,7 +52,7 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_files_are_of_the_published_schemas() -> None:
-    """Those that check-jsonschema carries."""
+    """The schemas are those of check-jsonschema."""
     assert WORKFLOWS
     assert ACTIONS
     for schema, files in (("vendor.github-workflows", WORKFLOWS), ("vendor.github-actions", ACTIONS)):
@@ -62,7 +62,7 @@ def test_the_files_are_of_the_published_schemas() -> None:
 
 
 def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
-    """Whatever is not a runner of GitHub's has the guard; there is one such job, and it has it."""
+    """Every job on a runner that is not GitHub's has the guard; exactly one such job exists."""
     guarded = []
     for name, job in jobs():
         runner = job.get("runs-on")
@@ -76,7 +76,7 @@ def test_the_code_of_a_fork_never_reaches_a_machine_of_ours() -> None:
 
 
 def test_no_workflow_is_started_by_strangers_with_our_rights() -> None:
-    """Neither by hand-over from another run."""
+    """Nor is one started by the end of another run."""
     for path in WORKFLOWS:
         assert not {"pull_request_target", "workflow_run", "issue_comment"} & triggers(load(path)).keys(), path.name
 
@@ -106,7 +106,7 @@ def test_the_guard_fails_loudly_where_the_job_would_be_skipped(event: str, head:
 
 
 def test_rights_are_the_least() -> None:
-    """None by default; to write comments, one job that checks nothing out."""
+    """Workflows have no rights by default. One job may write comments, and it checks nothing out."""
     writers = []
     for path in WORKFLOWS:
         workflow = load(path)
@@ -121,7 +121,7 @@ def test_rights_are_the_least() -> None:
 
 
 def test_actions_of_others_are_pinned_by_commit() -> None:
-    """A tag can be moved to other code; and `./` is the checkout, of whoever calls, where `$/` is this repository."""
+    """A tag can be moved to other code. `./` is the caller's checkout; `$/` is this repository."""
     used = [(name, step["uses"]) for name, step in steps() if "uses" in step]
     used += [(name, job["uses"]) for name, job in jobs() if "uses" in job]
     assert "$/.github/actions/harness-run" in [action for _, action in used]
@@ -133,7 +133,7 @@ def test_actions_of_others_are_pinned_by_commit() -> None:
 
 
 def test_what_others_call_needs_nothing_of_their_checkout() -> None:
-    """A default that only this repository can follow would fail everywhere else."""
+    """A default that exists only in this repository would fail everywhere else."""
     inputs = triggers(load(ROOT / "workflows" / "falsify.yml"))["workflow_call"]["inputs"]
     action = load(ROOT / "actions" / "harness-run" / "action.yml")["inputs"]
     assert {name for name, one in inputs.items() if one.get("required")} == {"name", "runner"}
@@ -141,7 +141,7 @@ def test_what_others_call_needs_nothing_of_their_checkout() -> None:
 
 
 def test_an_auditor_of_workflows_finds_nothing() -> None:
-    """zizmor: script injection, rights, unpinned actions, tokens left behind, and what else it knows."""
+    """zizmor looks for script injection, excess rights, unpinned actions, leftover tokens and more."""
     zizmor = next(file.locate() for file in metadata.files("zizmor") or () if file.name == "zizmor")
     command = [zizmor, "--offline", "--persona", "pedantic", "--min-severity", "low", "--no-progress", ROOT]
     checked = subprocess.run(command, capture_output=True, text=True)
@@ -149,13 +149,13 @@ def test_an_auditor_of_workflows_finds_nothing() -> None:
 
 
 def test_no_script_has_values_pasted_into_it() -> None:
-    """A branch's name, or an input, would be code; variables are not."""
+    """The name of a branch, or an input, would become code; variables do not."""
     for name, step in steps():
         assert "${{" not in step.get("run", ""), name
 
 
 def test_checkouts_leave_no_token_behind() -> None:
-    """For the code that runs next, which others wrote."""
+    """The code that runs next was written by others."""
     for name, step in steps():
         if "checkout" in str(step.get("uses")):
             assert step["with"]["persist-credentials"] is False, name
@@ -163,7 +163,7 @@ def test_checkouts_leave_no_token_behind() -> None:
 
 @pytest.fixture
 def comment(tmp_path: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
-    """Runs what writes the comment; `gh` is played by a script that writes down how it was called."""
+    """Run the code that writes the comment; a script in place of `gh` records its arguments."""
     gh = tmp_path / "gh"
     gh.write_text('#!/bin/sh\ncase "$*" in *--paginate*) cat comments ;; *) echo "$*" >> calls ;; esac\n')
     gh.chmod(0o755)
@@ -182,7 +182,7 @@ def comment(tmp_path: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
 def test_a_comment_replaces_the_one_before_it(
     tmp_path: Path, comment: Callable[[], subprocess.CompletedProcess[str]], earlier: str, method: str
 ) -> None:
-    """Found by its first line."""
+    """The first line identifies the old comment."""
     mark = "<!-- falsifier-harness report gx10 -->"
     (tmp_path / "comments").write_text(earlier.format(mark=mark))
     assert comment().returncode == 0
