@@ -1,4 +1,4 @@
-"""What is in a folder, for tests that say what a command may and may not write."""
+"""The contents of a folder, for tests of what a command may write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file's bytes, and None for a folder, by path; what Python and the tools cache aside."""
+    """The bytes of every file, None for a folder, by path; without caches of Python and the tools."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))

@@ -39,7 +39,7 @@ def harness(
 
 
 def complaint(done: subprocess.CompletedProcess[str], folder: Path) -> str:
-    """What a command wrote to standard error, for a snapshot: without the names that differ between runs."""
+    """What a command wrote to standard error, without names that differ between runs, for a snapshot."""
     text = " ".join(done.stderr.split()).replace(str(folder), "FOLDER").replace(str(_ROOT), "ROOT")
     text = re.sub(r"\d{4}-\d\d-\d\dT\d{6}Z-[\w.-]+", "RUN", text)
     return re.sub(r"\bpid \d+", "pid N", text)
@@ -59,7 +59,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def imported(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], set[str]]:
-    """Run `harness` in a folder; what came of it, and the top-level modules that it had imported at its end."""
+    """Run `harness` in a folder; return the result and the top-level modules that it had imported at its end."""
     script = (
         "import sys\n"
         "from harness.cli import main\n"

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_runs_are_counted(folder: Path) -> None:
-    """The list comes back as it was, [3, 1, 2]: one inversion, where at most half of one is allowed."""
+    """The reported list is [3, 1, 2]: one inversion, where at most half of one is allowed."""
     done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--first-seed", "5")
     assert done.returncode == ExitStatus.PASS, done.stderr
     assert [line.split(",")[0] for line in done.stderr.splitlines()] == [f"{CLAIM} seed 5", f"{CLAIM} seed 6"]
@@ -44,7 +44,7 @@ def test_runs_are_counted(folder: Path) -> None:
 
 
 def test_what_is_written_is_bound_by_the_contract_and_shown(folder: Path) -> None:
-    """Next to what is measured next; what was recorded of another profile stays, and nothing else changes."""
+    """`show` prints the ratios beside the measurements. Other profiles and the rest of the contract stay as they are."""
     path = folder / "contracts" / f"{CLAIM}.json"
     before = json.loads(path.read_text())
     done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--first-seed", "5", "--write")
@@ -125,7 +125,7 @@ def test_a_cache_that_cannot_be_used_is_refused_before_anything_runs(folder: Pat
 
 
 def test_ctrl_c_prints_what_was_measured(folder: Path) -> None:
-    """The run that was under way is not among it."""
+    """The interrupted run is left out."""
     process = start(folder, "calibrate", CLAIM, "--runs", "1000", "--no-mutants")
     assert process.stdout is not None
     first = process.stdout.readline()

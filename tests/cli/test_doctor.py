@@ -41,7 +41,7 @@ CONTRACT: dict[str, Any] = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Somebody's project with three claims: one like the sample, one for big GPUs only, one that is refused."""
+    """A project with three claims: one like the sample, one for large GPUs only, and one that is refused."""
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     (tmp_path / "sample.py").write_text("def falsify(trial): ...\nclass Subject: ...\nclass Mutant: ...\n")
     contracts = tmp_path / "contracts"
@@ -69,7 +69,7 @@ def doctor(folder: Path, recording: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("recording", ["h200", "gb10", "none"])
 def test_gpus_and_claims(recording: str, project: Path, snapshot: SnapshotAssertion) -> None:
-    """What NVML says with its sources, and what each claim can run here. The tools and the host are this machine's."""
+    """NVML's values with their sources, and what each claim can run here. The tools and the host are this machine's."""
     lines = doctor(project, recording).replace(str(project), "PROJECT").splitlines()
     shown = [line for line in lines if re.match(r"(driver|cuda|gpus?( \d)?|total|F-[A-Z0-9-]+): ", line)]
     if recording == "gb10":  # its memory is that of the host, which decides whether F-BIG-001 can run
@@ -85,7 +85,7 @@ def test_memory_that_nvml_does_not_support_is_never_0(project: Path) -> None:
 
 
 def test_a_claim_that_would_miss_the_gpu_that_it_speaks_of(project: Path) -> None:
-    """Any device can run its full profile, so the CPU does without a wish."""
+    """Any device can run the full profile, so the default is the CPU."""
     anywhere = {"full": {**CONTRACT["profiles"]["full"], "requires": {"device": "any"}}}
     contract = {**CONTRACT, "id": "F-ANYWHERE-001", "profiles": anywhere}
     (project / "contracts" / "F-ANYWHERE-001.json").write_text(json.dumps(contract))
@@ -136,7 +136,7 @@ def _read(leader: int) -> bytes:
 
 
 def test_no_heavy_module_is_loaded() -> None:
-    """Neither for the command's help, nor torch for anything it shows."""
+    """The help loads none, and no output needs torch."""
     script = (
         "import sys; from harness.cli.doctor import command; "
         "heavy = {'torch', 'psutil', 'pynvml', 'rich', 'numpy', 'jsonschema', 'filelock', 'sqlite3', 'subprocess'}; "

@@ -24,7 +24,7 @@ LARGEST = (3.0, 3.1, 2.9, 3.0, 3.05, 2.95, 9.5)
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with seven runs of its claim, the last of which measured something else."""
+    """A project with seven runs of its claim. The last one measured another value."""
     write_project(tmp_path)
     for number, largest in enumerate(LARGEST):
         sealed(
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_newest_beside_those_before_it(project: Path) -> None:
-    """A table a series, a line a measurement, and what left the noise is called."""
+    """One table per series, one line per measurement; values outside the noise are marked."""
     done = harness(project, "history", CLAIM)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -53,7 +53,7 @@ def test_the_newest_beside_those_before_it(project: Path) -> None:
 
 
 def test_one_measurement_run_by_run(project: Path, snapshot: SnapshotAssertion) -> None:
-    """Each judged against those before it."""
+    """Each run is judged against those before it."""
     lines = harness(project, "history", CLAIM, "--measurement", "largest").stdout.splitlines()
     assert lines[0].startswith("largest on CPU a CPU")
     assert [" ".join(line.split()) for line in lines[2:9:3]] == [
@@ -67,7 +67,7 @@ def test_one_measurement_run_by_run(project: Path, snapshot: SnapshotAssertion) 
 
 
 def test_for_machines(project: Path) -> None:
-    """A row for every measurement of every run."""
+    """One row per measurement and run."""
     rows = list(csv.DictReader(io.StringIO(harness(project, "history", CLAIM, "--csv").stdout)))
     assert len(rows) == 7 * 5
     assert [float(row["value"]) for row in rows if row["measurement"] == "largest"] == list(LARGEST)
@@ -77,7 +77,7 @@ def test_for_machines(project: Path) -> None:
 
 
 def test_runs_in_which_nothing_ran(project: Path, snapshot: SnapshotAssertion) -> None:
-    """They are counted, and are neither a value nor one side of a comparison."""
+    """They are counted, but are neither a value nor a side of a comparison."""
     idle = {"measurements": {}, "trial_seconds": 0.0, "started": "2026-11-20T20:15:03+00:00"}
     sealed(project, run="run-idle", **idle)
     done = harness(project, "history", CLAIM)
@@ -91,7 +91,7 @@ def test_runs_in_which_nothing_ran(project: Path, snapshot: SnapshotAssertion) -
 
 
 def test_no_runs(project: Path) -> None:
-    """Of a claim that never ran, on a device that was never seen, or of no claim at all."""
+    """A claim that never ran, a device that was never used, and an unknown claim."""
     done = harness(project, "history", CLAIM, "--device", "GB10")
     assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 runs of {CLAIM}\n")
     assert harness(project, "history", CLAIM, "--evidence", "nowhere").returncode == ExitStatus.REFUSED
@@ -101,7 +101,7 @@ def test_no_runs(project: Path) -> None:
 
 
 def test_the_newest_run_against_the_one_before(project: Path) -> None:
-    """By the claim alone, by the names of runs, by folders; the exit status does not judge."""
+    """Runs are named by claim, by run or by folder. The exit status is no verdict."""
     by_claim = harness(project, "diff", CLAIM)
     assert (by_claim.returncode, by_claim.stderr) == (0, "")
     assert by_claim.stdout == harness(project, "diff", "run-5", "run-6").stdout
@@ -117,7 +117,7 @@ def test_the_newest_run_against_the_one_before(project: Path) -> None:
 def test_bundles_from_elsewhere(
     project: Path, tmp_path_factory: pytest.TempPathFactory, snapshot: SnapshotAssertion
 ) -> None:
-    """No project is needed; the runs beside B are then those before it."""
+    """No project is needed. The runs beside B are then the earlier ones."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     place = project / PLACE
     done = harness(elsewhere, "diff", str(place / "run-0"), str(place / "run-6"))
@@ -134,14 +134,14 @@ def test_bundles_from_elsewhere(
     ids=" ".join,
 )
 def test_what_cannot_be_compared(project: Path, arguments: tuple[str, ...], snapshot: SnapshotAssertion) -> None:
-    """It is refused, with the remedy."""
+    """It is refused with the remedy."""
     done = harness(project, "diff", *arguments)
     assert done.returncode == ExitStatus.REFUSED
     assert complaint(done, project) == snapshot
 
 
 def test_different_claims_are_not_compared(project: Path, snapshot: SnapshotAssertion) -> None:
-    """Neither are a run and nothing."""
+    """A run and nothing are not compared either."""
     other = {"id": "F-DEMO-OTHER-001", "run": "other"}
     bundle = sealed(project, **other)
     done = harness(project, "diff", f"{PLACE}/run-1", str(bundle))
@@ -151,7 +151,7 @@ def test_different_claims_are_not_compared(project: Path, snapshot: SnapshotAsse
 
 @pytest.mark.parametrize("arguments", [["history", CLAIM], ["diff", CLAIM]])
 def test_without_pandas(project: Path, arguments: list[str]) -> None:
-    """Both say what to install; the other commands do not notice."""
+    """Both say what to install; other commands do not need it."""
     hide = (
         "import sys, importlib.util\n"
         "find = importlib.util.find_spec\n"

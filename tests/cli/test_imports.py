@@ -38,7 +38,7 @@ def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
 
 
 def test_only_lint_and_search_import_hypothesis() -> None:
-    """Imports for type checkers alone do not count."""
+    """Imports for type checkers do not count."""
     places = {
         path.relative_to(HARNESS).parts[0]
         for path in HARNESS.rglob("*.py")
@@ -49,7 +49,7 @@ def test_only_lint_and_search_import_hypothesis() -> None:
 
 
 def _executed(tree: ast.AST) -> list[ast.AST]:
-    """All nodes but those below `if TYPE_CHECKING:`."""
+    """All nodes except those below `if TYPE_CHECKING:`."""
     found = [tree]
     for child in ast.iter_child_nodes(tree):
         if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):

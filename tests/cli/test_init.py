@@ -1,4 +1,4 @@
-"""`harness init` as a user types it, in repositories that are not ours."""
+"""`harness init` as a user types it, in other people's repositories."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def settings(folder: Path) -> dict[str, object]:
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
-    """Everything a project needs is made, and named, and what comes next is said."""
+    """It makes and names everything that a project needs, and says what comes next."""
     done = harness(tmp_path, "init")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     files = [path for path, content in contents(tmp_path).items() if content is not None]
@@ -43,7 +43,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
 
 
 def test_the_folder_named(tmp_path: Path) -> None:
-    """DIR is made a project, and nothing is written elsewhere."""
+    """DIR becomes a project; nothing is written elsewhere."""
     (tmp_path / "theirs").mkdir()
     assert harness(tmp_path, "init", "theirs").returncode == ExitStatus.PASS
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
@@ -54,7 +54,7 @@ def test_the_folder_named(tmp_path: Path) -> None:
     "before", [b"", THEIRS, THEIRS + b"\r\n", THEIRS.replace(b"\r\n", b"\n"), b"tool.black = {}\n"]
 )
 def test_what_they_wrote_is_kept(tmp_path: Path, before: bytes) -> None:
-    """Every byte of it, and the table is added in the line ends that the file has."""
+    """Every byte of the file is kept. The table is added with the file's own line ends."""
     pyproject = tmp_path / "pyproject.toml"
     pyproject.write_bytes(before)
     done = harness(tmp_path, "init")
@@ -69,14 +69,14 @@ def test_what_they_wrote_is_kept(tmp_path: Path, before: bytes) -> None:
 
 
 def test_code_in_src(tmp_path: Path) -> None:
-    """Claims are about code that can be imported: src/ is where many keep it."""
+    """Claims are about code that can be imported, and many projects keep it in src/."""
     (tmp_path / "src").mkdir()
     harness(tmp_path, "init")
     assert settings(tmp_path)["pythonpath"] == [".", "src"]
 
 
 def test_a_claim_can_be_made_at_once(tmp_path: Path) -> None:
-    """The project is found from a folder below it, and there is nothing wrong with it."""
+    """The project is found from a subfolder and has no findings."""
     harness(tmp_path, "init")
     assert harness(tmp_path / "falsifiers", "new", "F-THEIRS-ONE-001").returncode == ExitStatus.PASS
     assert harness(tmp_path, "lint").returncode == ExitStatus.PASS
@@ -95,7 +95,7 @@ def test_a_claim_can_be_made_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_pyproject_that_is_refused(tmp_path: Path, pyproject: str) -> None:
-    """It has the table already, or cannot take it: exit status 2 and nothing written."""
+    """It has the table already, or cannot hold it: exit status 2, nothing written."""
     (tmp_path / "pyproject.toml").write_text(pyproject, "utf-8")
     before = contents(tmp_path)
     done = harness(tmp_path, "init")
@@ -105,7 +105,7 @@ def test_a_pyproject_that_is_refused(tmp_path: Path, pyproject: str) -> None:
 
 
 def test_twice(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The second time it says that this is a project, and changes nothing."""
+    """The second run says that this is a project, and changes nothing."""
     harness(tmp_path, "init")
     before = contents(tmp_path)
     done = harness(tmp_path, "init")
@@ -118,7 +118,7 @@ def test_twice(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     "path", ["falsifiers/__init__.py", "evidence/.gitignore", "contracts/schema/contract.schema.json"]
 )
 def test_nothing_is_overwritten(tmp_path: Path, path: str) -> None:
-    """Where one of the files exists, none is written and pyproject.toml stays as it is."""
+    """If one of the files exists, none is written, and pyproject.toml stays as it is."""
     (tmp_path / "pyproject.toml").write_bytes(THEIRS)
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text("mine\n")
@@ -131,7 +131,7 @@ def test_nothing_is_overwritten(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["contracts", "falsifiers", "evidence"])
 def test_a_failure_half_way_leaves_nothing(tmp_path: Path, path: str) -> None:
-    """A file stands where a folder should."""
+    """A file stands where a folder is needed."""
     (tmp_path / "pyproject.toml").write_bytes(THEIRS)
     (tmp_path / path).write_text("not a folder\n")
     before = contents(tmp_path)
@@ -140,7 +140,7 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, path: str) -> None:
 
 
 def test_git_takes_a_bundle_whole(tmp_path: Path) -> None:
-    """Many repositories ignore *.log and build/; a bundle without its logs would be unsound."""
+    """Many repositories ignore *.log and build/. A bundle without its logs would be unsound."""
     (tmp_path / ".gitignore").write_text("*.log\n*.csv\nbuild/\n")
     harness(tmp_path, "init")
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
@@ -156,7 +156,7 @@ def test_git_takes_a_bundle_whole(tmp_path: Path) -> None:
 
 
 def attributes_of(folder: Path, path: str) -> dict[str, str]:
-    """What git makes of a file: whether its diff is folded, and whether its line ends are converted."""
+    """Git's attributes of a file: whether its diff is folded, and whether its line ends are converted."""
     command = ["git", "check-attr", "-z", "linguist-generated", "text", "--", path]
     words = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.split("\0")
     return dict(zip(words[1::3], words[2::3], strict=True))
@@ -164,7 +164,7 @@ def attributes_of(folder: Path, path: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("before", [None, b"", b"* text=auto", b"* text=auto\r\n*.bat eol=crlf\r\n"])
 def test_git_folds_bundles_in_diffs(tmp_path: Path, before: bytes | None) -> None:
-    """Every byte of their .gitattributes is kept, and it speaks for no other file."""
+    """Every byte of an existing .gitattributes is kept. The new line concerns bundles only."""
     attributes = tmp_path / ".gitattributes"
     if before is not None:
         attributes.write_bytes(before)
@@ -181,7 +181,7 @@ def test_git_folds_bundles_in_diffs(tmp_path: Path, before: bytes | None) -> Non
 
 
 def test_a_line_for_bundles_is_kept(tmp_path: Path) -> None:
-    """A project may show its bundles in diffs."""
+    """A project may choose to show its bundles in diffs."""
     attributes = tmp_path / ".gitattributes"
     attributes.write_text("evidence/** -text\n")
     assert harness(tmp_path, "init").returncode == ExitStatus.PASS
@@ -190,7 +190,7 @@ def test_a_line_for_bundles_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", None])
 def test_attributes_that_cannot_be_read(tmp_path: Path, content: bytes | None) -> None:
-    """No text, or a folder: exit status 2 and nothing written."""
+    """The file is not text, or is a folder: exit status 2, nothing written."""
     if content is None:
         (tmp_path / ".gitattributes").mkdir()
     else:

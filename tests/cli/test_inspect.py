@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_in_a_pipe(tmp_path: Path, model: Path) -> None:
-    """What it is, findings, metadata, and every tensor on one line."""
+    """The format, the findings, the metadata, and one line per tensor."""
     done = harness(tmp_path, "inspect", model.name)
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     lines = done.stdout.splitlines()
@@ -49,7 +49,7 @@ def test_a_checkpoint_in_a_pipe(tmp_path: Path, model: Path) -> None:
 
 
 def test_the_file_without_weights_is_told_at_once(tmp_path: Path) -> None:
-    """The 200 bytes that every loader opens."""
+    """The file of 200 bytes that every loader opens."""
     (tmp_path / "model.safetensors").write_bytes(zero_tensors())
     done = harness(tmp_path, "inspect", "model.safetensors")
     assert done.returncode == ExitStatus.PASS
@@ -78,7 +78,7 @@ def test_the_kinds_of_the_option_are_those_of_the_toolkit() -> None:
 
 
 def test_against_another_checkpoint(tmp_path: Path, model: Path) -> None:
-    """Of another format; what differs is told tensor by tensor."""
+    """The other checkpoint has another format. Differences are listed by tensor."""
     (tmp_path / "other.apr").write_bytes(apr({"layers.0.weight": W + 0.5, "extra": W}))
     done = harness(tmp_path, "inspect", model.name, "--against", "other.apr", "--fail-on", "different")
     assert done.returncode == ExitStatus.FAIL
@@ -91,7 +91,7 @@ def test_against_another_checkpoint(tmp_path: Path, model: Path) -> None:
 
 
 def test_json(tmp_path: Path, model: Path) -> None:
-    """Everything, with whole digests; strict JSON also where a number is not finite."""
+    """Everything, with whole digests; strict JSON even if a number is not finite."""
     shown = json.loads(harness(tmp_path, "inspect", model.name, "--json", "--against", model.name).stdout)
     assert (shown["format"], shown["elements"]) == ("safetensors", 12)
     first, second = shown["tensors"]
@@ -105,7 +105,7 @@ def test_json(tmp_path: Path, model: Path) -> None:
 
 
 def test_a_file_that_is_refused(tmp_path: Path, model: Path) -> None:
-    """The file, the reason and the byte; the same in JSON."""
+    """The message has the file, the reason and the offset; the JSON has the same."""
     (tmp_path / "cut.safetensors").write_bytes(model.read_bytes()[:-1])
     done = harness(tmp_path, "inspect", "cut.safetensors", "--json")
     assert done.returncode == ExitStatus.REFUSED
@@ -121,7 +121,7 @@ def test_a_file_that_is_refused(tmp_path: Path, model: Path) -> None:
 
 
 def test_a_file_that_is_nothing_of_all_that(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The refusal of a file that is neither a checkpoint nor a program names both."""
+    """The message names both kinds, checkpoint and program."""
     (tmp_path / "README.md").write_text("# Hello\n")
     done = harness(tmp_path, "inspect", "README.md")
     assert done.returncode == ExitStatus.REFUSED
@@ -136,7 +136,7 @@ def test_a_name_that_steers_the_terminal_is_written_out(tmp_path: Path) -> None:
 
 
 def test_a_terminal_of_80_columns(tmp_path: Path) -> None:
-    """The table has no longer line; columns that have no room are left out, and a long name has a line of its own."""
+    """No line of the table is longer. Columns without room are left out; a long name has a line of its own."""
     long = "model.layers.23.self_attn.a_projection_with_a_rather_long_name.weight"
     (tmp_path / "model.safetensors").write_bytes(safetensors_bytes({long: W, "short": W}))
     leader, follower = pty.openpty()
@@ -185,7 +185,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, model: Path, 
 
 
 def test_a_program_is_asked_for_its_device_code(tmp_path: Path) -> None:
-    """Kernel by kernel, and as JSON."""
+    """One line per kernel, and JSON."""
     cubin = tmp_path / "kernels.bin"
     cubin.write_bytes((RECORDED / "sm_121.cubin").read_bytes())
     done = harness(tmp_path, "inspect", cubin.name)
@@ -203,7 +203,7 @@ def test_a_program_without_device_code_is_no_mistake_of_the_user(tmp_path: Path)
 
 
 def test_a_program_that_is_cut_short_is_refused(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """What is there is told all the same; that there is no code in it, nobody can say."""
+    """The kernels that were found are listed. The command does not claim that there is no other code."""
     (tmp_path / "cut").write_bytes((RECORDED / "sm_121.cubin").read_bytes()[:300])
     done = harness(tmp_path, "inspect", "cut")
     assert done.returncode == ExitStatus.REFUSED

@@ -1,4 +1,4 @@
-"""`harness lint` from outside: what it prints, and its exit status."""
+"""`harness lint`: its output and its exit status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.contracts import IDENTIFIER, document, write_contract
 
 @pytest.fixture
 def inside(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project, and the current folder in it."""
+    """Make a project the current folder."""
     monkeypatch.chdir(project.root)
     return project
 
@@ -40,12 +40,12 @@ def reports(*arguments: str) -> tuple[ExitStatus, list[tuple[str, str, list[tupl
 
 
 def test_a_sound_project(inside: Project) -> None:
-    """All of the project's contracts are counted."""
+    """All contracts of the project are counted."""
     assert reports() == (ExitStatus.PASS, [(IDENTIFIER, "sound", [])])
 
 
 def test_a_warning_refuses_nothing(inside: Project) -> None:
-    """A contract with a warning is sound, and is counted as having one."""
+    """A contract with a warning is sound, and is counted as one with a warning."""
     write_contract(inside.root, document(target=...))
     assert reports() == (ExitStatus.PASS, [(IDENTIFIER, "warnings", [("warning", "target-absent", "")])])
 
@@ -54,7 +54,7 @@ UNSATISFIABLE = [*document()["rules"], {"id": "never", "rule": "self.smallest > 
 
 
 def test_a_contract_that_cannot_be_satisfied(inside: Project) -> None:
-    """An error refuses the contract, and shows the measurements that come nearest."""
+    """An error refuses the contract, and shows the nearest measurements."""
     write_contract(inside.root, document(rules=UNSATISFIABLE))
     expected = [(IDENTIFIER, "unsound", [("error", "contract-unsatisfiable", "/rules/2/rule")])]
     assert (ExitStatus.REFUSED, expected) == reports()
@@ -63,7 +63,7 @@ def test_a_contract_that_cannot_be_satisfied(inside: Project) -> None:
 
 
 def test_a_contract_that_does_not_load(inside: Project) -> None:
-    """What the loader refuses is printed in the same form, beside the contracts that load."""
+    """The loader's findings have the same form, beside the contracts that load."""
     write_contract(inside.root, document(id="F-DEMO-BROKEN-001", titel="x"))
     expected = [("F-DEMO-BROKEN-001", "refused", [("error", "refused", "/titel")]), (IDENTIFIER, "sound", [])]
     assert (ExitStatus.REFUSED, expected) == reports()
@@ -80,7 +80,7 @@ def test_the_text(inside: Project, snapshot: SnapshotAssertion) -> None:
 
 
 def test_paths(inside: Project) -> None:
-    """Files and folders may be named, a file twice counts once, and the others are left alone."""
+    """Files and folders may be named. A file that is named twice counts once; other files are left alone."""
     broken = write_contract(inside.root, "{", name="F-DEMO-BROKEN-001")
     sound = broken.with_name(f"{IDENTIFIER}.json")
     assert lint(str(sound), f"contracts/demo/{sound.name}")[0] is ExitStatus.PASS
@@ -89,7 +89,7 @@ def test_paths(inside: Project) -> None:
 
 
 def test_nothing_to_lint(inside: Project, tmp_path: Path) -> None:
-    """Where there is no contract nothing was measured, and the exit status says so."""
+    """Without a contract nothing is measured, and the exit status says so."""
     empty = tmp_path / "empty"
     empty.mkdir()
     assert reports(str(empty)) == (ExitStatus.NOT_MEASURED, [])

@@ -1,4 +1,4 @@
-"""`harness lint` and other commands with contracts that a stranger wrote to stop them."""
+"""`harness lint` and other commands, with contracts that were written to stop them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLOW = "self.a.all(x, self.b.all(y, y < x + 1e300))"
 
 
 def contract(rule: str = "", **properties: Any) -> dict[str, Any]:
-    """The valid contract with more measurements, and with one rule more."""
+    """The valid contract with more measurements and one more rule."""
     content = document()
     content["observation"]["properties"].update(properties)
     if rule:
@@ -41,7 +41,7 @@ def contract(rule: str = "", **properties: Any) -> dict[str, Any]:
 
 
 def place_special(kind: str, path: Path) -> None:
-    """Put something in a contract's place that is no regular file, or has no end."""
+    """Put a file that is not regular, or has no end, in place of a contract."""
     path.unlink()
     match kind:
         case "pipe":
@@ -73,7 +73,7 @@ def test_what_is_no_contract_file_blocks_nothing(inside: Project, kind: str) -> 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "unary"])
 def test_sources_of_entry_points_are_bounded(inside: Project, kind: str) -> None:
-    """A source file that is a pipe, or that Python's parser cannot hold, refuses the contract."""
+    """A source that is a pipe, or too deep for Python's parser, refuses the contract."""
     (found,) = inside.root.rglob("sorting.py")
     if kind == "unary":
         found.write_text(f"Sorter = Forgetful = falsify = {'-' * 90_000}1\n")
@@ -98,7 +98,7 @@ def test_sources_of_entry_points_are_bounded(inside: Project, kind: str) -> None
     ids=json.dumps,
 )
 def test_unique_lists_are_found(inside: Project, items: dict[str, Any]) -> None:
-    """A list of many different items is possible, and lint finds one quickly."""
+    """A list of many distinct items is possible, and lint finds one quickly."""
     unique = {"type": "array", "uniqueItems": True, "minItems": 100, "items": items, "x-source": "a test"}
     write_contract(inside.root, contract(more=unique))
     began = time.monotonic()
@@ -122,13 +122,13 @@ def test_a_list_of_more_different_items_than_there_are_is_unsatisfiable(inside: 
     ids=["signs", "spaced signs", "indices"],
 )
 def test_deep_rules_are_refused(inside: Project, rule: str) -> None:
-    """By the loader, so that no command meets them."""
+    """The loader refuses them, so no command evaluates them."""
     write_contract(inside.root, contract(rule))
     assert reports() == (ExitStatus.REFUSED, [(IDENTIFIER, "refused", [("error", "refused", "/rules/2/rule")])])
 
 
 def test_a_shape_that_cannot_be_drawn_is_undecided(inside: Project) -> None:
-    """Lists nested deeper than hypothesis draws: no observation was found, which says nothing of the contract."""
+    """Hypothesis cannot draw lists nested so deeply. No observation was found, so the contract is undecided."""
     nested: dict[str, Any] = {"type": "number"}
     for _ in range(45):
         nested = {"type": "array", "minItems": 1, "items": nested}
@@ -151,7 +151,7 @@ HUGE = {**LONG, "items": LONG}
 def test_beyond_the_budget_a_contract_is_undecided(
     inside: Project, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
 ) -> None:
-    """Neither sound nor wrong: exit status 3, and the contract's other checks are not lost to it."""
+    """Neither sound nor wrong: exit status 3. The other checks of the contract still run."""
     monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=2.0, memory_bytes=256 << 20))
     write_contract(inside.root, content)
     began = time.monotonic()
@@ -161,7 +161,7 @@ def test_beyond_the_budget_a_contract_is_undecided(
 
 
 def test_ctrl_c_ends_lint(inside: Project) -> None:
-    """Also while a rule is evaluated, and no process is left."""
+    """It works while a rule is evaluated, and no process is left."""
     write_contract(inside.root, contract(SLOW, **ENDLESS))
     process = subprocess.Popen(
         [*COMMAND, "lint"], cwd=inside.root, env=environment(inside.root), stderr=subprocess.PIPE, process_group=0
@@ -175,7 +175,7 @@ def test_ctrl_c_ends_lint(inside: Project) -> None:
 
 
 def test_folders_of_contracts_may_be_deep(inside: Project) -> None:
-    """A thousand folders within each other end no command, and the contract beside them is found."""
+    """A thousand nested folders end no command, and the contract beside them is found."""
     here = os.getcwd()
     os.chdir(inside.contracts)
     try:

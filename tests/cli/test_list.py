@@ -21,7 +21,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_line_a_claim_in_columns(project: Path) -> None:
-    """By id, from any folder of the project, and how many there are."""
+    """Sorted by id, from any folder of the project, with the number of claims."""
     done = harness(project / "falsifiers" / "demo", "list")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     assert done.stdout.splitlines() == [
@@ -32,7 +32,7 @@ def test_a_line_a_claim_in_columns(project: Path) -> None:
 
 
 def test_json_for_machines(project: Path) -> None:
-    """The same, as a list of objects."""
+    """The same content as a list of objects."""
     rows = json.loads(harness(project, "list", "--json").stdout)
     assert [row["id"] for row in rows] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
     assert rows[1] == {
@@ -45,7 +45,7 @@ def test_json_for_machines(project: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])
 def test_a_file_that_is_no_contract(project: Path, text: str) -> None:
-    """It is named, the claims are still listed, and the exit status tells."""
+    """It is named, the claims are still listed, and the exit status is not 0."""
     path = write_contract(project, text, "F-BROKEN-001")
     done = harness(project, "list")
     assert done.returncode == ExitStatus.REFUSED
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_contract(project: Path, text: str) -> None:
 
 
 def test_a_project_without_claims(tmp_path: Path) -> None:
-    """Nothing to list is not success."""
+    """An empty list is not success."""
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path, "list")
     assert (done.returncode, done.stdout) == (ExitStatus.NOT_MEASURED, f"0 claims under {tmp_path / 'contracts'}\n")

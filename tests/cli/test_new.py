@@ -35,13 +35,13 @@ WRITTEN = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project without a claim, whose tools are set up as ours are."""
+    """A project without a claim, with our tool settings."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
 
 def tool(project: Path, *arguments: str) -> None:
-    """Run a Python tool in the project; it must have nothing to say against it."""
+    """Run a Python tool in the project; it must report nothing."""
     done = subprocess.run(
         [sys.executable, "-m", *arguments], cwd=project, capture_output=True, text=True, timeout=300, check=False
     )
@@ -49,7 +49,7 @@ def tool(project: Path, *arguments: str) -> None:
 
 
 def test_it_says_what_it_wrote(project: Path) -> None:
-    """Every file is named, and then what to do with them."""
+    """Every file is named, then the next steps."""
     done = harness(project, "new", CLAIM, "--issue", "PMAT-1", "--title", "Adding adds")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     lines = done.stdout.splitlines()
@@ -68,7 +68,7 @@ def test_it_says_what_it_wrote(project: Path) -> None:
 
 
 def test_lint_passes_and_nothing_is_measured(project: Path) -> None:
-    """Before anything is filled in, the claim is sound and its run is honest about itself."""
+    """An unfilled scaffold is sound, and its run is NOT_MEASURED."""
     harness(project, "new", CLAIM)
     linted = harness(project, "lint", "--json")
     assert linted.returncode == ExitStatus.PASS
@@ -84,7 +84,7 @@ LONGEST = "F-" + "A" * 38 + "-" + "B" * 39
 
 @pytest.mark.parametrize("identifier", [CLAIM, "F-ADD", LONGEST])
 def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str) -> None:
-    """Under our own settings, however long the names are; a title is no code, whatever is in it."""
+    """It passes our own settings even with long names. A title is text, whatever it contains."""
     done = harness(project, "new", identifier, "--title", 'it\'s "quoted", \\n $id \u00d7 2')
     assert done.returncode == ExitStatus.PASS, done.stderr
     tool(project, "ruff", "check", "--no-cache", ".")
@@ -93,14 +93,14 @@ def test_the_code_is_clean_and_its_test_passes(project: Path, identifier: str) -
 
 
 def test_the_code_is_typed(project: Path) -> None:
-    """mypy --strict has nothing to say, our own package beside it."""
+    """mypy --strict reports nothing, with our own package beside it."""
     harness(project, "new", CLAIM)
     shutil.copytree(ROOT / "harness", project / "harness", ignore=shutil.ignore_patterns("__pycache__"))
     tool(project, "mypy", "--strict", "--cache-dir", str(project / "mypy_cache"), "falsifiers", "tests")
 
 
 def test_beside_claims_that_share_a_subject(project: Path) -> None:
-    """A folder that has a subject and mutants keeps them untouched, and the new claim has its own."""
+    """An existing subject and its mutants stay untouched. The new claim has its own."""
     shutil.copytree(ROOT / "falsifiers", project / "falsifiers", ignore=shutil.ignore_patterns("__pycache__"))
     before = contents(project)
     assert harness(project, "new", "F-DISTILL-NEW-THING-001").returncode == ExitStatus.PASS
@@ -111,7 +111,7 @@ def test_beside_claims_that_share_a_subject(project: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in WRITTEN if not path.endswith("__init__.py")])
 def test_nothing_is_overwritten(project: Path, path: str) -> None:
-    """Where one of the files exists, none is written."""
+    """If one of the files exists, none is written."""
     (project / path).parent.mkdir(parents=True)
     (project / path).write_text("mine\n")
     before = contents(project)
@@ -122,7 +122,7 @@ def test_nothing_is_overwritten(project: Path, path: str) -> None:
 
 
 def test_a_dangling_link_is_not_followed(project: Path) -> None:
-    """A link to nothing is something."""
+    """A link to nothing still occupies the place."""
     (project / "falsifiers" / "kernel").mkdir(parents=True)
     (project / "falsifiers" / "kernel" / "add.py").symlink_to(project / "elsewhere.py")
     assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
@@ -130,7 +130,7 @@ def test_a_dangling_link_is_not_followed(project: Path) -> None:
 
 
 def test_a_claim_has_one_contract(project: Path, snapshot: SnapshotAssertion) -> None:
-    """Also where it would go to another folder."""
+    """Another folder makes no difference."""
     harness(project, "new", CLAIM)
     before = contents(project)
     done = harness(project, "new", CLAIM, "--folder", "other")
@@ -150,7 +150,7 @@ def test_a_package_of_the_same_name(project: Path) -> None:
 
 
 def test_a_failure_half_way_leaves_nothing(project: Path) -> None:
-    """The last file cannot be written: tests is no folder."""
+    """The last file cannot be written: tests is not a folder."""
     (project / "tests").write_text("not a folder\n")
     before = contents(project)
     assert harness(project, "new", CLAIM).returncode == ExitStatus.REFUSED
@@ -158,7 +158,7 @@ def test_a_failure_half_way_leaves_nothing(project: Path) -> None:
 
 
 def test_no_other_name_is_recommended_where_none_helps(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a filesystem that is read-only."""
+    """The filesystem is read-only."""
 
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "contracts")
@@ -191,7 +191,7 @@ def test_no_other_name_is_recommended_where_none_helps(project: Path, monkeypatc
     ],
 )
 def test_what_is_refused(project: Path, arguments: list[str], complaint: str) -> None:
-    """With exit status 2, a reason, and nothing written."""
+    """Exit status 2, a reason, and nothing written."""
     before = contents(project)
     done = harness(project, "new", *arguments)
     assert done.returncode == ExitStatus.REFUSED
@@ -200,7 +200,7 @@ def test_what_is_refused(project: Path, arguments: list[str], complaint: str) ->
 
 
 def test_packages_that_live_elsewhere(tmp_path: Path) -> None:
-    """Falsifiers go where the project imports from, beside those that are there; contracts where it keeps them."""
+    """Falsifiers go where the project imports from; contracts go where the project keeps them."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.harness]\ncontracts = "claims"\npythonpath = ["src", "lib/python"]\n'
     )
@@ -213,7 +213,7 @@ def test_packages_that_live_elsewhere(tmp_path: Path) -> None:
 
 
 def test_tests_that_are_a_package(project: Path) -> None:
-    """Tests of one name are told apart by their packages where tests/ is one; elsewhere no package is begun."""
+    """If tests/ is a package, tests of the same name get packages; otherwise no package is made."""
     (project / "tests").mkdir()
     (project / "tests" / "__init__.py").touch()
     harness(project, "new", "F-KERNEL-ADD-001")

@@ -60,7 +60,7 @@ def test_bundles_go_through_a_file_and_back(tmp_path: Path) -> None:
 def test_an_archive_instead_of_a_folder_is_to_be_unpacked(
     tmp_path: Path, command: str, snapshot: SnapshotAssertion
 ) -> None:
-    """Whoever was sent one types what they would for a folder."""
+    """A person who received an archive types the same as for a folder."""
     bundle = sealed(tmp_path)
     assert harness(tmp_path, "pack", "evidence", "-o", "a b.zip").returncode == 0
     options = {"report": ("--html", "site"), "pack": ("-o", "c.zip"), "diff": (str(bundle),)}
@@ -70,7 +70,7 @@ def test_an_archive_instead_of_a_folder_is_to_be_unpacked(
 
 
 def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
-    """Nothing changes on the disk."""
+    """The disk does not change."""
     bundle = sealed(tmp_path)
     assert harness(tmp_path, "pack", "evidence", "-o", "a.zip").returncode == 0
     write_zip(tmp_path / "bad.zip", [Entry(b"../../x\x1b[2J", b"x")])
@@ -97,7 +97,7 @@ def test_what_is_refused_exits_2_and_names_the_remedy(tmp_path: Path) -> None:
 
 
 def test_no_bundle_to_pack_exits_3(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """As nothing to verify does."""
+    """The same status as `verify` with nothing to verify."""
     ended = harness(tmp_path, "pack", ".", "-o", "a.zip")
     assert ended.returncode == 3
     assert complaint(ended, tmp_path) == snapshot
@@ -106,7 +106,7 @@ def test_no_bundle_to_pack_exits_3(tmp_path: Path, snapshot: SnapshotAssertion) 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_reader_leaves_no_bundle(tmp_path: Path, end: signal.Signals) -> None:
-    """Ctrl-C leaves nothing at all; what a killed one left, the next removes."""
+    """Ctrl-C leaves nothing. The next run removes what a killed run left."""
     for number in range(8):
         sealed(tmp_path, run=f"run{number}")
     assert harness(tmp_path, "pack", "evidence", "-o", "a.zip").returncode == 0
@@ -126,7 +126,7 @@ def test_an_interrupted_reader_leaves_no_bundle(tmp_path: Path, end: signal.Sign
 
 
 def test_unzip_reads_what_we_write(tmp_path: Path) -> None:
-    """Python's own reader, as a user without the harness would have it."""
+    """Python's own reader stands for a user without the harness."""
     sealed(tmp_path)
     assert harness(tmp_path, "pack", "evidence", "-o", "a.zip").returncode == 0
     subprocess.run(["python3", "-m", "zipfile", "-e", "a.zip", "plain"], cwd=tmp_path, check=True)

@@ -1,4 +1,4 @@
-"""`harness run -P`: what a contract does not allow is refused with what it does, before anything runs."""
+"""`harness run -P`: a value that the contract does not allow is refused before anything runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DECLARED = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project whose claim declares its parameters; one of them was not chosen in its profile."""
+    """A project whose claim declares its parameters. One of them is not set in its profile."""
     write_project(tmp_path)
     path = tmp_path / "contracts" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_refused(folder: Path, given: str, said: str) -> None:
-    """Exit 2, and no evidence of a run that never was."""
+    """Exit status 2, and no evidence."""
     done = harness(folder, "run", CLAIM, "-P", given)
     assert done.returncode == ExitStatus.REFUSED
     assert said in " ".join(done.stderr.split())
@@ -59,6 +59,6 @@ def test_refused(folder: Path, given: str, said: str) -> None:
 
 @pytest.mark.parametrize("given", ["items=50", "how=slowly", "order=up", "order=null"])
 def test_allowed(folder: Path, given: str) -> None:
-    """Within the bounds it runs, and a mutant may still be set to what no user may."""
+    """A value within the bounds runs. A mutant may still have a value that a user may not choose."""
     done = harness(folder, "run", CLAIM, "-P", given)
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr

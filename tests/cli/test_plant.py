@@ -137,13 +137,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def plant(folder: Path, *options: str) -> tuple[int, dict[str, Any], list[str]]:
-    """The exit status, the JSON document, and a line per defect whose fate became known."""
+    """The exit status, the JSON document, and one line per decided defect."""
     done = harness(folder, "plant", CLAIM, "--json", "-", *options)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr.splitlines()
 
 
 def fates(document: dict[str, Any]) -> dict[str, set[str]]:
-    """By fate, what the defects made of their lines."""
+    """By fate, the changed lines."""
     found: dict[str, set[str]] = {}
     for one in document["defects"]:
         found.setdefault(one["fate"], set()).add(one["after"])
@@ -186,7 +186,7 @@ def test_two_survive(folder: Path) -> None:
 
 
 def test_equivalent_defects_are_not_counted(folder: Path) -> None:
-    """An entry that matches nothing is named; a file that is none of ours is refused."""
+    """An entry without a match is named. A file that is not ours is refused."""
     path = folder / "contracts" / f"{CLAIM}.equivalent.json"
     entries = [
         {"file": "toy/summing.py", "within": "Sum.total", "before": "if len(items) > 1000:", "after": after,
@@ -210,7 +210,7 @@ def test_equivalent_defects_are_not_counted(folder: Path) -> None:
 
 
 def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
-    """By the limit of the trial."""
+    """The limit of the trial ends it."""
     _, document, _ = plant(write(tmp_path, HANGS, seconds=1.5), "--jobs", "4")
     tried = [(one["after"], one["attempts"][-1]) for one in document["defects"]]
     hung = {after: one["clauses"] for after, one in tried if one["seconds"] > 1.4}
@@ -220,7 +220,7 @@ def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
 
 
 def test_the_budget_ends_trials(tmp_path: Path) -> None:
-    """What it cut short was not tried. Where it ends before anything was, nothing ran."""
+    """A trial that was cut short counts as untried. If nothing was tried, nothing ran."""
     folder, began = write(tmp_path, HANGS, seconds=60), time.monotonic()
     _, document, _ = plant(folder, "--budget", "3s", "--jobs", "1")
     assert time.monotonic() - began < 10
@@ -234,14 +234,14 @@ def test_the_budget_ends_trials(tmp_path: Path) -> None:
 
 
 def test_a_defect_in_code_that_fills_the_cache(tmp_path: Path) -> None:
-    """The healthy subject's cache does not hide it; nor does a defect leave anything there for others."""
+    """The healthy subject's cache does not hide the defect, and the defect leaves nothing in the cache."""
     code, document, _ = plant(write(tmp_path, CACHES))
     assert {"KEPT = 4", "pass"} <= fates(document)["killed"]
     assert (code, fates(document).keys()) == (ExitStatus.PASS, {"killed"})
 
 
 def test_forks_and_kernels_are_planted(tmp_path: Path) -> None:
-    """Lines of a child count, although it is killed; so does the text of a kernel beside the module."""
+    """The lines of a killed child count. So does the text of a kernel beside the module."""
     folder = write(tmp_path, FORKS, seconds=2)
     (folder / "toy" / "start.cu").write_text("int start = 0;")
     _, document, _ = plant(folder, "--jobs", "4", "--budget", "60s")
@@ -251,7 +251,7 @@ def test_forks_and_kernels_are_planted(tmp_path: Path) -> None:
 
 
 def test_a_library_that_cannot_be_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As CUDA, which works only in the process that has started it: each trial imports the libraries itself."""
+    """CUDA works only in the process that started it, so each trial imports the libraries itself."""
     folder = write(tmp_path, UNFORKED)
     wheels = folder / "wheels"
     wheels.mkdir()
@@ -275,7 +275,7 @@ def second_claim(folder: Path) -> str:
 
 
 def test_two_claims_share_what_they_kill(folder: Path) -> None:
-    """A defect that one of them kills is dead. Only a survivor was tried by both."""
+    """A defect that one of them kills is dead. Both try only the survivor."""
     code, document, tried = plant(folder, second_claim(folder), "--jobs", "1")
     assert len(tried) == len(document["defects"]) == 7
     assert (code, document["total"]["killed"], document["total"]["survived"]) == (ExitStatus.FAIL, 5, 1)
@@ -285,7 +285,7 @@ def test_two_claims_share_what_they_kill(folder: Path) -> None:
 
 
 def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
-    """The claim with the entry does not try it. What is said to be missed is tried, and has its reason."""
+    """The claim with the entry does not try the defect. A missed defect is tried and has its reason."""
     other = second_claim(folder)
     about = {"file": "toy/summing.py", "before": "if len(items) > 1000:", "reason": "the claim is about short lists"}
     marks = {"equivalent": [{**about, "after": "if len(items) > 1001:"}]}
@@ -300,7 +300,7 @@ def test_what_one_claim_calls_equivalent_another_may_kill(folder: Path) -> None:
 
 
 def test_a_claim_that_does_not_pass_is_not_planted(tmp_path: Path) -> None:
-    """Its falsifier kills whatever it is given."""
+    """Its falsifier would kill everything."""
     code, document, tried = plant(write(tmp_path, SUBJECT.replace("result += item", "result += 2 * item")))
     assert (code, document["claims"][0]["defects"], tried) == (ExitStatus.NOT_MEASURED, 0, [])
     assert "inversions.maximum" in document["claims"][0]["obstacle"]

@@ -1,4 +1,4 @@
-"""Searching falsifiers and `harness replay`, as a user meets them."""
+"""Searching falsifiers and `harness replay`, as a user sees them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, Path]:
-    """Run the claim; its exit status and its newest bundle."""
+    """Run the claim; return its exit status and its newest bundle."""
     done = harness(folder, "run", CLAIM, *arguments)
     bundles = sorted((folder / "evidence" / "TOY-2" / CLAIM).iterdir(), key=lambda path: path.stat().st_mtime_ns)
     return done.returncode, bundles[-1]
@@ -44,7 +44,7 @@ def counterexample(bundle: Path, mutant: str = "") -> dict[str, Any]:
 
 
 def test_a_search_that_finds_nothing(folder: Path) -> None:
-    """PASS with every case measured; the mutants' counterexamples are kept, each minimal, and the bundle verifies."""
+    """PASS with every case measured. Each mutant's counterexample is minimal and kept; the bundle verifies."""
     status, bundle = run(folder)
     assert status == ExitStatus.PASS
     measured = json.loads((bundle / "observation.json").read_text())["measurements"]
@@ -62,7 +62,7 @@ def test_a_search_that_finds_nothing(folder: Path) -> None:
 
 
 def test_equal_seeds_try_equal_cases(folder: Path) -> None:
-    """And find the same counterexample; another seed tries others."""
+    """They find the same counterexample. Another seed tries other cases."""
     first, again = run(folder, "-P", "how=overflows")[1], run(folder, "-P", "how=overflows")[1]
     assert counterexample(first) == counterexample(again)
     measured = [json.loads((bundle / "observation.json").read_text())["measurements"] for bundle in (first, again)]
@@ -72,7 +72,7 @@ def test_equal_seeds_try_equal_cases(folder: Path) -> None:
 
 
 def test_a_counterexample_is_run_again(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """It refutes until the subject is repaired, and nothing is written by trying."""
+    """It refutes until the subject is repaired. Replaying writes nothing."""
     done = harness(folder, "run", CLAIM, "-P", "how=overflows")
     assert done.returncode == ExitStatus.FAIL
     (bundle,) = (folder / "evidence" / "TOY-2" / CLAIM).iterdir()
@@ -101,7 +101,7 @@ def test_a_counterexample_is_run_again(folder: Path, snapshot: SnapshotAssertion
 
 
 def test_exactly_the_case_is_run(folder: Path) -> None:
-    """The one that stands in the file, and no other."""
+    """Only the case in the file runs."""
     _, bundle = run(folder, "-P", "how=overflows")
     done = harness(folder, "replay", str(bundle), "--json", "--subject", "toy.adding:StillWrong")
     document = json.loads(done.stdout)
@@ -112,7 +112,7 @@ def test_exactly_the_case_is_run(folder: Path) -> None:
 
 
 def test_a_mutants_counterexample(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """It is run against that mutant, or against the repaired subject."""
+    """It runs against that mutant, or against the repaired subject."""
     _, bundle = run(folder)
     for mutant in ("overflows", "dies-of-large-numbers"):
         assert harness(folder, "replay", str(bundle), "--mutant", mutant).returncode == ExitStatus.FAIL
@@ -123,7 +123,7 @@ def test_a_mutants_counterexample(folder: Path, snapshot: SnapshotAssertion) -> 
 
 
 def test_a_counterexample_of_another_subject(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """Is run against that one, which nobody repaired; where it is gone, another must be named."""
+    """It runs against the subject that it was found on. If that one is gone, another must be named."""
     status, bundle = run(folder, "--subject", "toy.adding:StillWrong", "--no-mutants")
     assert status == ExitStatus.FAIL
     still = harness(folder, "replay", str(bundle))
@@ -143,7 +143,7 @@ def test_a_counterexample_of_another_subject(folder: Path, snapshot: SnapshotAss
     [("raises", "ArithmeticError: token=[masked] too large"), ("dies", ""), ("hangs", ""), ("nan", "")],
 )
 def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) -> None:
-    """An exception, a crash, a hang and a NaN are the subject's, and the case is kept; one that raises is minimal."""
+    """The subject causes an exception, a crash, a hang and a NaN. The case is kept; the one that raises is minimal."""
     (profile,) = CONTRACT["profiles"].values()
     write_searching_project(folder, profiles={"reduced": {**profile, "limits": {"seconds": 5}}})
     status, bundle = run(folder, "-P", f"how={how}", "--no-mutants")
@@ -161,7 +161,7 @@ def test_cases_on_which_the_subject_fails(folder: Path, how: str, error: str) ->
 
 
 def test_a_falsifier_that_fails_leaves_no_counterexample(folder: Path) -> None:
-    """Its own exception is nobody's counterexample, and it is not searched for a simpler one."""
+    """The falsifier's own exception is not a counterexample, and no simpler case is searched for."""
     status, bundle = run(folder, "-P", "how=falsifier raises", "--no-mutants")
     assert status == ExitStatus.NOT_MEASURED
     assert not (bundle / "artifacts").exists()
@@ -169,7 +169,7 @@ def test_a_falsifier_that_fails_leaves_no_counterexample(folder: Path) -> None:
 
 
 def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
-    """Fewer cases than asked for are not passed off as enough."""
+    """Fewer cases than requested do not count as enough."""
     status, bundle = run(folder, "-P", "largest=2", "--no-mutants")
     assert status == ExitStatus.NOT_MEASURED
     ending = json.loads((bundle / "observation.json").read_text())["ending"]
@@ -195,7 +195,7 @@ def test_a_strategy_that_cannot_draw_as_many(folder: Path) -> None:
     ],
 )
 def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any], snapshot: SnapshotAssertion) -> None:
-    """Refused, with the reason; a changed threshold alone is not too much."""
+    """It is refused with the reason. A changed threshold alone is allowed."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     observation = copy.deepcopy(CONTRACT["observation"])
     observation["properties"]["errors"]["items"]["maximum"] = 1000
@@ -211,7 +211,7 @@ def test_a_claim_that_has_changed_too_much(folder: Path, changes: dict[str, Any]
 
 
 def test_an_unsound_bundle_is_refused(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """Also one whose counterexample says more than what was measured on it."""
+    """This includes one whose counterexample has more than was measured."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     place = bundle / "counterexample.json"
     place.write_text(json.dumps({**counterexample(bundle), "measurements": {"errors": 0.0}}))
@@ -223,7 +223,7 @@ def test_an_unsound_bundle_is_refused(folder: Path, snapshot: SnapshotAssertion)
 
 
 def test_a_folder_of_bundles(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """Which of them is asked, rather than what they lack as one."""
+    """The message asks for one bundle."""
     run(folder, "-P", "how=overflows", "--no-mutants")
     done = harness(folder, "replay", "evidence")
     assert (done.returncode, done.stderr) == (ExitStatus.REFUSED, "Error: evidence holds 1 bundle; name one\n")
@@ -231,7 +231,7 @@ def test_a_folder_of_bundles(folder: Path, snapshot: SnapshotAssertion) -> None:
 
 
 def test_where_the_case_cannot_be_run(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """A device that is not there: nothing is known, exit 3."""
+    """The device does not exist: nothing is known, exit status 3."""
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     done = harness(folder, "replay", str(bundle), "--device", "cuda:77")
     assert done.returncode == ExitStatus.NOT_MEASURED

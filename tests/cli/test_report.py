@@ -25,7 +25,7 @@ def evidence(tmp_path: Path) -> Path:
 
 
 def test_a_site_is_written_for_the_bundles_below_a_path(tmp_path: Path, evidence: Path) -> None:
-    """An index, and a page for each."""
+    """An index, and one page per bundle."""
     run = harness(tmp_path, "report", str(evidence), "--html", "site")
     assert run.returncode == 0, run.stderr
     assert run.stdout == "1 bundle, 0 unsound: site/index.html\n"
@@ -35,7 +35,7 @@ def test_a_site_is_written_for_the_bundles_below_a_path(tmp_path: Path, evidence
 
 
 def test_the_same_bundles_give_the_same_bytes(tmp_path: Path, evidence: Path) -> None:
-    """Also when the folder has pages already."""
+    """Pages that exist already make no difference."""
     for _ in range(2):
         assert harness(tmp_path, "report", str(evidence), "--html", "one").returncode == 0
     shutil.copytree(evidence, tmp_path / "elsewhere")
@@ -44,7 +44,7 @@ def test_the_same_bundles_give_the_same_bytes(tmp_path: Path, evidence: Path) ->
 
 
 def test_an_unsound_bundle_is_shown_as_such_and_refused(tmp_path: Path, evidence: Path) -> None:
-    """The page is written all the same, and its first word is not the verdict."""
+    """The page is written, and does not begin with the verdict."""
     (next(evidence.rglob("observation.json"))).write_text("{}")
     run = harness(tmp_path, "report", str(evidence), "--html", "site")
     assert run.returncode == 2
@@ -55,7 +55,7 @@ def test_an_unsound_bundle_is_shown_as_such_and_refused(tmp_path: Path, evidence
 
 
 def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: Path) -> None:
-    """Exit status 3 where a path has no bundle, 2 where it is no folder, and where it is not said what to write."""
+    """Exit status 3 if a path has no bundle; 2 if it is not a folder or no output is named."""
     (tmp_path / "empty").mkdir()
     empty = harness(tmp_path, "report", "empty", "--html", "site")
     assert (empty.returncode, "nothing to report" in empty.stderr) == (3, True)
@@ -69,7 +69,7 @@ def test_where_there_is_nothing_to_report_it_says_so(tmp_path: Path, evidence: P
 
 
 def test_what_others_wrote_is_left_alone(tmp_path: Path, evidence: Path) -> None:
-    """An index that is not ours refuses the report; other files stay; pages of bundles that are gone are removed."""
+    """An index that is not ours refuses the report. Other files stay; pages of removed bundles are removed."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "index.html").write_text("mine")
@@ -86,14 +86,14 @@ def test_what_others_wrote_is_left_alone(tmp_path: Path, evidence: Path) -> None
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path) -> None:
-    """With the remedy."""
+    """The message has the remedy."""
     (tmp_path / "site").write_text("a file")
     run = harness(tmp_path, "report", str(evidence), "--html", "site")
     assert (run.returncode, "name another folder" in run.stderr) == (2, True)
 
 
 def test_reports_for_machines_are_written_in_one_go(tmp_path: Path, evidence: Path) -> None:
-    """Of the same bundles, each verified; the folders above the files are made."""
+    """Each bundle is verified. Missing folders are made."""
     sealed(tmp_path, run="fails", measurements=healthy(returned=2))
     files = {"--markdown": "out/a.md", "--ctrf": "out/a.json", "--junit": "out/a.xml", "--sarif": "out/a.sarif"}
     run = harness(tmp_path, "report", str(evidence), *[word for pair in files.items() for word in pair])
@@ -107,7 +107,7 @@ def test_reports_for_machines_are_written_in_one_go(tmp_path: Path, evidence: Pa
 
 
 def test_standard_output_holds_the_report_alone(tmp_path: Path, evidence: Path) -> None:
-    """So that it can be piped on."""
+    """A pipe receives nothing else."""
     run = harness(tmp_path, "report", str(evidence), "--ctrf", "-", "--junit", "a.xml", "--html", "site")
     assert json.loads(run.stdout)["reportFormat"] == "CTRF"
     assert run.stderr.splitlines() == ["1 bundle, 0 unsound: site/index.html", "1 bundle, 0 unsound: a.xml"]
@@ -115,7 +115,7 @@ def test_standard_output_holds_the_report_alone(tmp_path: Path, evidence: Path) 
 
 @pytest.mark.parametrize(("option", "says"), [("--ctrf", '"failed": 1'), ("--junit", "<error"), ("--sarif", "UNSOUND")])
 def test_an_unsound_bundle_and_none_fail_everywhere(tmp_path: Path, evidence: Path, option: str, says: str) -> None:
-    """Whatever the record says."""
+    """The verdict in the record does not matter."""
     tamper(next(evidence.rglob("record.json")).parent)
     run = harness(tmp_path, "report", str(evidence), option, "-")
     assert (run.returncode, says in run.stdout, "TAMPERED" in run.stdout) == (2, True, True)
@@ -127,7 +127,7 @@ def test_an_unsound_bundle_and_none_fail_everywhere(tmp_path: Path, evidence: Pa
 def test_a_jobs_summary_is_appended_to_and_kept_below_its_limit(
     tmp_path: Path, evidence: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What earlier steps wrote stays; outside of a workflow the option is refused."""
+    """The text of earlier steps stays. Outside a workflow the option is refused."""
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     run = harness(tmp_path, "report", str(evidence), "--step-summary")
     assert (run.returncode, "--markdown FILE" in run.stderr) == (2, True)
@@ -141,14 +141,14 @@ def test_a_jobs_summary_is_appended_to_and_kept_below_its_limit(
 
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, evidence: Path) -> None:
-    """With the option that named it."""
+    """The message names the option."""
     (tmp_path / "file").write_text("mine")
     run = harness(tmp_path, "report", str(evidence), "--sarif", "file/a.sarif")
     assert (run.returncode, "--sarif" in run.stderr, "Traceback" in run.stderr) == (2, True, False)
 
 
 def test_without_jinja2_pages_are_refused_before_anything_is_done(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """With the remedy. A run needs no jinja2: pages are not sealed."""
+    """The message has the remedy. A run needs no jinja2, because pages are not sealed."""
     arguments = ["report", "evidence", "--html", "site"]
     root = write_project(tmp_path / "project")
     script = "import sys; sys.modules['jinja2'] = None; from harness.cli import main; main()"

@@ -1,4 +1,4 @@
-"""`harness run` as a user types it: exit statuses, evidence, and refusals."""
+"""`harness run` as a user types it: exit statuses, evidence and refusals."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.execution.projects import write_project
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project with the misbehaving subjects."""
+    """A project with defective subjects."""
     write_project(tmp_path)
     return tmp_path
 
 
 @contextmanager
 def changed(folder: Path) -> Iterator[dict[str, Any]]:
-    """The claim's contract, to be changed; it is written back."""
+    """The claim's contract; the caller changes it, and it is written back."""
     path = folder / "contracts" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
     yield contract
@@ -58,13 +58,13 @@ STATUSES = [
 
 @pytest.mark.parametrize(("how", "status"), STATUSES, ids=[row[0] for row in STATUSES])
 def test_exit_statuses(folder: Path, how: str, status: ExitStatus) -> None:
-    """The exit status says whose defect it was, and evidence is left in every case."""
+    """The exit status says whose defect it is. Every case leaves evidence."""
     assert harness(folder, "run", CLAIM, "-P", f"how={how}").returncode == status
     assert record(folder)["overrides"] == {"how": how}
 
 
 def test_a_mutant_that_lives_voids_the_claim(folder: Path) -> None:
-    """A falsifier that cannot see its mutant proves nothing: VOID, exit 4."""
+    """A falsifier that misses its mutant proves nothing: VOID, exit status 4."""
     with changed(folder) as contract:
         contract["mutants"][0]["parameters"] = {"how": "slowly"}
     done = harness(folder, "run", CLAIM)
@@ -73,7 +73,7 @@ def test_a_mutant_that_lives_voids_the_claim(folder: Path) -> None:
 
 
 def test_a_mutant_that_dies_of_something_else_voids_the_claim(folder: Path) -> None:
-    """Killed on another clause than declared is not killed."""
+    """A mutant that violates another clause than the declared one does not count as killed."""
     with changed(folder) as contract:
         contract["mutants"][0]["parameters"] = {"how": "raises"}
     done = harness(folder, "run", CLAIM)
@@ -82,7 +82,7 @@ def test_a_mutant_that_dies_of_something_else_voids_the_claim(folder: Path) -> N
 
 
 def test_skipped_mutants_are_said_everywhere(folder: Path) -> None:
-    """A PASS without mutants is shown as unproven in the terminal, the record and by verify."""
+    """The terminal, the record and `verify` show a PASS without mutants as unproven."""
     done = harness(folder, "run", CLAIM, "--no-mutants")
     assert done.returncode == ExitStatus.PASS
     assert "UNPROVEN" in done.stdout
@@ -91,7 +91,7 @@ def test_skipped_mutants_are_said_everywhere(folder: Path) -> None:
 
 
 def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) -> None:
-    """It is listed as not run; alone it proves nothing."""
+    """It is listed as not run. Without others, nothing is proven."""
     with changed(folder) as contract:
         contract["mutants"][0]["requires"] = {"device": "cuda", "gpus": 64}
     done = harness(folder, "run", CLAIM)
@@ -101,7 +101,7 @@ def test_a_mutant_that_cannot_run_here_is_not_counted_as_killed(folder: Path) ->
 
 
 def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
-    """Without the GPU that it needs, a claim is not measured."""
+    """Without the required GPU a claim is NOT_MEASURED."""
     with changed(folder) as contract:
         contract["profiles"]["reduced"]["requires"] = {"device": "cuda", "gpus": 64}
     assert harness(folder, "run", CLAIM).returncode == ExitStatus.NOT_MEASURED
@@ -132,7 +132,7 @@ def test_a_claim_about_cuda_does_not_pass_on_the_cpu(folder: Path) -> None:
     ids=" ".join,
 )
 def test_refusals(folder: Path, arguments: list[str]) -> None:
-    """What cannot be meant is refused with exit 2, before anything runs."""
+    """Invalid requests are refused with exit status 2 before anything runs."""
     done = harness(folder, *arguments)
     assert done.returncode == ExitStatus.REFUSED
     assert "Traceback" not in done.stderr
@@ -141,13 +141,13 @@ def test_refusals(folder: Path, arguments: list[str]) -> None:
 
 
 def test_a_subject_named_by_its_file_is_told_how_to_name_it(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """The refusal says what form a subject has."""
+    """The message shows the form of a subject's name."""
     done = harness(folder, "run", CLAIM, "--subject", "toy/sorting.py")
     assert complaint(done, folder) == snapshot
 
 
 def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
-    """Why, and with which option it would run; not a row for every clause."""
+    """The output says why, and which option would run it. There is no table of clauses."""
     with changed(folder) as contract:
         reduced = contract["profiles"]["reduced"]
         contract["profiles"]["full"] = {**reduced, "requires": {"device": "cuda", "memory_gib": 4000}}
@@ -163,7 +163,7 @@ def test_where_nothing_runs_there_is_no_table(folder: Path) -> None:
 
 
 def test_a_device_that_is_not_there(folder: Path) -> None:
-    """The device is what to leave out."""
+    """The message says to leave out the option."""
     done = harness(folder, "run", CLAIM, "--device", "cuda:99")
     assert "--profile reduced --device cpu" in done.stdout
 
@@ -178,7 +178,7 @@ def test_a_device_that_is_not_there(folder: Path) -> None:
     ],
 )
 def test_what_was_meant(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
-    """Whatever the case of its letters."""
+    """The case of letters does not matter."""
     assert hint in " ".join(harness(folder, "run", CLAIM, *arguments).stderr.split())
     assert f"did you mean {CLAIM}?" in harness(folder, "show", CLAIM.lower()).stderr
 
@@ -186,7 +186,7 @@ def test_what_was_meant(folder: Path, arguments: tuple[str, ...], hint: str) -> 
 def test_slurm_where_there_is_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
-    """The remedy is named."""
+    """The message has the remedy."""
     monkeypatch.setenv("PATH", str(tmp_path))
     done = harness(folder, "run", CLAIM, "--executor", "slurm")
     assert done.returncode == ExitStatus.REFUSED
@@ -194,14 +194,14 @@ def test_slurm_where_there_is_none(
 
 
 def test_outside_a_project(tmp_path: Path) -> None:
-    """The remedy is named."""
+    """The message has the remedy."""
     done = harness(tmp_path, "list")
     assert done.returncode == ExitStatus.REFUSED
     assert "harness init" in done.stderr
 
 
 def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Of a project without claims `harness list` would show none."""
+    """In a project without claims, `harness list` would be no help."""
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path / "new", "run", "--all")
@@ -212,7 +212,7 @@ def test_running_nothing_says_what_there_is_to_run(folder: Path, tmp_path: Path,
 
 
 def test_json_and_junit(folder: Path) -> None:
-    """Standard output is one JSON document; progress goes to standard error; JUnit is written beside."""
+    """Standard output is one JSON document, progress goes to standard error, and JUnit is written beside."""
     done = harness(folder, "run", CLAIM, "--json", "-", "--junit", "junit.xml")
     document = json.loads(done.stdout)
     assert (document["declared"], document["evaluated"], document["verdicts"]["PASS"]) == (1, 1, 1)
@@ -222,7 +222,7 @@ def test_json_and_junit(folder: Path) -> None:
 
 
 def test_junit_wants_a_file(folder: Path) -> None:
-    """Standard output could not be taken back; so it is no file of the name "-" either."""
+    """Standard output could not be taken back, so "-" is refused and is not a file name either."""
     done = harness(folder, "run", CLAIM, "--junit", "-")
     assert done.returncode == ExitStatus.REFUSED
     assert "--json -" in done.stderr
@@ -230,7 +230,7 @@ def test_junit_wants_a_file(folder: Path) -> None:
 
 
 def test_every_contract_that_is_refused_is_named(folder: Path) -> None:
-    """Not the first alone."""
+    """Not only the first."""
     for name in ("F-TOY-SORT-001", "F-TOY-BROKEN-001"):
         path = folder / "contracts" / f"{name}.json"
         path.write_text(path.read_text().replace('"title"', '"titel"'))
@@ -241,7 +241,7 @@ def test_every_contract_that_is_refused_is_named(folder: Path) -> None:
 
 
 def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """Nobody waits for hours to learn that the bundle has no place."""
+    """A run of hours must not end without a place for its bundle."""
     (folder / "evidence").write_text("a file is in the way")
     done = harness(folder, "run", CLAIM)
     assert done.returncode == ExitStatus.REFUSED
@@ -250,7 +250,7 @@ def test_evidence_that_cannot_be_written_is_refused_before_the_work(folder: Path
 
 
 def test_a_moved_bundle_is_sound(folder: Path) -> None:
-    """A reviewer downloads a bundle to wherever it suits; filed under another claim's name it is refused."""
+    """A reviewer may store a download anywhere. A bundle under another claim's name is refused."""
     harness(folder, "run", CLAIM)
     (bundle,) = bundles(folder)
     shutil.copytree(bundle, folder / "downloaded")
@@ -260,14 +260,14 @@ def test_a_moved_bundle_is_sound(folder: Path) -> None:
 
 
 def test_plain_lines_in_a_pipe(folder: Path) -> None:
-    """No escape sequence reaches a pipe."""
+    """A pipe receives no escape sequences."""
     done = harness(folder, "run", CLAIM, "-v")
     assert "\x1b" not in done.stdout
     assert "step 1" in done.stdout
 
 
 def test_the_project_of_a_subfolder_is_found(folder: Path) -> None:
-    """A user may stand anywhere inside the project."""
+    """A user may be in any folder of the project."""
     assert Project.find(folder / "contracts").root == folder
 
 
@@ -288,21 +288,21 @@ def test_a_terminal_that_knows_no_other_letters(folder: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--json", "--junit"])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(folder: Path, option: str) -> None:
-    """Not after the hour that the run took."""
+    """The message comes before the run, not after an hour of it."""
     done = harness(folder, "run", CLAIM, option, "pyproject.toml/report")
     assert done.returncode == ExitStatus.REFUSED
     assert bundles(folder) == []
 
 
 def test_a_secret_is_no_parameter(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """What the command line is given becomes evidence."""
+    """Parameters become evidence."""
     done = harness(folder, "run", CLAIM, "-P", "how=hf_" + "a" * 30)
     assert done.returncode == ExitStatus.REFUSED
     assert complaint(done, folder) == snapshot
 
 
 def test_another_subject_is_said(folder: Path) -> None:
-    """A PASS of --subject does not read like the claim's own."""
+    """A PASS of --subject looks different from the claim's own."""
     done = harness(folder, "run", CLAIM, "--subject", "toy.sorting:Sorter")
     verdict = next(line for line in done.stdout.splitlines() if line.startswith("  PASS  "))
     assert "toy.sorting:Sorter" in verdict

@@ -1,4 +1,4 @@
-"""`harness run` ended by its user, scheduler, reader or terminal: what was measured is kept, nothing runs on."""
+"""`harness run` ended by its user, scheduler, reader or terminal: measurements are kept, and nothing keeps running."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.execution.projects import write_project
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project with the misbehaving subjects."""
+    """A project with defective subjects."""
     write_project(tmp_path)
     return tmp_path
 
 
 def processes_in(folder: Path) -> set[int]:
-    """The processes that work in a folder: the harness, its fork server, trials and what they started."""
+    """The processes in a folder: the harness, its fork server, trials and their children."""
     found = set()
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -41,7 +41,7 @@ def processes_in(folder: Path) -> set[int]:
 
 
 def _wait_for_trial(process: subprocess.Popen[str]) -> None:
-    """Wait until the subject has made its first step, which the pipe shows."""
+    """Wait until the subject has made its first step, which the pipe reports."""
     assert process.stdout is not None
     for line in process.stdout:
         if "step 1" in line:
@@ -52,7 +52,7 @@ def _wait_for_trial(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.Signals) -> None:
-    """Ctrl-C and SIGTERM end every process at once; the bundle holds the measurements; exit 130."""
+    """Ctrl-C and SIGTERM end every process at once. The bundle has the measurements; exit status 130."""
     process = start(folder, "run", CLAIM, "-v", "-j", "1", "-P", "how=hangs")
     _wait_for_trial(process)
     os.killpg(process.pid, number)
@@ -70,7 +70,7 @@ def test_an_interrupted_run_keeps_what_it_measured(folder: Path, number: signal.
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_asked_twice_what_was_measured_is_still_kept(folder: Path, number: signal.Signals) -> None:
-    """An impatient second Ctrl-C, or a terminal that goes, costs no measurement."""
+    """A second Ctrl-C, or a terminal that disappears, costs no measurement."""
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
     os.killpg(process.pid, number)
@@ -84,7 +84,7 @@ def test_asked_twice_what_was_measured_is_still_kept(folder: Path, number: signa
 
 
 def test_a_scheduler_that_ends_every_process_of_a_job(folder: Path) -> None:
-    """SIGTERM goes to the trial as well as to us; that it heeds it is no defect of the subject."""
+    """SIGTERM reaches the trial too. That the trial ends is not a defect of the subject."""
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
     for pid in sorted(processes_in(folder), reverse=True):  # the trial first
@@ -100,7 +100,7 @@ def test_a_scheduler_that_ends_every_process_of_a_job(folder: Path) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.3])
 def test_ctrl_c_while_the_device_is_waited_for(folder: Path, delay: float) -> None:
-    """The run ends, says in its last line for whom it waited, and nothing of how: no traceback, no trial, no bundle."""
+    """The run ends, and its last line names the holder: no traceback, no trial, no bundle."""
     with lease(CPU, mode="exclusive", holder="F-OTHER-001", wait_seconds=0, directory=folder / "leases"):
         process = start(folder, "run", CLAIM)
         assert process.stdout is not None
@@ -135,7 +135,7 @@ def test_ctrl_c_while_a_module_is_imported(folder: Path) -> None:
 
 
 def test_a_killed_harness_leaves_nothing_behind(folder: Path) -> None:
-    """kill -9: within five seconds nothing runs, no bundle looks whole, and the next run is unharmed."""
+    """kill -9: within five seconds nothing runs, no bundle looks complete, and the next run works."""
     process = start(folder, "run", CLAIM, "-v", "-P", "how=hangs")
     _wait_for_trial(process)
     assert len(processes_in(folder)) > 3
@@ -159,7 +159,7 @@ def test_a_reader_who_leaves_costs_no_evidence(folder: Path) -> None:
 
 
 def test_a_terminal_that_goes_away(folder: Path) -> None:
-    """A window that is closed without a hang-up: writing fails with EIO; the claim is sealed all the same."""
+    """Writing fails with EIO; the claim is sealed."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "run", CLAIM, "-v", "-P", "how=slowly"],
@@ -179,7 +179,7 @@ def test_a_terminal_that_goes_away(folder: Path) -> None:
 
 
 def test_a_user_without_a_home(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """As in a container whose users have no names: told what to set, by each command that needs it."""
+    """Some containers have users without names. Each command that needs a home says what to set."""
     write_project(tmp_path)
     known = {
         name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME", "HARNESS_CACHE_DIR")
@@ -194,7 +194,7 @@ def test_a_user_without_a_home(tmp_path: Path, snapshot: SnapshotAssertion) -> N
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_run_without_standard_streams(folder: Path, closed: str) -> None:
-    """As some schedulers start it: the bundle is sealed, is sound, and the status is that of the verdict."""
+    """Some schedulers start it so. The bundle is sound, and the exit status is the verdict's."""
     for arguments in (["run", CLAIM], ["status"], ["verify", "evidence"]):
         line = ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *arguments]
         assert subprocess.run(line, cwd=folder, env=environment(folder), timeout=120).returncode == ExitStatus.PASS

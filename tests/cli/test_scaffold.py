@@ -1,4 +1,4 @@
-"""Writing files: all of them, or none."""
+"""Writing files: all or none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.cli.scaffold import render, write_all
 
 
 def test_everything_is_taken_back(tmp_path: Path) -> None:
-    """What was made is gone, and what had grown has its old end."""
+    """New files are gone, and extended files have their old end."""
     old = tmp_path / "old.toml"
     old.write_bytes(b"first\r\n")
     additions = {old: "second\n", tmp_path / "missing.toml": "third\n"}
@@ -21,7 +21,7 @@ def test_everything_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_every_file_in_the_way_is_named(tmp_path: Path) -> None:
-    """So that a person need not try again for each."""
+    """A user need not repeat the command for each."""
     for name in ("one", "two"):
         (tmp_path / name).write_text("mine\n")
     with pytest.raises(FileExistsError, match=r"already .*one, .*two$"):
@@ -30,6 +30,6 @@ def test_every_file_in_the_way_is_named(tmp_path: Path) -> None:
 
 
 def test_a_template_without_a_value_is_refused() -> None:
-    """No file is ever written with a placeholder left in it."""
+    """No file is written with a placeholder in it."""
     with pytest.raises(KeyError, match="id"):
         render("falsifier.py.template")

@@ -20,14 +20,14 @@ from tests.execution import projects
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with one claim, which speaks of a GPU and measures time."""
+    """A project with one claim, which requires a GPU and measures time."""
     full = {"requires": {"device": "cuda", "memory_gib": 4000}, "parameters": {"steps": 3}, "limits": {"seconds": 90}}
     profiles = {**document()["profiles"], "full": full}
     return write_project(tmp_path, document(profiles=profiles, lease="exclusive", target={"device": "NVIDIA GB10"}))
 
 
 def test_the_page(project: Path, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is claimed and where, what runs, what would refute it, what must be killed, and how to run it."""
+    """The claim and its sources, what runs, what would refute it, the mutants, and how to run it."""
     monkeypatch.setenv("COLUMNS", "100")
     done = harness(project, "show", IDENTIFIER)
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
@@ -41,7 +41,7 @@ def test_the_page(project: Path, snapshot: SnapshotAssertion, monkeypatch: pytes
 
 
 def test_how_long_it_took_the_last_time(tmp_path: Path) -> None:
-    """The evidence says so, of the subject's own trial and of the whole run with its mutants."""
+    """The evidence has the seconds of the subject's trial and of the whole run with mutants."""
     projects.write_project(tmp_path)
     assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
     assert harness(tmp_path, "run", CLAIM).returncode == ExitStatus.PASS
@@ -50,7 +50,7 @@ def test_how_long_it_took_the_last_time(tmp_path: Path) -> None:
 
 
 def test_what_a_smaller_run_took_says_nothing_of_the_claim(tmp_path: Path) -> None:
-    """Nor does one that was told to leave the mutants out say how long they take."""
+    """Nor does a run without mutants say how long the claim takes."""
     projects.write_project(tmp_path)
     harness(tmp_path, "run", CLAIM, "--no-mutants", "-P", "items=2")
     assert "the subject's took" not in harness(tmp_path, "show", CLAIM).stdout
@@ -60,7 +60,7 @@ def test_what_a_smaller_run_took_says_nothing_of_the_claim(tmp_path: Path) -> No
 
 
 def test_what_a_measurement_means(tmp_path: Path) -> None:
-    """A bound alone tells nothing to whoever does not know the falsifier."""
+    """A reader who does not know the falsifier needs more than a bound."""
     contract = document()
     contract["observation"]["properties"]["values"]["description"] = "What the sorter returned."
     write_project(tmp_path, contract)
@@ -80,7 +80,7 @@ def test_by_what_margin_a_mutant_dies(tmp_path: Path) -> None:
 
 
 def test_notes_stand_below_the_claim(project: Path) -> None:
-    """The Markdown file next to the contract, as it is written."""
+    """The Markdown file next to the contract, unchanged."""
     notes = project / "contracts" / "demo" / f"{IDENTIFIER}.md"
     assert "Notes" not in harness(project, "show", IDENTIFIER).stdout.splitlines()
     notes.write_text("# Sorting\n\nWhy *three* items.\n", encoding="utf-8")
@@ -90,7 +90,7 @@ def test_notes_stand_below_the_claim(project: Path) -> None:
 
 
 def test_a_claim_without_rules_is_refuted_by_its_bounds(tmp_path: Path) -> None:
-    """The section is never empty: it has the built-in clauses."""
+    """The section has the built-in clauses, so it is never empty."""
     contract = document()
     contract["rules"] = []
     contract["mutants"][0]["violates"] = ["returned.minimum"]
@@ -102,20 +102,20 @@ def test_a_claim_without_rules_is_refuted_by_its_bounds(tmp_path: Path) -> None:
 
 
 def test_json_is_the_contract(project: Path) -> None:
-    """As it stands in the file."""
+    """The text of the file."""
     shown = json.loads(harness(project, "show", IDENTIFIER, "--json").stdout)
     assert shown == json.loads((project / "contracts" / "demo" / f"{IDENTIFIER}.json").read_text())
 
 
 def test_a_claim_that_is_not_there(project: Path) -> None:
-    """The nearest one is named."""
+    """The message suggests the nearest id."""
     done = harness(project, "show", "F-DEMO-SORT-002")
     assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
     assert f"did you mean {IDENTIFIER}?" in done.stderr
 
 
 def test_a_contract_that_is_refused(tmp_path: Path) -> None:
-    """With the place, the fault and the remedy."""
+    """The message has the place, the fault and the remedy."""
     write_project(tmp_path, document(subject="falsifiers.demo.sorting:Missing"))
     done = harness(tmp_path, "show", IDENTIFIER)
     assert (done.returncode, done.stdout) == (ExitStatus.REFUSED, "")
@@ -124,7 +124,7 @@ def test_a_contract_that_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
-    """A contract may come from a stranger: showing it imports neither its falsifier nor any framework."""
+    """A contract may come from a stranger, so `show` imports neither its falsifier nor a framework."""
     (project / "falsifiers" / "demo" / "sorting.py").write_text(
         "falsify = Sorter = Forgetful = None\nraise SystemExit('it ran')\n"
     )
@@ -133,7 +133,7 @@ def test_the_code_of_the_claim_is_not_run(project: Path) -> None:
 
 
 def test_ids_are_not_cut_at_their_hyphens(project: Path) -> None:
-    """On a narrow terminal an id can still be copied."""
+    """A narrow terminal shows whole ids, which can be copied."""
     done = subprocess.run(
         [sys.executable, "-m", "harness", "show", IDENTIFIER],
         cwd=project,

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def key_id(folder: Path, name: str = "ci.key") -> str:
-    """How verify names a key."""
+    """The form in which `verify` names a key."""
     from harness.evidence.keys import load_public
 
     return str(load_public(folder / f"{name}.pub").keyid)
@@ -42,7 +42,7 @@ def key_id(folder: Path, name: str = "ci.key") -> str:
 
 
 def test_a_key_is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    """Whatever the umask; the public half is printed, and openssl's form is its file's."""
+    """The umask makes no difference. The public half is printed; the file has OpenSSL's form."""
     before = os.umask(0)
     try:
         made = harness(tmp_path, "keygen", "ci.key")
@@ -61,7 +61,7 @@ def test_a_key_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ignored", ["", "*.key*\n"])
 def test_a_key_that_a_commit_could_take_along_is_told(tmp_path: Path, ignored: str) -> None:
-    """It makes the checkout dirty, too, so that what is signed there names no commit."""
+    """It also makes the checkout dirty, so a signature there names no commit."""
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".gitignore").write_text(ignored)
     (tmp_path / "a folder").mkdir()
@@ -73,7 +73,7 @@ def test_a_key_that_a_commit_could_take_along_is_told(tmp_path: Path, ignored: s
 
 @pytest.mark.parametrize("taken", ["ci.key", "ci.key.pub"])
 def test_nothing_is_overwritten(tmp_path: Path, taken: str) -> None:
-    """Nor is half a key left; a link that leads nowhere is something too."""
+    """No half of a key is left. A dangling link counts as a file."""
     for put in (lambda place: place.write_text("mine"), lambda place: place.symlink_to(tmp_path / "nowhere")):
         put(tmp_path / taken)
         made = harness(tmp_path, "keygen", "ci.key")
@@ -84,7 +84,7 @@ def test_nothing_is_overwritten(tmp_path: Path, taken: str) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """Refused, with the cause."""
+    """It is refused with the cause."""
     made = harness(tmp_path, "keygen", "gone/ci.key")
     assert (made.returncode, "No such file" in made.stderr) == (ExitStatus.REFUSED, True)
 
@@ -94,7 +94,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["option", "variable"])
 def test_a_signed_run_keeps_its_key_to_itself(folder: Path, how: str) -> None:
-    """The bundle is signed; neither key nor its place is in the bundle, the output, or a trial's environment."""
+    """The bundle is signed. Bundle, output and the trial's environment contain neither the key nor its path."""
     write_project(folder)
     module = folder / "toy" / "sorting.py"
     module.write_text(f"import os\nprint('these are they', dict(os.environ), flush=True)\n{module.read_text()}")
@@ -132,7 +132,7 @@ def test_a_signed_run_keeps_its_key_to_itself(folder: Path, how: str) -> None:
     ],
 )
 def test_a_key_that_cannot_sign_refuses_the_run(folder: Path, content: str | None, says: str) -> None:
-    """Before anything runs; what is in the file is not repeated."""
+    """It is refused before anything runs, and the file's content is not shown."""
     from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
     from cryptography.hazmat.primitives.serialization import (
         BestAvailableEncryption,
@@ -167,7 +167,7 @@ def test_a_key_that_cannot_sign_refuses_the_run(folder: Path, content: str | Non
 
 
 def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
-    """All below a folder; what is signed already stays as it is."""
+    """All bundles below a folder are signed. Existing signatures stay."""
     sealed(folder, run="a-pass")
     sealed(folder, run="b-fail", measurements=healthy(returned=2))
     first = harness(folder, "attest", "evidence", "--key", "ci.key")
@@ -187,7 +187,7 @@ def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
 
 
 def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """It signs, and its owner is told, as ssh does; no key at all is not the folder that we are in."""
+    """It signs with a warning, as ssh warns. An empty option is not the current folder."""
     sealed(folder)
     (folder / "ci.key").chmod(0o644)
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
@@ -197,7 +197,7 @@ def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -
 
 
 def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named, and the file that was to be moved into it is not."""
+    """It is named, and the temporary file is removed."""
     bundle = sealed(folder)
 
     def refused(*arguments: object) -> None:
@@ -209,7 +209,7 @@ def test_a_bundle_that_cannot_be_written(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_unsound_is_not_signed(folder: Path, snapshot: SnapshotAssertion) -> None:
-    """The others are, and the exit status is 2."""
+    """The others are signed, and the exit status is 2."""
     sealed(folder, run="a-good")
     rewrite(sealed(folder, run="b-bad"), "record.json", set_at("verdict", "FAIL"))
     done = harness(folder, "attest", "evidence", "--key", "ci.key")
@@ -221,7 +221,7 @@ def test_what_is_unsound_is_not_signed(folder: Path, snapshot: SnapshotAssertion
 
 
 def test_unsigned_is_sound_until_a_key_is_trusted(folder: Path) -> None:
-    """Who names a key wants a signature: leaving it out must not be a way around."""
+    """A user who names a key requires a signature. A missing signature must not bypass that."""
     sealed(folder)
     alone = harness(folder, "verify", "evidence")
     assert (alone.returncode, "  UNSIGNED " in alone.stdout) == (0, True)
@@ -234,7 +234,7 @@ def test_unsigned_is_sound_until_a_key_is_trusted(folder: Path) -> None:
 
 
 def test_remarks_fail_where_they_are_named(folder: Path) -> None:
-    """By code, in either case, several, or any."""
+    """Codes are given in either case, several at once, or as `any`."""
     sealed(folder, overrides={"steps": 5})
     for codes, status in (("REDUCED_PROFILE", 2), ("dirty_tree,Overridden", 2), ("any", 2), ("DIRTY_TREE", 0)):
         assert harness(folder, "verify", "evidence", "--fail-on", codes).returncode == status, codes
@@ -251,7 +251,7 @@ def test_remarks_fail_where_they_are_named(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_failed_on(folder: Path, codes: str, says: str | None) -> None:
-    """A gate that could never close is refused; `any` is any that can be asked here."""
+    """A gate that cannot close is refused. `any` means every remark that can be asked for here."""
     sealed(folder)
     done = harness(folder, "verify", "evidence", "--fail-on", codes)
     assert done.returncode == ExitStatus.REFUSED
@@ -259,7 +259,7 @@ def test_what_cannot_be_failed_on(folder: Path, codes: str, says: str | None) ->
 
 
 def test_a_changed_project_makes_evidence_stale(folder: Path) -> None:
-    """Told by verify in the project, and a gate closes on it."""
+    """`verify` reports it in the project, and a gate can fail on it."""
     write_project(folder)
     assert harness(folder, "run", CLAIM).returncode == ExitStatus.PASS
     gate = ("verify", "evidence", "--fail-on", "STALE_CONTRACT,STALE_FALSIFIER,STALE_SUBJECT")
@@ -273,7 +273,7 @@ def test_a_changed_project_makes_evidence_stale(folder: Path) -> None:
 
 
 def test_without_the_libraries_the_remedy_is_told(folder: Path) -> None:
-    """What needs no key goes on working, also on bundles that are signed."""
+    """Commands that need no key still work, also on signed bundles."""
     sealed(folder)
     assert harness(folder, "attest", "evidence", "--key", "ci.key").returncode == ExitStatus.PASS
     hidden = folder / "hidden"
@@ -306,7 +306,7 @@ def test_without_the_libraries_the_remedy_is_told(folder: Path) -> None:
 
 
 def test_a_report_takes_only_what_a_trusted_key_signed(folder: Path) -> None:
-    """As verify does, in every format; a key that is none is refused before anything is written."""
+    """Every format behaves as `verify` does. An invalid key is refused before anything is written."""
     sealed(folder, run="a-signed")
     sealed(folder, run="b-unsigned", measurements=healthy(returned=2))
     assert harness(folder, "attest", f"{PLACE}/a-signed", "--key", "ci.key").returncode == ExitStatus.PASS

@@ -23,7 +23,7 @@ MACHINE = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with one claim, which speaks of any CPU."""
+    """A project with one claim for any CPU."""
     root = write_project(tmp_path, document(target={"type": "cpu"}))
     for package in ("falsifiers", "falsifiers/demo"):  # or Python would find those of this repository first
         (root / package / "__init__.py").touch()
@@ -50,13 +50,13 @@ def edit(project: Path, old: str, new: str, file: str = "falsifiers/demo/sorting
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed, without what differs between runs and machines."""
+    """The output of a command without what differs between runs and machines."""
     text = re.sub(r"\d{4}-\d\d-\d\dT\d{6}Z-\S+-[0-9a-f]{6}", "RUN", done.stdout)
     return text.replace(MACHINE.replace("_", "\\_"), "MACHINE").replace(MACHINE, "MACHINE")
 
 
 def test_from_unrun_to_discharged_to_stale(project: Path) -> None:
-    """A change of the subject makes the evidence stale; taking it back makes it count again."""
+    """A change of the subject makes the evidence stale. If the change is undone, the evidence counts again."""
     assert status(project)["claims"][0]["status"] == "UNRUN"
     assert harness(project, "run", CLAIM).returncode == 0
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
@@ -103,7 +103,7 @@ def test_the_text(project: Path, snapshot: SnapshotAssertion) -> None:
     ],
 )
 def test_gates(project: Path, words: str, unrun: int, passed: int, failed: int) -> None:
-    """The exit status is 1 for what is FALSIFIED, and 3 for anything else that was named."""
+    """Exit status 1 for FALSIFIED, 3 for any other named state."""
     assert harness(project, "status", "--fail-on", words).returncode == unrun
     harness(project, "run", CLAIM)
     assert harness(project, "status", "--fail-on", words).returncode == passed
@@ -114,7 +114,7 @@ def test_gates(project: Path, words: str, unrun: int, passed: int, failed: int) 
 
 
 def test_only_what_is_wrong(project: Path) -> None:
-    """The rest is not shown, and still counted: by the last line and by gates."""
+    """The others are hidden, but the last line and gates still count them."""
     write_contract(project, document(id="F-DEMO-OTHER-001"))
     harness(project, "run", CLAIM)
     done = harness(project, "status", "--only", "unrun,falsified", "--fail-on", "discharged")
@@ -128,7 +128,7 @@ def test_only_what_is_wrong(project: Path) -> None:
 
 
 def test_a_gate_says_what_it_found(project: Path) -> None:
-    """And what it does not know, it refuses."""
+    """An unknown state is refused."""
     done = harness(project, "status", "--fail-on", "stale, UNRUN")
     assert (done.returncode, done.stderr) == (3, "harness: --fail-on found unrun\n")
     done = harness(project, "status", "--fail-on", "broken")
@@ -137,7 +137,7 @@ def test_a_gate_says_what_it_found(project: Path) -> None:
 
 
 def test_what_no_contract_covers(project: Path) -> None:
-    """Ids in documents and sources, contracts that cannot be run, evidence that lost its contract."""
+    """Ids in documents and sources, contracts that cannot run, and evidence without a contract."""
     harness(project, "run", CLAIM, "--no-mutants", "--profile", "reduced")
     shutil.copytree(project / "evidence", project / "old")
     (project / "SPEC.md").write_text(f"{CLAIM} and F-DEMO-LOST-002 hold.\nF-DEMO-LOST-002, not XF-DEMO-LOST-003.\n")
@@ -181,7 +181,7 @@ def test_only_some_claims(project: Path) -> None:
 
 
 def test_markdown_links_the_bundles(project: Path) -> None:
-    """A matrix of claims and devices."""
+    """A table of claims and devices."""
     harness(project, "run", CLAIM)
     page = harness(project, "status", "--markdown").stdout
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
@@ -191,7 +191,7 @@ def test_markdown_links_the_bundles(project: Path) -> None:
 
 
 def test_a_fail_with_other_parameters_is_no_silence(project: Path) -> None:
-    """`verify` counts a FAIL; `status` says that it set it aside, and of what it is."""
+    """`verify` counts the FAIL. `status` says that it set the FAIL aside, and why."""
     assert harness(project, "run", CLAIM).returncode == 0
     (passed,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
     edit(project, "return sorted(items)", "return sorted(items)[1:]")
@@ -207,7 +207,7 @@ def test_a_fail_with_other_parameters_is_no_silence(project: Path) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
-    """It is named, and the exit status tells."""
+    """It is named, and the exit status is not 0."""
     harness(project, "run", CLAIM)
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
     (bundle / "record.json").write_text("{}")
@@ -218,7 +218,7 @@ def test_a_record_that_cannot_be_read_is_no_silence(project: Path) -> None:
 
 
 def test_a_record_that_was_edited_is_not_believed(project: Path) -> None:
-    """A FAIL made a PASS by hand passes no gate, and leaves nothing undone in silence; restored, it counts again."""
+    """A FAIL that was edited to PASS passes no gate and leaves the claim due. Restored, it counts again."""
     edit(project, "        return sorted(items)\n\n\nclass", "        return sorted(items)[:2]\n\n\nclass")
     assert harness(project, "run", CLAIM).returncode == ExitStatus.FAIL
     (bundle,) = (project / "evidence" / "DEMO-1" / CLAIM).iterdir()
@@ -241,7 +241,7 @@ def test_a_record_that_was_edited_is_not_believed(project: Path) -> None:
 
 @pytest.mark.parametrize("command", [["status"], ["history", CLAIM], ["diff", CLAIM]])
 def test_evidence_that_is_not_there(project: Path, command: list[str]) -> None:
-    """A folder that was named and does not exist passes no gate; that of a fresh project need not exist."""
+    """A named folder that does not exist passes no gate. The default folder of a new project may be missing."""
     assert not (project / "evidence").exists()
     assert harness(project, "status", "--fail-on", "falsified").returncode == ExitStatus.PASS
     done = harness(project, *command, "--evidence", "/no/such")
@@ -250,7 +250,7 @@ def test_evidence_that_is_not_there(project: Path, command: list[str]) -> None:
 
 
 def test_a_project_without_claims(tmp_path: Path) -> None:
-    """Nothing is no success."""
+    """An empty result is not success."""
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\n")
     done = harness(tmp_path, "status")
     assert (done.returncode, done.stdout) == (
@@ -260,7 +260,7 @@ def test_a_project_without_claims(tmp_path: Path) -> None:
 
 
 def test_running_what_is_stale(project: Path) -> None:
-    """Once for what is new, not again while it covers, again after a change, and only what changed."""
+    """A new claim runs once, then only after a change, and only if the change concerns it."""
     write_contract(project, document(id="F-DEMO-OTHER-001"))
     first = harness(project, "run", "--stale")
     assert first.returncode == 0
@@ -286,7 +286,7 @@ def test_running_what_is_stale(project: Path) -> None:
 
 
 def test_a_falsified_claim_is_not_run_again_and_not_forgotten(project: Path) -> None:
-    """Its FAIL stands: exit 1."""
+    """Its FAIL stands: exit status 1."""
     edit(project, "        return sorted(items)\n\n\nclass", "        return sorted(items)[:2]\n\n\nclass")
     assert harness(project, "run", "--stale").returncode == ExitStatus.FAIL
     again = harness(project, "run", "--stale", "--junit", "junit.xml")
@@ -297,7 +297,7 @@ def test_a_falsified_claim_is_not_run_again_and_not_forgotten(project: Path) -> 
 
 
 def test_evidence_that_does_not_count_leaves_a_claim_due(project: Path) -> None:
-    """An unproven PASS, a reduced one where full runs, and overridden parameters."""
+    """An unproven PASS, a reduced run where the full one can run, and changed parameters."""
     harness(project, "run", CLAIM, "--no-mutants")
     harness(project, "run", CLAIM, "--profile", "reduced")
     harness(project, "run", CLAIM, "-P", "steps=3", "--subject", "falsifiers.demo.sorting:Sorter")
@@ -309,7 +309,7 @@ def test_evidence_that_does_not_count_leaves_a_claim_due(project: Path) -> None:
 
 
 def test_what_cannot_run_here_is_not_due_here(project: Path) -> None:
-    """It is said; and where nothing can run at all, that is no success."""
+    """The output says so. If nothing can run at all, the exit status is not 0."""
     full = {"requires": {"device": "any", "gpus": 9999}, "parameters": {"steps": 3}, "limits": {"seconds": 60}}
     write_contract(project, document(id="F-DEMO-HUGE-001", profiles={"full": full}))
     shown = harness(project, "run", "--stale")
@@ -323,7 +323,7 @@ def test_what_cannot_run_here_is_not_due_here(project: Path) -> None:
     "option", [["--no-mutants"], ["-P", "steps=3"], ["--subject", "falsifiers.demo.sorting:Sorter"]]
 )
 def test_stale_with_what_would_make_no_evidence(project: Path, option: list[str]) -> None:
-    """Refused, with the remedy."""
+    """It is refused with the remedy."""
     done = harness(project, "run", "--stale", *option)
     assert done.returncode == ExitStatus.REFUSED
     assert "leave out" in done.stderr

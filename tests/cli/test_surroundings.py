@@ -1,4 +1,4 @@
-"""Commands in surroundings that fail: no current folder, full outputs, Ctrl-C at any moment, texts of any length."""
+"""Commands in failing surroundings: no current folder, full outputs, Ctrl-C at any moment, very long texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize("command", ["list", "status", "init"])
 def test_a_removed_current_folder(tmp_path: Path, command: str) -> None:
-    """One line that says so, and a refusal."""
+    """One line says so, and the command is refused."""
     (tmp_path / "gone").mkdir()
     script = "import os, sys; os.chdir(sys.argv[1]); os.rmdir(sys.argv[1]); os.execv(sys.argv[2], sys.argv[2:])"
     arguments = [sys.executable, "-c", script, str(tmp_path / "gone"), *COMMAND, command]
@@ -35,7 +35,7 @@ def test_a_removed_current_folder(tmp_path: Path, command: str) -> None:
 
 
 def test_a_full_output_changes_no_verdict(tmp_path: Path) -> None:
-    """The bundle is sealed, so the exit status is that of its verdict, and one line says that output is missing."""
+    """The bundle is sealed, so the exit status is its verdict's. One line says that output is missing."""
     write_project(tmp_path)
     with open("/dev/full", "w") as full:
         done = run(tmp_path, "run", CLAIM, stdout=full)
@@ -44,7 +44,7 @@ def test_a_full_output_changes_no_verdict(tmp_path: Path) -> None:
 
 
 def test_a_report_that_is_missing_is_no_pass(tmp_path: Path) -> None:
-    """JSON on standard output was asked for, and is not there."""
+    """JSON on standard output was requested and could not be written."""
     write_project(tmp_path)
     with open("/dev/full", "w") as full:
         assert run(tmp_path, "run", CLAIM, "--json", "-", stdout=full).returncode == ExitStatus.NOT_MEASURED
@@ -63,7 +63,7 @@ def test_a_full_stderr_is_not_a_fail(tmp_path: Path, arguments: list[str], statu
 
 
 def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
-    """Also while Python imports the command line: no traceback, and the status of an interruption."""
+    """It works while Python imports the command line: no traceback, and the status of an interruption."""
     write_project(tmp_path)
     for delay in (0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2):
         process = subprocess.Popen(

@@ -18,7 +18,7 @@ from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at, tamper
 
 
 def test_a_reader_who_leaves(tmp_path: Path) -> None:
-    """`harness verify … | head -1` ends as if by SIGPIPE: 1 would say that a claim FAILed."""
+    """`harness verify … | head -1` ends as if by SIGPIPE; status 1 would mean FAIL."""
     sealed(tmp_path)
     for arguments in (["verify", "."], ["--help"]):
         process = start(tmp_path, *arguments)
@@ -28,7 +28,7 @@ def test_a_reader_who_leaves(tmp_path: Path) -> None:
 
 
 def all_kinds(folder: Path) -> None:
-    """A bundle for each verdict, and an unproven one."""
+    """One bundle per verdict, and an unproven one."""
     sealed(folder, run="a-pass")
     sealed(folder, run="b-fail", measurements=healthy(returned=2))
     sealed(folder, run="c-void", mutants={**DEFECTIVE, "forgets-one": {}})
@@ -37,7 +37,7 @@ def all_kinds(folder: Path) -> None:
 
 
 def test_the_text(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """A line for each bundle, its findings and remarks, and the total."""
+    """One line per bundle, its findings and remarks, and the total."""
     all_kinds(tmp_path)
     tamper(sealed(tmp_path, run="f-tampered"))
     (tmp_path / "empty").mkdir()
@@ -76,7 +76,7 @@ def test_an_unsound_bundle_exits_2_and_names_what_is_wrong(tmp_path: Path) -> No
 
 
 def test_what_was_forged_is_told_by_clause(tmp_path: Path) -> None:
-    """The verdict and the clause that come out differently have a finding each, in the record."""
+    """The verdict and the changed clause have one finding each, in the record."""
     rewrite(sealed(tmp_path), "observation.json", set_at("measurements", "returned", 2))
     ended = harness(tmp_path, "verify", "evidence", "--json")
     assert ended.returncode == 2
@@ -90,7 +90,7 @@ def test_what_was_forged_is_told_by_clause(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_folder_exits_2(tmp_path: Path) -> None:
-    """It is not passed over."""
+    """It is reported."""
     (sealed(tmp_path).parent / ".unfinished-x").mkdir()
     ended = harness(tmp_path, "verify", "evidence")
     assert ended.returncode == 2
@@ -99,7 +99,7 @@ def test_an_unfinished_folder_exits_2(tmp_path: Path) -> None:
 
 
 def test_nothing_to_verify_exits_3(tmp_path: Path) -> None:
-    """Nothing ran: that is no success, also where another path holds a sound bundle."""
+    """Without a bundle nothing was verified, even if another path holds a sound one."""
     (tmp_path / "empty").mkdir()
     ended = harness(tmp_path, "verify", "empty")
     assert ended.returncode == 3
@@ -109,7 +109,7 @@ def test_nothing_to_verify_exits_3(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_folder_exits_2(tmp_path: Path) -> None:
-    """A file, or nothing at all; one PATH at least."""
+    """A file, or nothing at all. At least one PATH is required."""
     (tmp_path / "file").write_text("")
     for path in ("file", "nowhere"):
         ended = harness(tmp_path, "verify", path)
@@ -119,7 +119,7 @@ def test_a_path_that_is_no_folder_exits_2(tmp_path: Path) -> None:
 
 
 def test_a_bundle_named_twice_is_counted_once(tmp_path: Path) -> None:
-    """Once by itself, once by its folder."""
+    """The paths are the bundle and its folder."""
     bundle = sealed(tmp_path)
     ended = harness(bundle, "verify", ".", str(bundle.parent))
     assert ended.returncode == 0
@@ -127,7 +127,7 @@ def test_a_bundle_named_twice_is_counted_once(tmp_path: Path) -> None:
 
 
 def test_json_tells_all_of_it(tmp_path: Path) -> None:
-    """For machines, with the same exit status."""
+    """The exit status is the same."""
     sealed(tmp_path, run="a-good")
     (sealed(tmp_path, run="b-bad") / "record.json").unlink()
     (tmp_path / "empty").mkdir()
@@ -145,7 +145,7 @@ def test_json_tells_all_of_it(tmp_path: Path) -> None:
 
 
 def test_names_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    """Escape sequences and line ends of file names and texts are written out."""
+    """Escape sequences and line ends of file names and texts are escaped."""
     bundle = sealed(tmp_path)
     (bundle / "\x1b[2Jgone\n0 bundles: 1 sound").touch()
     os.close(os.open(os.fsencode(bundle) + b"/half\xff", os.O_CREAT))
@@ -162,7 +162,7 @@ def test_help_names_every_code(tmp_path: Path) -> None:
 
 
 def test_verifying_needs_no_project(tmp_path: Path) -> None:
-    """A reviewer has the bundle and nothing else."""
+    """A reviewer has only the bundle."""
     bundle = sealed(tmp_path / "theirs")
     place = tmp_path / "mine" / "DEMO-1" / "F-DEMO-SORT-001"
     place.mkdir(parents=True)
@@ -171,7 +171,7 @@ def test_verifying_needs_no_project(tmp_path: Path) -> None:
 
 
 def test_a_project_that_is_set_up_wrong_is_no_missing_one(tmp_path: Path) -> None:
-    """Staleness would go unasked, and nobody would know."""
+    """Otherwise `verify` would silently skip the check for staleness."""
     sealed(tmp_path)
     (tmp_path / "pyproject.toml").write_text('[tool.harness]\ncontracts = "../elsewhere"\n')
     for arguments in (["verify", "evidence"], ["report", "evidence", "--markdown", "-"]):
