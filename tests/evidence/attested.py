@@ -17,13 +17,13 @@ from harness.evidence.verification import Against, verify
 
 
 def known(bundle: Path, *signers: CryptoSigner) -> Verification:
-    """Verified, trusting these."""
+    """The verification with these trusted keys."""
     keys = {signer.public_key.keyid: signer.public_key for signer in signers}
     return verify(bundle, against=Against(keys))
 
 
 def signing(verification: Verification) -> set[Code]:
-    """What was found about signatures, and everything that makes it unsound."""
+    """The findings about signatures, and all that make the bundle unsound."""
     about = {Code.UNSIGNED, Code.UNKNOWN_KEY}
     return {one.code for one in (*verification.findings, *(r for r in verification.remarks if r.code in about))}
 
@@ -44,7 +44,7 @@ def put(bundle: Path, envelope: Any) -> None:
 
 
 def forge(bundle: Path, statement: Any, *signers: CryptoSigner, payload_type: str = PAYLOAD_TYPE) -> None:
-    """Write an envelope over any statement."""
+    """Write an envelope over a statement."""
     envelope = Envelope(json.dumps(statement).encode(), payload_type, {})
     for signer in signers:
         envelope.sign(signer)

@@ -30,7 +30,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def archive(pristine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, packed."""
+    """The packed bundle."""
     path = tmp_path_factory.mktemp("archive") / "one.zip"
     pack([pristine], path)
     return path
@@ -44,7 +44,7 @@ def bundle(pristine: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def not_root(pristine: Path) -> Iterator[Path]:
-    """A folder with a copy of the bundle. Meanwhile this process runs as a user without root's permissions."""
+    """A folder with a copy of the bundle. During the test this process runs as a user without root's permissions."""
     folder = Path(tempfile.mkdtemp())
     copy_of(pristine, folder / "copy")
     nobody = 65534
@@ -62,7 +62,7 @@ def not_root(pristine: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def signer() -> CryptoSigner:
-    """The signer that is trusted."""
+    """The trusted signer."""
     from securesystemslib.signer import CryptoSigner  # not everything here needs the extra `sign`
 
     return CryptoSigner.generate_ed25519()

@@ -1,4 +1,4 @@
-"""Entries of the index as runs of the tiny claim would leave them, and the strategies over them; nothing is run."""
+"""Entries of the index as runs of the tiny claim would leave them, and strategies for them. Nothing runs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _CURRENT = contract_of(document()).digest
 
 
 def claim(**changes: Any) -> Contract:
-    """The tiny claim, speaking of TARGET."""
+    """The tiny claim with TARGET as its target."""
     return contract_of(document(**{"target": {"device": "NVIDIA GB10", "compute_capability": "12.1"}, **changes}))
 
 
 def stale(one: Entry) -> list[str]:
-    """Whether an entry is stale: those are whose contract was another."""
+    """Whether an entry is stale: its contract is another one."""
     return ["the contract was changed since"] if one.contract_digest == STALE else []
 
 
 def entry(second: int = 0, **changes: Any) -> Entry:
-    """A proven PASS of the full profile on TARGET, started at this second; fields as given."""
+    """A proven PASS of the full profile on TARGET, started at this second. Keyword arguments replace fields."""
     run = changes.get("run", f"2026-11-20T2015{second % 60:02}Z-{second:04}")
     fields: dict[str, Any] = {
         "path": Path("evidence", "DEMO-1", IDENTIFIER, run),

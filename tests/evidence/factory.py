@@ -1,4 +1,4 @@
-"""Results of claims as the engine makes them, from the tiny contract of tests/contracts.py; nothing is run."""
+"""Results of claims as the engine makes them, from the tiny contract of tests/contracts.py. Nothing runs."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def claim_result(
 
 
 def _environment(device: Device) -> dict[str, Any]:
-    """That of a machine which has this device."""
+    """The environment of a machine with this device."""
     told = device.to_json()
     has = {"gpus": [told]} if device.is_cuda else {**told, "machine": device.name}
     return {**ENVIRONMENT, "host": {**ENVIRONMENT["host"], **has}}
@@ -246,13 +246,13 @@ def mutant_lines(bundle: Path) -> dict[str, Any]:
 
 
 def tamper(bundle: Path) -> None:
-    """Change a byte of environment.json that says nothing."""
+    """Change a byte of environment.json that has no meaning."""
     with (bundle / "environment.json").open("a") as file:
         file.write("\n")
 
 
 def reseal(bundle: Path, leave_out: Sequence[str] = ()) -> None:
-    """Write a manifest that is true of the files as they are, as a forger would."""
+    """Write a manifest of the present files, as a forger would."""
     files = [path for path in bundle.rglob("*") if path.is_file() and not path.is_symlink() and path.name != MANIFEST]
     digests = {path.relative_to(bundle).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     for name in leave_out:
@@ -261,7 +261,7 @@ def reseal(bundle: Path, leave_out: Sequence[str] = ()) -> None:
 
 
 def set_at(*steps: Any) -> Callable[[Any], None]:
-    """A change for `rewrite` that puts the last argument where the steps before it lead."""
+    """A change for `rewrite`: set the last argument at the place that the other arguments name."""
 
     def change(document: Any) -> None:
         for step in steps[:-2]:
@@ -277,5 +277,5 @@ def files_of(bundle: Path) -> list[str]:
 
 
 def found(verification: Verification) -> set[tuple[Code, str]]:
-    """Code and file of every finding."""
+    """Code and file of each finding."""
     return {(finding.code, finding.file) for finding in verification.findings}

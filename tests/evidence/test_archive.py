@@ -43,7 +43,7 @@ PLACE = "DEMO-1/F-DEMO-SORT-001/run"
     ],
 )
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
-    """So is a name with an empty or relative part, and one that lies in no bundle."""
+    """A name with an empty or relative part is refused too, and a name outside every bundle."""
     with pytest.raises(ArchiveError):
         files_by_bundle([name])
 
@@ -75,12 +75,12 @@ def test_names_that_are_one_on_some_filesystem_are_refused(names: list[str], sna
 
 
 def test_places_that_are_one_on_some_filesystem_are_refused(snapshot: SnapshotAssertion) -> None:
-    """Two bundles would become one."""
+    """Otherwise two bundles would become one."""
     assert refusal(["DEMO-1/F-X-001/run/a", "demo-1/F-X-001/run/b"]) == snapshot
 
 
 def test_names_beyond_what_filesystems_take_are_refused() -> None:
-    """In bytes, not letters."""
+    """The limit counts bytes, not letters."""
     files_by_bundle([f"{PLACE}/{'a' * 255}"])
     for name in ("a" * 256, "\u00e9" * 128, "/".join(["a" * 200] * 6), "/".join("a" * 20)):
         with pytest.raises(ArchiveError, match=r"is too long|folders deep"):

@@ -42,7 +42,7 @@ def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSig
 def test_a_signed_bundle_is_signed_by_whom_we_trust(
     attested: Path, signer: CryptoSigner, stranger: CryptoSigner
 ) -> None:
-    """Without a key, or with another's, whose it is stays unknown."""
+    """Without a key, or with another key, the signer stays unknown."""
     assert (signing(known(attested, stranger, signer)), known(attested, signer).signed_by) == (
         set(),
         (signer.public_key.keyid,),
@@ -64,7 +64,7 @@ def test_signing_changes_nothing_that_is_sealed(bundle: Path, signer: CryptoSign
 
 
 def test_several_may_sign_one_statement(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """Over the same bytes; who has signed cannot sign again."""
+    """The signatures are over the same bytes. A signer cannot sign twice."""
     payload = envelope_of(attested)["payload"]
     sign(attested, stranger)
     assert envelope_of(attested)["payload"] == payload
@@ -79,7 +79,7 @@ def test_several_may_sign_one_statement(attested: Path, signer: CryptoSigner, st
 
 
 def test_who_sign_at_the_same_moment_all_have_signed(bundle: Path) -> None:
-    """Each adds its signature to those that are there; none is lost."""
+    """Each adds a signature to the existing ones, and none is lost."""
     signers = [CryptoSigner.generate_ed25519() for _ in range(4)]
     with ThreadPoolExecutor(len(signers)) as pool:
         list(pool.map(lambda one: sign(bundle, one), signers))
@@ -102,7 +102,7 @@ def test_an_unsound_bundle_is_not_signed(bundle: Path, attested: Path, signer: C
 
 
 def test_an_attestation_of_another_bundle_is_forged(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
-    """Even of the same claim, the same commit and the same measurements."""
+    """The other bundle has the same claim, commit and measurements."""
     other = sealed(tmp_path / "other", run="2026-11-20T201504Z-cpu-3f2a9d")
     sign(other, signer)
     (attested / ATTESTATION).write_bytes((other / ATTESTATION).read_bytes())
@@ -112,7 +112,7 @@ def test_an_attestation_of_another_bundle_is_forged(attested: Path, tmp_path: Pa
 
 
 def test_a_signed_bundle_can_be_moved(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
-    """Its signature speaks of its content."""
+    """The signature covers the content only."""
     moved = attested.rename(tmp_path / "elsewhere")
     assert known(moved, signer).signed_by == (signer.public_key.keyid,)
 
@@ -178,7 +178,7 @@ def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoS
 def test_a_statement_that_says_otherwise_is_forged(
     attested: Path, signer: CryptoSigner, change: Callable[[Any], Any]
 ) -> None:
-    """Even if the trusted key signed it. Verifying takes nothing from the statement, so no field of it can help."""
+    """A signature by the trusted key does not help. Verification takes nothing from the statement."""
     said = statement_of(attested)
     before = copy.deepcopy(said)
     change(said)
@@ -193,7 +193,7 @@ def test_a_statement_that_says_otherwise_is_forged(
     "payload", [b"", b"null", b"[]", b"0", b'"PASSED"', b"{", b'{"a":1,"a":2}', b"\xff", b"[" * 9000]
 )
 def test_a_payload_that_is_no_statement_is_unsound(attested: Path, signer: CryptoSigner, payload: bytes) -> None:
-    """Signed or not."""
+    """A signature makes no difference."""
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     put(attested, envelope.to_dict())
@@ -213,7 +213,7 @@ def test_a_signature_over_another_payload_type_is_forged(attested: Path, signer:
 
 
 def test_the_name_of_a_key_is_a_hint(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
-    """Missing, null, of another scheme: a signature is whose it verifies as."""
+    """The name is missing, null or of another scheme. The key that verifies a signature is its owner."""
     envelope = envelope_of(attested)
     for name in (None, "", "SHA256:abc", stranger.public_key.keyid):
         envelope["signatures"][0]["keyid"] = name
@@ -238,7 +238,7 @@ def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigne
 
 @pytest.mark.parametrize("signature", [b"\0" * 64, b"\0", b"\xff" * 64, b"x" * 3000])
 def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigner, signature: bytes) -> None:
-    """Of any length."""
+    """The bytes have any length."""
     envelope = envelope_of(attested)
     envelope["signatures"] = [{"sig": base64.b64encode(signature).decode()}]
     put(attested, envelope)
@@ -276,20 +276,20 @@ def test_an_envelope_that_is_none_is_invalid(attested: Path, signer: CryptoSigne
     [b"", b"\n", b"null\n", b"{}\n{}\n", b'{"payload": "", "payload": ""}', b"\xff\n", b"{" * 5000, b"a" * (17 << 20)],
 )
 def test_a_file_that_is_no_attestation_is_invalid(attested: Path, signer: CryptoSigner, content: bytes) -> None:
-    """Of any size."""
+    """The file has any size."""
     (attested / ATTESTATION).write_bytes(content)
     assert signing(known(attested, signer)) == {Code.INVALID}
 
 
 def test_two_attestations_are_none(attested: Path, signer: CryptoSigner) -> None:
-    """Which of them would be meant?"""
+    """It is not clear which of them counts."""
     (attested / ATTESTATION).write_bytes((attested / ATTESTATION).read_bytes() * 2)
     assert signing(known(attested, signer)) == {Code.INVALID}
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_is_no_file_is_no_attestation(attested: Path, tmp_path: Path, signer: CryptoSigner, kind: str) -> None:
-    """A link might lead to one that changes."""
+    """A link could lead to a file that changes."""
     place = attested / ATTESTATION
     moved = place.rename(tmp_path / "moved")
     {"link": lambda: place.symlink_to(moved), "pipe": lambda: os.mkfifo(place), "folder": place.mkdir}[kind]()
@@ -299,14 +299,14 @@ def test_what_is_no_file_is_no_attestation(attested: Path, tmp_path: Path, signe
 
 
 def test_a_manifest_that_lists_the_attestation_is_none(attested: Path, signer: CryptoSigner) -> None:
-    """Neither could be written after the other."""
+    """Neither file could be written after the other."""
     with (attested / MANIFEST).open("a") as file:
         file.write(f"{'0' * 64}  {ATTESTATION}\n")
     assert Code.INVALID in signing(known(attested, signer))
 
 
 def test_an_attestation_is_only_in_its_place(attested: Path, signer: CryptoSigner) -> None:
-    """Elsewhere it is a file like any other."""
+    """Elsewhere it is an ordinary file."""
     (attested / ATTESTATION).rename(attested / "artifacts" / ATTESTATION)
     verification = known(attested, signer)
     assert {Code.TAMPERED, Code.UNSIGNED} <= signing(verification)
@@ -348,7 +348,7 @@ json_values = st.recursive(
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSigner, data: st.DataObject) -> None:
-    """At any place of it, any value: signed by the trusted key, it counts for nothing."""
+    """Any value changes at any place. The trusted key's signature does not count for it."""
     content = (attested / ATTESTATION).read_bytes()
     said = statement_of(attested)
     before = copy.deepcopy(said)
@@ -367,7 +367,7 @@ def test_any_change_of_the_statement_is_forged(attested: Path, signer: CryptoSig
 
 
 def test_an_attestation_copied_with_its_bundle_stays_good(attested: Path, tmp_path: Path, signer: CryptoSigner) -> None:
-    """A manifest made again of the same files is the same."""
+    """A new manifest of the same files is the same."""
     twin = copy_of(attested, tmp_path / "twin")
     names = {path.name for path in twin.iterdir()}
     content = (twin / ATTESTATION).read_bytes()

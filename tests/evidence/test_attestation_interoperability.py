@@ -35,13 +35,13 @@ def test_sigstore_verifies_ours(bundle: Path) -> None:
 
 
 def test_sigstores_encoding_is_what_our_ed25519_signatures_are_over(attested: Path, signer: CryptoSigner) -> None:
-    """Verified by cryptography alone, over the bytes that sigstore says are signed."""
+    """`cryptography` alone verifies them, over the bytes that sigstore defines."""
     theirs = sigstore_dsse.Envelope._from_json((attested / ATTESTATION).read_bytes())
     signer.public_key._crypto_key().verify(theirs.signature, theirs.pae())  # raises InvalidSignature
 
 
 def test_we_verify_sigstores(tmp_path: Path) -> None:
-    """One that it signs, in its own spelling of the envelope and of the key's absence."""
+    """Sigstore has its own spelling of the envelope, and of a missing key."""
     # sigstore's statements know no gitCommit, which a dirty tree does not have either.
     bundle = sealed(tmp_path, commit={"revision": "c" * 40, "dirty": True, "reason": None})
     signer, private = p256()

@@ -33,7 +33,6 @@ PARTS: dict[str, Callable[[Bundle], Any]] = {
 
 
 def test_every_part_is_read(tmp_path: Path) -> None:
-    """As it was sealed."""
     result = claim_result(tmp_path)
     bundle = Bundle(sealer(tmp_path).seal(result))
     assert set(PARTS) == {*bundle_layout.REQUIRED, bundle_layout.MANIFEST}
@@ -50,7 +49,7 @@ def test_every_part_is_read(tmp_path: Path) -> None:
 
 
 def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
-    """Once, for all who show them."""
+    """The mutants are judged once for all readers."""
     judgments = Bundle(pristine).mutant_judgments
     failed = {name: [one.id for one in judged.with_outcome(Outcome.FAIL)] for name, judged in judgments.items()}
     assert failed["forgets-one"] == ["nothing-lost"]
@@ -59,7 +58,7 @@ def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_that_cannot_be_read_leaves_the_others(bundle: Path, name: str) -> None:
-    """The error names the file; a link is not followed, a pipe not waited for, a hole not read."""
+    """The error names the file. Links are not followed, pipes not waited for, holes not read."""
 
     def absent(path: Path) -> None:
         path.unlink()
@@ -94,13 +93,13 @@ def test_a_part_that_cannot_be_read_leaves_the_others(bundle: Path, name: str) -
 
 
 def test_a_part_that_is_broken_can_be_left_out(bundle: Path) -> None:
-    """The default stands for it."""
+    """Its default is used."""
     (bundle / "metrics.csv").write_text("")
     assert Bundle(bundle).attempt(lambda one: one.metrics, None) is None
 
 
 def test_reading_is_lazy(bundle: Path) -> None:
-    """What is not asked for is not opened."""
+    """A part that is not requested is not opened."""
     reader = Bundle(bundle)
     assert reader.record.id == "F-DEMO-SORT-001"
     for name in bundle_layout.REQUIRED:
@@ -115,7 +114,7 @@ streams = st.text(st.characters(codec="utf-8"), max_size=60) | st.just(
 
 @given(stdout=streams, stderr=streams)
 def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) -> None:
-    """No output of a trial can break the log."""
+    """No output of a trial can break the log's format."""
     result = trial(observe({}))
     told = {"stdout": stdout, "stderr": stderr}
     logs = {name: Log(text, len(text.encode()), "a" * 64) for name, text in told.items()}

@@ -1,4 +1,4 @@
-"""A record that tells of another machine or another trial than the files beside it."""
+"""Records that disagree with the files beside them about the machine or the trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIAL = {"seconds": 1.2504, "logs": {"stdout": {"size": 0, "sha256": "0"}, "stde
 
 
 def test_a_device_that_the_machine_does_not_have(tmp_path: Path) -> None:
-    """Renamed in the record and in every observation, which would discharge a claim about that device."""
+    """The device is renamed in the record and in every observation, which would discharge a claim about that device."""
     bundle = sealed(tmp_path)
     assert verify(bundle).sound
     for name in ("record.json", "observation.json"):
@@ -44,14 +44,14 @@ def test_a_device_that_the_machine_does_not_have(tmp_path: Path) -> None:
 def test_a_gpu_is_one_of_the_machine_s(
     tmp_path: Path, host: Mapping[str, Any], changes: Mapping[str, Any], agrees: bool
 ) -> None:
-    """In every field that the record has, and all of them of one GPU."""
+    """Every recorded field belongs to one GPU of the machine."""
     record = replace(claim_result(tmp_path).record, device=Device("cuda", **{**GPU, **changes}))
     environment = {"host": {"machine": "x86_64", **host}}
     assert [one.pointer for one in _machine(record, environment)] == ([] if agrees else ["/device"])
 
 
 def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
-    """By its architecture, which is its name, and in every other field that the record has."""
+    """The architecture is its name. All other recorded fields must agree too."""
     host = {"machine": "aarch64", "memory_bytes": 1 << 30, "gpus": [GPU]}
     plain = claim_result(tmp_path).record
     for device, agrees in (
@@ -68,14 +68,13 @@ def test_a_processor_is_the_machine_s(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("started", ["2026-99-99T99:99:99Z", "0000-01-01T00:00:00Z", "2026-02-30T00:00:00+00:00"])
 def test_a_time_that_is_none(tmp_path: Path, started: str) -> None:
-    """Of the schema's form, and not to be compared with that of any other run."""
+    """It has the schema's form, but cannot be compared with the time of another run."""
     bundle = sealed(tmp_path)
     rewrite(bundle, "record.json", set_at("started", started))
     assert found(verify(bundle)) == {(Code.INVALID, "record.json")}
 
 
 def test_what_killed_a_mutant_is_what_the_record_says(tmp_path: Path) -> None:
-    """The clauses that its line names."""
     bundle = sealed(tmp_path)
     rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "failed", ["ordered"]))
     findings = [(one.code, one.file, one.pointer) for one in verify(bundle).findings]

@@ -37,13 +37,13 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def status_of(*found: Entry, **changes: Any) -> ClaimStatus:
-    """The status of the tiny claim, given all its evidence."""
+    """The status of the tiny claim, from all its evidence."""
     (status,) = statuses([claim(**changes)], found, stale, NOW)
     return status
 
 
 def only_cell(*found: Entry, **changes: Any) -> Cell:
-    """Its cell where all evidence is of one class of device."""
+    """The only cell, if all evidence is of one class of device."""
     (cell,) = status_of(*found, **changes).cells.values()
     return cell
 
@@ -98,7 +98,6 @@ CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
 
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> None:
-    """Runs in the order in which they started."""
     found = [entry(second, **changes) for second, changes in enumerate(runs)]
     cell = only_cell(*found)
     assert cell.status is expected
@@ -107,12 +106,12 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
 
 
 def test_runs_of_one_second() -> None:
-    """The worst counts as the newest."""
+    """The worst verdict counts as the newest."""
     assert only_cell(entry(3, run="a"), entry(3, run="b", **FAIL), entry(3, run="c")).status is Status.FALSIFIED
 
 
 def test_a_pass_of_the_same_second_hides_no_failure_of_less() -> None:
-    """Only one that is newer shows that what was wrong was mended."""
+    """Only a newer PASS shows that the defect is gone."""
     failed = entry(3, run="a", **FAIL, **REDUCED)
     for found in ((failed, entry(3, run="b")), (entry(3, run="b"), failed)):
         cell = only_cell(*found)
@@ -144,7 +143,7 @@ def test_a_run_from_the_future_hides_nothing(runs: list[dict[str, Any]], expecte
 
 
 def test_a_claim_without_hardware_is_never_discharged(snapshot: SnapshotAssertion) -> None:
-    """As lint warns."""
+    """Lint warns of it."""
     cell = only_cell(entry(), target=...)
     assert cell.status is Status.PARTIAL
     assert cell.reason == snapshot
@@ -235,27 +234,27 @@ def test_devices_are_listed_in_order() -> None:
 
 
 def test_of_no_evidence_nothing_is_newest() -> None:
-    """Neither a bundle nor a deciding cell."""
+    """There is neither a bundle nor a deciding cell."""
     (status,) = statuses([claim()], [], stale, NOW)
     assert (status.newest, status.deciding, status.cells) == (None, None, {})
     assert (status.target, status.id) == (_HARDWARE, "F-DEMO-SORT-001")
 
 
 def test_a_command_that_no_shell_would_read_is_read_all_the_same() -> None:
-    """A record may hold anything: what asks for another subject is found in it, word by word."""
+    """A record may have any text. The option for another subject is found word by word."""
     old = {"contract_digest": STALE, "subject": "mine:Old"}
     assert speaks_for(claim(), entry(**old, command="harness run 'F-DEMO"))
     assert not speaks_for(claim(), entry(**old, command="harness run --subject mine:Old 'F-DEMO"))
 
 
 def test_the_words_and_their_order_are_those_of_the_documentation() -> None:
-    """Pages and pipelines hold the words; a claim has the status of its strongest evidence."""
+    """Pages and pipelines contain the words. A claim has the status of its strongest evidence."""
     assert [*Status] == ["DISCHARGED", "PARTIAL", "FALSIFIED", "STALE", "UNRUN"]
     assert sorted(Strength) == [Strength.NONE, Strength.REDUCED, Strength.FULL, Strength.TARGET]
 
 
 def test_classes_of_device_are_kept_apart() -> None:
-    """A PASS here says nothing about there; devices seen with any claim have a column."""
+    """A PASS on one class says nothing about another. Every class seen with any claim has a column."""
     status = status_of(entry(device=GPU), entry(id="F-OTHER-001", device=CPU))
     assert {str(device): cell.status for device, cell in status.cells.items()} == {
         "CPU x86_64": Status.UNRUN,
@@ -289,7 +288,7 @@ OVERALL: list[tuple[str, list[dict[str, Any]], Status]] = [
 
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in OVERALL], ids=[case[0] for case in OVERALL])
 def test_a_claim_as_a_whole(runs: list[dict[str, Any]], expected: Status) -> None:
-    """Its strongest evidence, and a FAIL before all."""
+    """It has the status of its strongest evidence; a FAIL comes first."""
     status = status_of(*(entry(second, **changes) for second, changes in enumerate(runs)))
     assert status.status is expected
     deciding = status.deciding
@@ -298,7 +297,7 @@ def test_a_claim_as_a_whole(runs: list[dict[str, Any]], expected: Status) -> Non
 
 @given(entries)
 def test_a_discharge_has_a_bundle_that_shows_it(found: list[Entry]) -> None:
-    """Proven, in full, on the target, covering, with the contract's subject and parameters."""
+    """The bundle is proven, full, on the target, covering, and has the contract's subject and parameters."""
     for cell in status_of(*found).cells.values():
         one = cell.decided_by
         if cell.status is Status.DISCHARGED:
@@ -314,7 +313,7 @@ def test_a_discharge_has_a_bundle_that_shows_it(found: list[Entry]) -> None:
 
 @given(entries)
 def test_no_failure_is_hidden_by_what_is_older_or_less(found: list[Entry]) -> None:
-    """A FAIL that speaks and covers stands until a proven PASS of at least its profile is newer."""
+    """A FAIL that counts and covers stands until a proven PASS of at least its profile is newer."""
     for device, cell in status_of(*found).cells.items():
         here = [one for one in found if one.device_class == device and speaks_for(claim(), one) and not stale(one)]
         passed = [one for one in here if one.verdict is Verdict.PASS and one.proven]
@@ -326,14 +325,13 @@ def test_no_failure_is_hidden_by_what_is_older_or_less(found: list[Entry]) -> No
 
 @given(entries, st.randoms())
 def test_the_order_of_the_evidence_does_not_matter(found: list[Entry], random: Any) -> None:
-    """Only what it says does."""
     shuffled = random.sample(found, len(found))
     assert status_of(*found) == status_of(*shuffled)
 
 
 @given(entries, st.integers(0, 20))
 def test_what_says_nothing_changes_nothing(found: list[Entry], second: int) -> None:
-    """A run that was not measured, unproven, overridden or of another subject is as if it were not there."""
+    """A run that is NOT_MEASURED, unproven, overridden or of another subject changes nothing."""
     before = {device: (cell.status, cell.decided_by) for device, cell in status_of(*found).cells.items()}
     for silent in (UNMEASURED, UNPROVEN, {**FAIL, "overrides": {"steps": 9}}, {**FAIL, "subject": "mine:Other"}):
         for device, (status, decided_by) in before.items():
@@ -364,7 +362,7 @@ def test_once_everything_changed_nothing_covers(found: list[Entry]) -> None:
     ],
 )
 def test_hardware_that_a_claim_speaks_of(device: Device, target: dict[str, Any], meets: bool) -> None:
-    """By name and by compute capability, where the target has them."""
+    """The target's name and compute capability must match, where it has them."""
     assert DeviceClass.of(device).meets(target) is meets
 
 

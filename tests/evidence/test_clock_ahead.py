@@ -47,7 +47,7 @@ def test_clocks_may_differ_by_an_hour(tmp_path: Path, started: str, ahead: bool)
 
 
 def test_a_record_of_the_future_is_told_in_full(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The remark gives the time of both clocks, and how the run counts."""
+    """The remark gives the times of both clocks, and how the run counts."""
     record = replace(claim_result(tmp_path).record, started="2026-11-22T12:00:00Z")
     (remark,) = clock_ahead(record, NOW + timedelta(microseconds=7))
     assert remark == Finding(Code.CLOCK_AHEAD, "record.json", remark.message, "/started")

@@ -17,7 +17,6 @@ from tests.evidence.factory import DEFECTIVE, rewrite, sealed, set_at
 
 
 def test_a_bundle_and_itself(tmp_path: Path) -> None:
-    """Nothing changed."""
     bundle = sealed(tmp_path)
     difference = compare(bundle, bundle, {})
     plain = difference.to_json()
@@ -27,7 +26,7 @@ def test_a_bundle_and_itself(tmp_path: Path) -> None:
 
 
 def test_every_part(tmp_path: Path) -> None:
-    """Each change is found at its place, with what was before and after."""
+    """Each change has its place, and the values before and after."""
     before = sealed(tmp_path, run="a", rows=3)
     after = sealed(
         tmp_path,
@@ -71,7 +70,7 @@ def test_every_part(tmp_path: Path) -> None:
 
 
 def test_series_of_unequal_length_and_columns(tmp_path: Path) -> None:
-    """What only one has is said, and what both have is compared."""
+    """Rows and columns of one side only are named, and the common ones are compared."""
     before, after = sealed(tmp_path, run="a", rows=3), sealed(tmp_path, run="b", rows=5)
     (series,) = compare(before, after, {}).series
     assert (series.steps, series.first, series.last_after) == (3, None, 0.6)
@@ -81,7 +80,7 @@ def test_series_of_unequal_length_and_columns(tmp_path: Path) -> None:
 
 
 def test_what_is_not_finite(tmp_path: Path) -> None:
-    """NaN is the same as NaN, and no noise."""
+    """NaN equals NaN and counts as no noise."""
     before = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
     after = sealed(tmp_path, run="b", measurements=healthy(largest=math.nan))
     assert compare(before, after, {}).measurements == ()
@@ -102,7 +101,7 @@ def test_what_is_not_finite(tmp_path: Path) -> None:
     ],
 )
 def test_a_bundle_that_is_none(tmp_path: Path, spoil: Any, why: str) -> None:
-    """It is refused with the file's name."""
+    """The error names the file."""
     good, bad = sealed(tmp_path, run="a"), sealed(tmp_path, run="b")
     spoil(bad)
     with pytest.raises(DifferenceError, match=why):

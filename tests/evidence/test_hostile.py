@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_link_is_not_followed(bundle: Path) -> None:
-    """Not even to a copy of the file itself."""
+    """Not even to a copy of the file."""
     outside = bundle.parent / "outside.json"
     shutil.move(bundle / "observation.json", outside)
     (bundle / "observation.json").symlink_to(outside)
@@ -31,14 +31,14 @@ def test_a_link_is_not_followed(bundle: Path) -> None:
 
 
 def test_a_link_to_a_folder_is_not_followed(bundle: Path) -> None:
-    """A cycle would have no end."""
+    """A cycle would never end."""
     (bundle / "artifacts" / "again").symlink_to(bundle)
     assert found(verify(bundle)) == {(Code.TAMPERED, "artifacts/again")}
 
 
 @pytest.mark.parametrize("name", ["observation.json", "MANIFEST.sha256", "artifacts/pipe"])
 def test_a_pipe_is_not_waited_for(bundle: Path, name: str) -> None:
-    """No process will ever write into it."""
+    """No process ever writes into it."""
     (bundle / name).unlink(missing_ok=True)
     os.mkfifo(bundle / name)
     started = time.monotonic()
@@ -59,7 +59,7 @@ def test_a_socket_is_not_opened(bundle: Path) -> None:
 
 @pytest.mark.parametrize("name", ["observation.json", "artifacts/deep/header.bin", "MANIFEST.sha256", "trials.log"])
 def test_a_terabyte_is_not_read(bundle: Path, name: str) -> None:
-    """A file with a hole costs its maker nothing."""
+    """A sparse file costs its author nothing."""
     os.truncate(bundle / name, 1 << 40)
     started = time.monotonic()
     assert [finding.code for finding in verify(bundle).findings] == [Code.INVALID]
@@ -83,7 +83,7 @@ def test_many_files_are_refused(bundle: Path) -> None:
 
 
 def test_deep_folders_are_refused(bundle: Path) -> None:
-    """As deep as a path can be."""
+    """They are as deep as a path can be."""
     here = os.open(bundle / "artifacts", os.O_RDONLY)
     for _ in range(600):
         os.mkdir("x" * 50, dir_fd=here)
@@ -164,7 +164,7 @@ def test_references_that_multiply_are_refused(bundle: Path) -> None:
 
 
 def test_an_observation_that_is_none_is_told_of_once(bundle: Path) -> None:
-    """Invalid, and not missing besides."""
+    """It is reported as invalid, and not as missing too."""
     rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "observation", {}))
     codes = {code for code, file in found(verify(bundle)) if file == "mutants.jsonl"}
     assert codes == {Code.INVALID}

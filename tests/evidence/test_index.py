@@ -1,4 +1,4 @@
-"""The index: what it tells of records, and that its cache is never believed over the files."""
+"""The index: what it says of records. Its cache never overrides the files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def database(cache: Path) -> Path:
 
 
 def test_an_entry_says_what_the_record_says(tmp_path: Path) -> None:
-    """Field by field, under the same names."""
+    """Each field has the same name as in the record."""
     bundle = sealed(tmp_path, run="a-fail", measurements=healthy(returned=2), overrides={"steps": 3})
     (entry,) = read(tmp_path / "evidence").entries
     record = Record.from_json(json.loads((bundle / "record.json").read_text()))
@@ -70,7 +70,7 @@ def test_the_second_time_nothing_is_read_again(tmp_path: Path, cache: Path, monk
 
 
 def test_what_appears_changes_and_vanishes(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is seen at the next call, and only that bundle is read."""
+    """The next call sees each change, and reads only that bundle."""
     evidence = tmp_path / "evidence"
     first, second = sealed(tmp_path, run="a"), sealed(tmp_path, run="b")
     read(evidence, cache=cache)
@@ -101,7 +101,7 @@ def test_only_one_claim(tmp_path: Path, cache: Path) -> None:
 
 
 def test_what_is_no_bundle_yet_or_no_more(tmp_path: Path) -> None:
-    """Folders that are being written are passed over; what lost its record is named, and what is in a bundle is not."""
+    """Unfinished folders are skipped. A bundle without its record is named; folders inside a bundle are not bundles."""
     bundle = sealed(tmp_path, run="a")
     shutil.copytree(bundle, bundle.with_name(".unfinished-b~1-2-abcdef01"))
     shutil.copytree(bundle, bundle.with_name("c"))
@@ -145,7 +145,7 @@ SPOILERS: list[tuple[Callable[[Path], object], str]] = [
 
 @pytest.mark.parametrize(("spoil", "reason"), SPOILERS, ids=range(len(SPOILERS)))
 def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Path], object], reason: str) -> None:
-    """It is reported, not raised, and hides no other bundle."""
+    """It is reported as unreadable and hides no other bundle."""
     sealed(tmp_path, run="a")
     spoil(sealed(tmp_path, run="b") / "record.json")
     for _ in range(2):
@@ -198,7 +198,7 @@ def test_a_damaged_cache_is_made_anew(
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    """The answer is the same without one."""
+    """The answer is the same."""
     sealed(tmp_path, run="a")
     (tmp_path / "file").write_text("")
     assert len(read(tmp_path / "evidence", cache=tmp_path / "file").entries) == 1
@@ -207,7 +207,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_many_at_once(tmp_path: Path, cache: Path) -> None:
-    """Each gets the whole answer, while bundles come and go."""
+    """Each gets the whole answer while bundles come and go."""
     for number in range(12):
         sealed(tmp_path, run=f"run-{number:02}")
     results: list[Contents | BaseException] = []
@@ -228,7 +228,8 @@ def test_many_at_once(tmp_path: Path, cache: Path) -> None:
 
 
 def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path, cache: Path) -> None:
-    """By name; of lists the item nearest to the bound; what is no number is left out, what is not finite is not."""
+    """By name. A list counts with its item nearest to the bound. Values that are not finite are kept; others are left
+    out."""
     bundle = sealed(tmp_path, run="a", measurements=healthy(largest=math.nan))
     (found,) = index.measurements(tmp_path / "evidence", "F-DEMO-SORT-001", cache).items()
     assert found[0] == bundle
@@ -239,7 +240,7 @@ def test_measurements_are_the_numbers_that_clauses_looked_at(tmp_path: Path, cac
 
 
 def test_names_that_are_no_utf8(tmp_path: Path, cache: Path) -> None:
-    """A folder may be called anything."""
+    """A folder may have any name."""
     bundle = sealed(tmp_path, run="a")
     strange = os.fsencode(bundle.parent) + b"/run-\xff"
     os.rename(bundle, strange)
@@ -249,7 +250,7 @@ def test_names_that_are_no_utf8(tmp_path: Path, cache: Path) -> None:
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """Neither to a bundle nor in a circle."""
+    """A link to a bundle and a cycle."""
     bundle = sealed(tmp_path, run="a")
     (bundle.parent / "b").symlink_to(bundle)
     (bundle.parent / "circle").symlink_to(tmp_path / "evidence")
@@ -260,7 +261,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 def test_interrupted_it_keeps_what_it_read(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    """Ctrl-C in the middle: what comes after goes on where it stopped, and says the same as if nothing had been."""
+    """Ctrl-C in the middle: the next call continues there, and gives the same answer."""
     monkeypatch.setattr(index_cache, "_AT_ONCE", 3)
     for number in range(20):
         sealed(tmp_path, run=f"run-{number:02}")

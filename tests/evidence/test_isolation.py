@@ -1,4 +1,4 @@
-"""Work in a process of its own: the caller always gets an answer or a reason, in time."""
+"""Work in its own process: the caller always gets an answer or a reason, in time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMITS = Limits(seconds=2.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
 
 
 def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
-    """What one work returns."""
+    """The return value of one piece of work."""
     (outcome,) = isolated_all([work], limits, 1)
     if isinstance(outcome, Stopped):
         raise outcome
@@ -27,7 +27,7 @@ def isolated(work: Callable[[], bytes], limits: Limits) -> bytes:
 
 
 def test_the_answer_comes_back_whole() -> None:
-    """More than a pipe holds at once."""
+    """It is larger than the buffer of a pipe."""
     assert isolated(lambda: b"x" * 1_000_000, LIMITS) == b"x" * 1_000_000
 
 
@@ -69,7 +69,7 @@ def test_work_that_fails_is_a_reason(work: Callable[[], bytes], snapshot: Snapsh
 
 
 def test_what_a_library_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    """A panic is no business of the terminal."""
+    """A panic does not reach the terminal."""
 
     def work() -> bytes:
         os.write(1, b"noise")
@@ -81,7 +81,7 @@ def test_what_a_library_prints_is_not_shown(capfd: pytest.CaptureFixture[str]) -
 
 
 def test_works_run_side_by_side_and_answer_in_order() -> None:
-    """Each slow one beside quick ones; the failures stay where they belong."""
+    """Slow ones run beside quick ones. Each failure belongs to its own work."""
 
     def work(number: int) -> Callable[[], bytes]:
         def run() -> bytes:
@@ -99,7 +99,7 @@ def test_works_run_side_by_side_and_answer_in_order() -> None:
 
 
 def test_a_work_that_hangs_holds_up_no_other() -> None:
-    """Its time is its own; the rest is done meanwhile."""
+    """Each has its own time limit; the others finish meanwhile."""
     works = [lambda: sum(iter(int, 1)).to_bytes(), *[lambda: b"done"] * 10]
     started = time.monotonic()
     outcomes = list(isolated_all(works, LIMITS, 2))
@@ -109,7 +109,7 @@ def test_a_work_that_hangs_holds_up_no_other() -> None:
 
 
 def test_what_one_work_leaves_behind_the_next_does_not_find() -> None:
-    """Memory, limits, modules, the working folder: every work begins where this process is."""
+    """Memory, limits, modules, the working folder: each work starts from this process's state."""
     here = os.getcwd()
 
     def spoil() -> bytes:
@@ -129,7 +129,7 @@ def test_what_one_work_leaves_behind_the_next_does_not_find() -> None:
 
 
 def test_who_stops_listening_leaves_no_process() -> None:
-    """However many were begun."""
+    """The number of started processes makes no difference."""
     before = set(psutil.Process().children())
     works: list[Callable[[], bytes]] = [lambda: b"first", *[sleep_inside_a_library] * 3]
     outcomes = isolated_all(works, LIMITS, 4)
@@ -139,7 +139,7 @@ def test_who_stops_listening_leaves_no_process() -> None:
 
 
 def test_a_work_that_closes_its_pipe_and_goes_on_is_ended(snapshot: SnapshotAssertion) -> None:
-    """An answer counts only after its process has ended well."""
+    """An answer counts only after its process has ended with status 0."""
 
     def work() -> bytes:
         os.closerange(3, 256)

@@ -49,7 +49,7 @@ def test_only_what_render_writes_is_read(content: bytes) -> None:
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.just(DIGEST), min_size=1), st.data())
 def test_a_changed_byte_is_another_manifest_or_none(digests: dict[str, str], data: st.DataObject) -> None:
-    """No two spellings of one manifest: a flipped bit changes what is read, or refuses it."""
+    """A flipped bit changes the parsed manifest, or the text is refused."""
     written = bytearray(render(digests))
     place = data.draw(st.integers(0, len(written) - 1))
     written[place] ^= 1 << data.draw(st.integers(0, 7))
@@ -106,7 +106,7 @@ def test_bytes_that_are_no_utf8_are_refused() -> None:
 
 
 def test_sha256sum_accepts_names_with_spaces_and_letters_of_any_script(tmp_path: Path) -> None:
-    """The tool itself reads what we write."""
+    """The tool itself reads our files."""
     contents = {" leading": b"1", "with  two": b"2", "größe/日本": b"3", "*star": b"4", "#hash": b"5"}
     for name, content in contents.items():
         path = tmp_path / name

@@ -18,7 +18,7 @@ def told(entries: list[Entry], losses: list[float]) -> dict[Any, dict[str, Measu
 
 
 def test_a_row_a_measurement_and_run_oldest_first() -> None:
-    """The order of the entries does not matter. The time of the trial is a measurement of every run."""
+    """The order of the entries makes no difference. Every run has the time of its trial as a measurement."""
     runs = [entry(2, device=CPU), entry(1, device=CPU)]
     table = measured(runs, told(runs, [5.0, 6.0]))
     assert list(table["measurement"]) == ["loss", TRIAL_SECONDS] * 2
@@ -30,7 +30,7 @@ def test_a_row_a_measurement_and_run_oldest_first() -> None:
 
 
 def test_a_jump_is_judged_against_the_runs_before_it() -> None:
-    """Not against those after it, and by their scatter."""
+    """Later runs do not count. The unit is the scatter of the earlier ones."""
     runs = [entry(second) for second in range(8)]
     table = measured(runs, told(runs, [*STEADY, 1.5, 1.0]))
     losses = table[table["measurement"] == "loss"]
@@ -38,7 +38,7 @@ def test_a_jump_is_judged_against_the_runs_before_it() -> None:
 
 
 def test_only_comparable_runs_are_noise() -> None:
-    """Of another device, profile, subject or parameters, or NOT_MEASURED, they are none."""
+    """Runs of another device, profile, subject or parameters, and NOT_MEASURED ones, do not count as noise."""
     steady = [entry(second, run=f"steady-{second}") for second in range(6)]
     others: list[dict[str, Any]] = [
         {"device": GPU},
@@ -74,7 +74,7 @@ def test_a_trainer_is_a_subject_of_its_own() -> None:
 
 
 def test_the_newest_of_each_series() -> None:
-    """One row a measurement and series."""
+    """One row per measurement and series."""
     runs = [entry(0), entry(1, device=GPU), entry(2), entry(3, device=GPU)]
     newest = newest_of_series(measured(runs, told(runs, [1.0, 2.0, 3.0, 4.0])))
     assert sorted(newest[newest["measurement"] == "loss"]["value"]) == [3.0, 4.0]

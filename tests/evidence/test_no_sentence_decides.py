@@ -1,4 +1,4 @@
-"""Every sentence of a bundle rewritten: no verdict, no fate and no finding depends on how something is worded."""
+"""Every sentence of a bundle is rewritten: no verdict, fate or finding depends on wording."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MADE: dict[str, dict[str, Any]] = {
 
 
 def reworded(value: Any, key: str = "") -> Any:
-    """The JSON value with every sentence in it turned around."""
+    """The JSON value with every sentence reversed."""
     if isinstance(value, dict):
         return {name: reworded(item, name) for name, item in value.items()}
     if isinstance(value, list):
@@ -73,7 +73,7 @@ def rewrite_every_sentence(bundle: Path) -> int:
 
 @pytest.mark.parametrize("made", MADE)
 def test_no_sentence_decides(tmp_path: Path, made: str) -> None:
-    """Verdict, proof, fates and findings are the same; only words of others in the reasons differ."""
+    """Verdict, proof, fates and findings are the same. Only quoted words in the reasons differ."""
     bundle = sealed(tmp_path, **MADE[made])
     before = verify(bundle)
     assert before.findings == ()
@@ -86,7 +86,7 @@ def test_no_sentence_decides(tmp_path: Path, made: str) -> None:
 
 
 def test_every_reason_of_a_record_is_reworded() -> None:
-    """What the test above calls prose is what the schema of records calls words of others."""
+    """The test above and the schema of records agree on which texts are prose."""
     reason = {"code": "violated", "text": "items were lost", "cause": {"code": "missing", "text": "why"}}
     told = reworded(reason)
     assert (told["code"], told["cause"]["code"]) == ("violated", "missing")

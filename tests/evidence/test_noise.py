@@ -1,4 +1,4 @@
-"""Noise: what counts as a shift, and how often a healthy run is called one."""
+"""Noise: what counts as a shift, and how often a healthy run counts as one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ finite = st.floats(-1e9, 1e9)
 
 @pytest.mark.parametrize("count", [5, 6, 8, 11, 20, 40, 150])
 def test_one_healthy_run_in_a_hundred_is_called_a_shift(count: int) -> None:
-    """However few the earlier runs are: 20,000 runs of normal noise each. The table's steps err towards silence."""
+    """The number of earlier runs makes no difference: 20,000 runs of normal noise each. The table rounds towards
+    silence."""
     rng = random.Random(count)
     runs = 20_000 if count <= 20 else 5_000
     called = 0
@@ -38,7 +39,7 @@ _STEPS = {
 
 @pytest.mark.parametrize(("count", "factor"), _STEPS.items())
 def test_how_many_scatters_are_noise(count: int, factor: float) -> None:
-    """The quantiles that the test above repeats in the large: each step of the table, at both of its ends."""
+    """The quantiles of the test above, at both ends of each step of the table."""
     noise = Noise.of([3.0, 5.0] * (count // 2) + [4.0] * (count % 2))
     assert (noise.count, noise.middle, noise.scatter) == (count, 4.0, 1.4826)
     assert noise.high - 4.0 == pytest.approx(1.4826 * factor, rel=1e-9)
@@ -52,7 +53,7 @@ def test_the_words_are_those_of_the_reports() -> None:
 
 
 def test_what_was_rounded_when_it_was_printed_did_not_move() -> None:
-    """A part in 10^12 of the largest value, and no more."""
+    """A change of at most 1e-12 of the largest value is rounding."""
     noise = Noise.of([1.0, 1.0, 1.0, 1.0, -100.0])
     assert [noise.shift(value) for value in (1.0 + 0.9e-10, 1.0 + 1.1e-10)] == [Shift.WITHIN, Shift.ABOVE]
     assert [noise.shift(value) for value in (-100.0 - 0.9e-10, -100.0 - 1.1e-10)] == [Shift.WITHIN, Shift.BELOW]
@@ -70,7 +71,7 @@ def test_of_too_few_the_middle_is_known_and_no_bound() -> None:
 
 
 def test_a_defect_of_ten_scatters_is_seen_after_ten_runs() -> None:
-    """Upwards and downwards."""
+    """The shift may be upwards or downwards."""
     rng = random.Random(1)
     seen = 0
     for _ in range(1_000):
@@ -80,7 +81,7 @@ def test_a_defect_of_ten_scatters_is_seen_after_ten_runs() -> None:
 
 
 def test_an_outlier_among_the_earlier_runs_hides_nothing() -> None:
-    """As it would for mean and standard deviation."""
+    """It would hide the shift from mean and standard deviation."""
     noise = Noise.of([1.00, 1.01, 0.99, 1.00, 1.02, 0.98, 50.0, 1.01])
     assert noise.shift(1.5) is Shift.ABOVE
 
@@ -102,14 +103,14 @@ def test_the_median_is_noise(earlier: list[float]) -> None:
 
 @given(st.floats(-1e6, 1e6), st.integers(FEWEST, 20))
 def test_what_never_scattered_may_not_move(value: float, count: int) -> None:
-    """A count of steps, or a loss that is the same to the last bit."""
+    """For example a count of steps, or a loss that is equal to the last bit."""
     noise = Noise.of([value] * count)
     assert noise.shift(value) is Shift.WITHIN
     assert noise.shift(value + max(1e-6, abs(value) * 1e-9)) is Shift.ABOVE
 
 
 def test_where_most_are_equal_all_that_was_seen_is_noise() -> None:
-    """A scatter of 0 would call each rare healthy value a shift."""
+    """A scatter of 0 would make a shift of each rare healthy value."""
     noise = Noise.of([1, 1, 1, 1, 2, 1, 1])
     assert [noise.shift(value) for value in (1, 2, 1.5, 2.1, 0.9)] == [
         Shift.WITHIN,

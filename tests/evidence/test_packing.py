@@ -1,4 +1,4 @@
-"""Archives of bundles: the same bytes for the same content, and nothing in them that could not be unpacked."""
+"""Archives of bundles: equal bytes for equal content, and nothing that could not be unpacked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.evidence.factory import copy_of, sealed, tamper
 
 
 def test_the_same_content_gives_the_same_bytes(pristine: Path, archive: Path, tmp_path: Path) -> None:
-    """The copy's times, modes, order of writing and place do not matter."""
+    """Times, modes, order of writing and place of the copy make no difference."""
     copy = tmp_path / "elsewhere"
     for path in sorted(pristine.rglob("*"), reverse=True):
         if path.is_file():
@@ -40,7 +40,7 @@ def test_the_same_content_gives_the_same_bytes(pristine: Path, archive: Path, tm
 
 
 def test_the_bytes_are_those_of_every_version_of_python(tmp_path: Path) -> None:
-    """Compared with what was written down; so a zlib, or a zipfile module, that writes otherwise is noticed."""
+    """The expected bytes are stored, so a zlib or zipfile that writes other bytes is noticed."""
     target = tmp_path / "fixed.zip"
     names = [("DEMO-1/F-X-001/run/artifacts/\u00e9.txt", b"hello\n" * 100), ("DEMO-1/F-X-001/run/record.json", b"{}")]
     for name, content in names:
@@ -64,7 +64,7 @@ def test_the_bytes_are_those_of_every_version_of_python(tmp_path: Path) -> None:
 
 
 def test_a_selection_is_packed_once_each_in_the_order_of_places(tmp_path: Path) -> None:
-    """Whichever paths lead to them; the verdicts may be any."""
+    """Several paths may lead to one bundle. The verdicts make no difference."""
     late = sealed(tmp_path, run="b-fail", measurements=healthy(returned=2))
     early = sealed(tmp_path, run="a-pass")
     sealed(tmp_path, run="c-left-out")
