@@ -117,7 +117,7 @@ def test_an_existing_file_is_not_replaced(pristine: Path, tmp_path: Path) -> Non
 def test_a_filesystem_that_is_read_only_is_told_by_the_name_that_was_given(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a one refuses to remove what is not there, too, and with the name of our own temporary file."""
+    """A read-only filesystem also refuses to remove a missing file, and would name our temporary file."""
 
     def refuse(path: Path, *arguments: object, **options: object) -> NoReturn:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
@@ -136,7 +136,7 @@ def test_a_filesystem_that_is_read_only_is_told_by_the_name_that_was_given(
 def test_a_file_that_comes_meanwhile_is_not_replaced(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On filesystems without hard links too."""
+    """This includes filesystems without hard links."""
 
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -161,7 +161,7 @@ def test_a_file_that_comes_meanwhile_is_not_replaced(
 
 
 def test_nothing_to_pack_is_told_apart(tmp_path: Path) -> None:
-    """From what stands in the way."""
+    """The message differs from that of a file in the way."""
     with pytest.raises(NothingToPack):
         pack([tmp_path], tmp_path / "a.zip")
     with pytest.raises(ArchiveError, match="is no folder"):

@@ -1,4 +1,4 @@
-"""Judging again: a forger who writes a true manifest is found where the record says what was not measured."""
+"""Judging again: a true manifest does not hide a forged record."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ FORGERIES: dict[str, tuple[str, Change, str]] = {
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forgery_is_judged_differently(bundle: Path, forgery: str) -> None:
-    """Each at the place that a person looks at, although the manifest is true of the files."""
+    """Each forgery is at a place that a person reads, and the manifest is true."""
     name, change, pointer = FORGERIES[forgery]
     rewrite(bundle, name, change)
     findings = verify(bundle).findings
@@ -101,7 +101,7 @@ def test_a_forgery_is_judged_differently(bundle: Path, forgery: str) -> None:
 
 
 def test_what_is_shown_of_a_bundle_is_judged_again(bundle: Path) -> None:
-    """Verdict, proof and fates; a forged record adds findings and changes none of them."""
+    """A forged record adds findings, and changes neither verdict, proof nor fates."""
     honest = verify(bundle)
     assert (honest.verdict, honest.proven) == (Verdict.PASS, True)
     assert honest.mutants == {"forgets-one": "killed", "stops-early": "killed", "silent-fallback": "not run"}
@@ -144,7 +144,7 @@ def test_a_finding_names_then_and_now(bundle: Path) -> None:
     ],
 )  # fmt: skip
 def test_every_verdict_can_be_sound(tmp_path: Path, changes: dict[str, Any], verdict: Any, proven: Any) -> None:
-    """Verifying is about whether a bundle is true, not whether its news is good."""
+    """Verification asks whether a bundle is true, not which verdict it has."""
     verification = verify(sealed(tmp_path, **changes))
     if verdict is None:  # the record's subject alone was changed: the observation is another's
         assert not verification.sound
@@ -172,7 +172,7 @@ def without_mutant(bundle: Path, mutant: str) -> None:
 
 
 def test_a_mutant_that_could_have_run_cannot_be_hidden(bundle: Path) -> None:
-    """Otherwise one that lived would be left out, and the claim called proven."""
+    """Otherwise a surviving mutant could be left out, and the claim would count as proven."""
     without_mutant(bundle, "stops-early")
     findings = verify(bundle).findings
     assert [(one.code, one.pointer) for one in findings] == [(Code.REJUDGED_DIFFERENTLY, "/mutants/1/fate")]
@@ -203,14 +203,14 @@ def test_only_what_the_device_lacks_excuses_a_mutant(tmp_path: Path, requires: d
 
 
 def test_a_trial_the_record_does_not_list_is_noticed(bundle: Path) -> None:
-    """A line more than mutants."""
+    """There are more lines than mutants."""
     rewrite(bundle, "mutants.jsonl", lambda lines: {**lines, "ghost": {**lines["forgets-one"], "id": "ghost"}})
     places = {(one.code, one.file, one.pointer) for one in verify(bundle).findings}
     assert (Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/ghost") in places
 
 
 def test_a_listed_trial_without_its_line_is_noticed(bundle: Path) -> None:
-    """A mutant more than lines; what it printed is of no trial then."""
+    """There are more mutants than lines. Then the output belongs to no trial."""
     rewrite(bundle, "mutants.jsonl", lambda lines: {"stops-early": lines["stops-early"]})
     codes = found(verify(bundle))
     assert {(Code.INCOMPLETE, "mutants.jsonl"), (Code.REJUDGED_DIFFERENTLY, "trials.log")} <= codes
@@ -239,7 +239,7 @@ TOLD: dict[str, tuple[dict[str, Any], tuple[Any, ...], str]] = {
 
 @pytest.mark.parametrize("forgery", TOLD)
 def test_a_forged_reason_is_found(tmp_path: Path, forgery: str) -> None:
-    """Its words as well: every view prints them."""
+    """Its words count too, because every view prints them."""
     made, (first, *steps), value = TOLD[forgery]
     bundle = sealed(tmp_path, **made)
     assert verify(bundle).findings == ()
@@ -269,7 +269,7 @@ def test_a_forged_log_is_found(bundle: Path, stream: str) -> None:
     "output", ["a [masked] b", "\N{SYMBOL FOR NULL}", "\N{REPLACEMENT CHARACTER}", "12 bytes left out", "", "é\r\n"]
 )
 def test_a_log_with_any_output_is_sound(tmp_path: Path, output: str) -> None:
-    """Also with the signs of what was masked or cut: their digest cannot be compared."""
+    """This includes the marks of masked and cut output, whose digest cannot be compared."""
     result = claim_result(tmp_path)
     bundle = sealer(tmp_path).seal(replace(result, subject=trial(result.subject.observation, output=output)))
     assert not [one for one in verify(bundle).findings if one.file == "trials.log"]

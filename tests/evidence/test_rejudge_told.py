@@ -1,4 +1,4 @@
-"""Judging again, without a bundle around it: each difference alone, to the letter, and nothing beside it."""
+"""Judging again without a bundle: each difference alone gives exactly its own finding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Told = list[tuple[str, str]]
 
 
 def parts(folder: Path, **changes: Any) -> Judged:
-    """What a bundle of the tiny claim holds, read."""
+    """The parsed parts of a bundle of the tiny claim."""
     result = claim_result(folder, **changes)
     seen = {name: one.observation for name, one in result.mutants.items()}
     return result.record, result.contract, result.subject.observation, seen
@@ -40,12 +40,12 @@ def told(rejudgment: Rejudgment) -> Told:
 
 @pytest.fixture
 def sound(tmp_path: Path) -> Judged:
-    """A PASS, proven by two mutants; the third needs a GPU."""
+    """A PASS, proven by two mutants. The third one needs a GPU."""
     return parts(tmp_path)
 
 
 def test_a_sound_bundle_says_again_what_it_said(sound: Judged) -> None:
-    """The verdict, whether it is proven, and what became of each mutant."""
+    """Verdict, proof and the fate of each mutant."""
     again = rejudge(*sound)
     assert told(again) == []
     assert (again.claim.verdict, again.claim.proven) == (Verdict.PASS, True)
@@ -184,7 +184,7 @@ CHANGES: dict[str, tuple[Callable[[Record], dict[str, Any]], Told]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_record_that_says_otherwise(sound: Judged, change: str) -> None:
-    """What it has, and what contract and observations say now."""
+    """The finding has the recorded value, and the value that contract and observations give."""
     record, contract, *rest = sound
     make, expected = CHANGES[change]
     found = told(rejudge(replace(record, **make(record)), contract, *rest))
@@ -192,7 +192,7 @@ def test_a_record_that_says_otherwise(sound: Judged, change: str) -> None:
 
 
 def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
-    """Those of the observation and of each mutant's are compared, whichever of them were changed as well."""
+    """Both are compared with the subject's observation and with each mutant's."""
     record, contract, observation, seen = sound
     others = {name: replace(one, seed=7) for name, one in seen.items()}
     assert told(rejudge(replace(record, seed=7), contract, observation, others)) == [
@@ -225,7 +225,7 @@ def test_a_record_of_another_seed_profile_and_device(sound: Judged) -> None:
     ],
 )
 def test_other_parameters_than_profile_and_overrides_give(sound: Judged, parameters: dict[str, Any]) -> None:
-    """Of the subject and of a mutant."""
+    """For the subject and for a mutant."""
     record, contract, observation, seen = sound
     found = told(rejudge(record, contract, replace(observation, parameters=parameters), seen))
     assert (OBSERVATION, "/parameters") in found
@@ -235,7 +235,7 @@ def test_other_parameters_than_profile_and_overrides_give(sound: Judged, paramet
 
 
 def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path: Path) -> None:
-    """Each over the one before; a mutant has its own instead of the subject's, and is asked for the same overrides."""
+    """Each overrides the one before. A mutant has its own parameters instead of the subject's, and the same overrides."""
     record, contract, observation, seen = parts(tmp_path, overrides={"steps": 5})
     assert told(rejudge(record, contract, observation, seen)) == []
     own = replace(record, subject_parameters={"trainer": "t.toml"})
@@ -248,7 +248,7 @@ def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path
 
 @pytest.mark.parametrize("fate", list(Fate))
 def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
-    """What ran and said something left one; what did not is taken at the record's word, and proves nothing."""
+    """A mutant that ran has one. Otherwise the record is believed, and the mutant proves nothing."""
     record, contract, observation, seen = sound
     one = replace(record.mutants[0], fate=fate, reason=None, failed=())
     rest = {name: there for name, there in seen.items() if name != "forgets-one"}
@@ -327,7 +327,7 @@ def test_what_came_out_worse_is_found_in_every_place(sound: Judged) -> None:
 def test_what_the_device_could_have_run_is_not_excused(
     sound: Judged, requires: dict[str, Any], device: dict[str, Any], could: bool
 ) -> None:
-    """As far as the device's fields tell; a mutant on what the profile does not judge is not asked for."""
+    """Only the device's recorded fields count. A mutant on an omitted clause is not required."""
     record, contract, observation, seen = sound
     mutants = (*contract.mutants[:2], replace(contract.mutants[2], requires=requires, violates=("ordered",)))
     there = Device(**{"type": "cpu", "name": "a CPU", **device})

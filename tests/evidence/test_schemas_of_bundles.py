@@ -14,7 +14,7 @@ from harness.judging.record import MutantRecord, Record
 
 
 def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
-    """What `to_json` writes and what the schema allows are one thing, kept in two places."""
+    """`to_json` and the schema have the same fields."""
     schema = json.loads((schema_folder() / "record.schema.json").read_text())
     parts = {Record: schema, MutantRecord: schema["$defs"]["mutant"], ClauseResult: schema["$defs"]["clause"]}
     for kind, part in parts.items():
@@ -26,7 +26,7 @@ def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
 
 @pytest.mark.parametrize("name", ["record", "environment", "mutant", "artifacts"])
 def test_schemas_are_schemas(name: str) -> None:
-    """Of draft 2020-12, closed at the top, with an identifier of their own."""
+    """They use draft 2020-12, are closed at the top, and have an identifier."""
     schema = json.loads((schema_folder() / f"{name}.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -1,4 +1,4 @@
-"""Sealing: a bundle is whole, or it is not there."""
+"""Sealing: a bundle is complete or absent."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_subject_keeps_its_whole_series(tmp_path: Path) -> None:
 
 
 def test_a_killed_mutant_keeps_what_its_clauses_read(tmp_path: Path) -> None:
-    """Judged again it dies of the same clauses; a survivor keeps everything."""
+    """Judged again, it violates the same clauses. A survivor keeps everything."""
     bundle = sealed(tmp_path, mutants={"forgets-one": {"returned": 2}, "stops-early": {}})
     lines = mutant_lines(bundle)
     assert set(lines["forgets-one"]["observation"]["measurements"]) == {"given", "returned"}
@@ -268,7 +268,7 @@ def test_a_run_cannot_leave_its_folder(tmp_path: Path, run: str) -> None:
 
 
 def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After sealing, the caller gets the bundle. Before, there is neither a bundle nor a part of one."""
+    """After sealing, the caller gets the bundle. Before, neither a bundle nor a part of one exists."""
 
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
@@ -283,7 +283,7 @@ def test_an_impatient_user_after_the_seal(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
-    """Not even by itself."""
+    """Not even by the same run."""
     bundle = sealed(tmp_path)
     before = (bundle / "MANIFEST.sha256").read_bytes()
     with pytest.raises(SealError, match="exists already"):
@@ -301,7 +301,7 @@ def test_what_nobody_could_verify_is_not_sealed(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_defect_of_ours_is_an_oserror_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine has one kind of failure to deal with."""
+    """The engine handles one kind of failure."""
 
     def broken(*arguments: object) -> None:
         raise KeyError("no such figure")
@@ -313,14 +313,14 @@ def test_a_defect_of_ours_is_an_oserror_too(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_trial_without_artifacts_or_steps_is_sealed(tmp_path: Path) -> None:
-    """This is the result if no trial ran."""
+    """This happens if no trial ran."""
     bundle = sealed(tmp_path, measurements={}, mutants={}, rows=0, output="")
     assert (bundle / "metrics.csv").read_text() == "step,seconds\n"
     assert verify(bundle).findings == ()
 
 
 def test_a_sparse_artifact_is_named_by_its_size(tmp_path: Path) -> None:
-    """A file whose size would take years to read ends no run."""
+    """A file of enormous size ends no run."""
     folder = tmp_path / "artifacts"
     folder.mkdir()
     (folder / "small.txt").write_text("small")

@@ -1,4 +1,4 @@
-"""Sealing on disks that are full, read-only, or in the way: the place is named, and nothing half is left."""
+"""Sealing on disks that are full or read-only: the error names the place, and no part of a bundle is left."""
 
 from __future__ import annotations
 

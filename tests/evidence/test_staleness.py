@@ -1,4 +1,4 @@
-"""What a bundle covers: digests and history decide, and nothing else does."""
+"""What a bundle covers follows from digests and history alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENTRY_POINTS = {
 
 
 def git(root: Path, *words: str) -> str:
-    """What git prints."""
+    """Git's output."""
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     return subprocess.run(
         ["git", "-C", str(root), *identity, *words], check=True, capture_output=True, text=True
@@ -133,7 +133,7 @@ def test_a_changed_source_is_stale_for_what_uses_it(root: Path, name: str, expec
 
 
 def test_a_contract_that_was_changed_moved_or_removed(root: Path) -> None:
-    """Its bytes count; where it lies does not."""
+    """Its bytes count; its place does not."""
     record, path = record_of(root), root / "contracts" / f"{CLAIM}.json"
     path.write_text("{ }")
     assert codes(record, root) == {Code.STALE_CONTRACT}
@@ -176,7 +176,7 @@ def test_what_was_sealed_does_not_make_a_checkout_dirty(root: Path) -> None:
 
 
 def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What is not known is not said to be so; the remedy is."""
+    """The remark claims nothing that is unknown, and has the remedy."""
     record = record_of(root)
     git(root, "commit", "-qm", "second", "--allow-empty")
     clone = tmp_path_factory.mktemp("clone") / "shallow"
@@ -219,7 +219,7 @@ def test_a_project_without_git_cannot_tell(root: Path) -> None:
     ],
 )
 def test_every_way_of_covering_less(root: Path, changes: dict[str, Any], expected: Code) -> None:
-    """One at a time."""
+    """One per case."""
     assert codes(record_of(root, **changes), root) == {expected}
 
 
@@ -234,13 +234,13 @@ def test_another_harness_is_told_by_its_version(root: Path, version: str, snapsh
 
 @pytest.mark.parametrize("dirty", [True, None])
 def test_a_tree_that_was_not_clean_for_certain_is_dirty(root: Path, dirty: bool | None) -> None:
-    """Not known is not clean."""
+    """An unknown state counts as dirty."""
     commit = {"revision": git(root, "rev-parse", "HEAD"), "dirty": dirty, "reason": None}
     assert codes(record_of(root, commit=commit), root) == {Code.DIRTY_TREE}
 
 
 def test_a_record_that_lists_no_sources_shows_nothing(root: Path) -> None:
-    """Unless nothing was measured either."""
+    """A run that measured nothing needs none."""
     record = record_of(root, sources={})
     assert codes(record, root) == {Code.STALE_FALSIFIER, Code.STALE_SUBJECT}
     assert codes(replace(record, verdict=Verdict.NOT_MEASURED), root) == set()
@@ -260,12 +260,12 @@ def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name
     "name", ["/etc/passwd:x", "..:x", "a/b:x", "\0:x", ":", "falsifiers.demo.gone:x", "a" * 5000, "a." * 10**6]
 )
 def test_an_entry_point_that_leads_nowhere_uses_nothing(root: Path, name: str) -> None:
-    """For any content."""
+    """The source has any content."""
     assert ProjectState(Project.find(root)).uses(name) <= {"falsifiers/__init__.py", "falsifiers/demo/__init__.py"}
 
 
 def test_a_source_that_is_no_python_any_more_is_stale_and_nothing_worse(root: Path) -> None:
-    """What it imports cannot be read then."""
+    """Its imports cannot be read."""
     record = record_of(root)
     (root / "falsifiers/demo/reference/__init__.py").write_text("def (:\n")
     assert codes(record, root) == {Code.STALE_SUBJECT}
@@ -274,7 +274,7 @@ def test_a_source_that_is_no_python_any_more_is_stale_and_nothing_worse(root: Pa
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changed=st.sets(st.sampled_from(sorted(FILES)), min_size=1))
 def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> None:
-    """Whichever they are; a finding names each, or how many more there are."""
+    """Each finding names the files, or how many more there are."""
     record = record_of(root)
     try:
         for name in changed:
@@ -289,7 +289,7 @@ def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> No
 
 
 def test_findings_can_be_written_as_json(root: Path) -> None:
-    """Their place is a JSON pointer into the record."""
+    """The place is a JSON pointer into the record."""
     record = record_of(root, profile="reduced", overrides={"steps": 5})
     document = json.loads(json.dumps(record.to_json()))
     for finding in coverage(record, ENTRY_POINTS["subject"]):
@@ -311,7 +311,7 @@ def campaign(root: Path, *left_out: str, obstacle: str | None = None) -> None:
 
 
 def test_a_subject_without_a_planting_score(root: Path) -> None:
-    """The score counts for the measured sources of the subject, whatever became of the falsifier's."""
+    """The score counts if it was measured on the subject's sources; changes of the falsifier make no difference."""
     record = record_of(root)
 
     def remarks() -> list[str]:

@@ -50,7 +50,7 @@ def record(tmp_path: Path) -> Record:
 
 
 def test_what_covers_everything_has_nothing_to_tell(record: Record) -> None:
-    """As the other tests have it before they change a field."""
+    """The record of the other tests, before they change a field."""
     assert coverage(record, SUBJECT) == ()
 
 
@@ -111,7 +111,7 @@ def digest(path: Path) -> str:
 
 
 def fresh(root: Path, record: Record, *more: str) -> Record:
-    """The record as a run of the project as it is would leave it, with these sources too."""
+    """The record of a run of the present project, with these sources too."""
     (contract,) = root.glob("contracts/**/*.json")
     files = [path.relative_to(root).as_posix() for path in imported_files(SUBJECT, Project.find(root).search)]
     sources = {name: digest(root / name) for name in [*files, *more]}
@@ -119,7 +119,7 @@ def fresh(root: Path, record: Record, *more: str) -> Record:
 
 
 def changed(root: Path, record: Record) -> list[tuple[Code, str, str]]:
-    """What makes it stale."""
+    """The findings that make it stale."""
     return told(changes(record, ProjectState(Project.find(root))))
 
 
@@ -179,7 +179,7 @@ def test_of_many_sources_the_first_are_named(root: Path, record: Record, snapsho
 
 
 def test_a_project_is_looked_at_once(root: Path) -> None:
-    """What changes while a report is made splits it not in two; another state looks again."""
+    """A report sees one state of the project. A new state looks again."""
 
     def seen(state: ProjectState) -> tuple[Any, ...]:
         return state.contract_digest(IDENTIFIER), state.source_digest(SOURCE), state.uses(SUBJECT)
@@ -194,7 +194,7 @@ def test_a_project_is_looked_at_once(root: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_none_and_is_closed(root: Path) -> None:
-    """Reading it ends in an error of the operating system."""
+    """The operating system's error while reading it counts as no file."""
     (root / "unreadable").symlink_to("/proc/self/mem")  # a regular file whose first byte cannot be read
     opened = len(os.listdir("/proc/self/fd"))
     for name in ("unreadable", SOURCE, "falsifiers"):
@@ -249,7 +249,7 @@ def test_history_is_told_with_its_place(root: Path, record: Record, snapshot: Sn
 
 
 def test_of_a_record_its_origin_is_enough(root: Path, record: Record) -> None:
-    """For all that staleness tells."""
+    """Staleness needs nothing else of it."""
     state = ProjectState(Project.find(root))
     for one in (record, fresh(root, record)):
         assert staleness(Origin.of(one), state) == staleness(one, state)

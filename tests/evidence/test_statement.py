@@ -1,4 +1,4 @@
-"""What an attestation says of each verdict, and that it goes on saying it."""
+"""What an attestation says of each verdict, and that this stays the same."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def document(record: Record) -> dict[str, Any]:
 
 
 def listed(predicate: dict[str, Any]) -> dict[str, set[str]]:
-    """Which lists the claim itself and its mutants stand in."""
+    """The lists that name the claim and its mutants."""
     lists = {name: predicate[name] for name in ("passedTests", "warnedTests", "failedTests")}
     wanted = {CLAIM, *(f"{CLAIM}/mutants/{mutant}" for mutant in ("forgets-one", "stops-early", "silent-fallback"))}
     return {name: {one.removeprefix(f"{CLAIM}/mutants/") for one in wanted & set(ids)} for name, ids in lists.items()}
@@ -86,7 +86,7 @@ def test_a_pass_without_proof_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_fail_has_failed(tmp_path: Path) -> None:
-    """The claim, and the clauses that did; the others have passed."""
+    """The claim has failed, and so have the violated clauses; the others have passed."""
     predicate = said(tmp_path, measurements=healthy(returned=2), **COVERED)
     assert predicate["result"] == "FAILED"
     assert predicate["failedTests"][0] == CLAIM
@@ -103,7 +103,7 @@ def test_what_was_not_measured_is_in_no_list(tmp_path: Path) -> None:
 
 
 def test_void_is_not_passed(tmp_path: Path) -> None:
-    """The mutant that lived has failed; the claim stands nowhere."""
+    """The surviving mutant has failed; the claim is in no list."""
     predicate = said(tmp_path, mutants={**DEFECTIVE, "forgets-one": {}}, **COVERED)
     assert predicate["result"] == "FAILED"
     assert listed(predicate) == {"passedTests": {"stops-early"}, "warnedTests": set(), "failedTests": {"forgets-one"}}
@@ -120,7 +120,7 @@ def test_a_tree_with_changes_is_not_the_commit(tmp_path: Path, dirty: bool | Non
 
 
 def test_falsifier_subject_and_mutants_are_named_by_digest(tmp_path: Path) -> None:
-    """Wherever the project keeps its modules; a file that is none of them stands without a role."""
+    """The place of the modules makes no difference. A file that is none of them has no role."""
     sources = {"src/falsifiers/demo/sorting.py": "1" * 64, "src/falsifiers/demo/__init__.py": "2" * 64}
     predicate = said(tmp_path, sources=sources)
     configuration = {one["name"]: one for one in predicate["configuration"]}
@@ -175,6 +175,6 @@ def test_in_totos_own_definitions_take_it(tmp_path: Path) -> None:
 
 
 def test_what_was_signed_once_is_said_for_ever() -> None:
-    """A statement that comes out otherwise than it was recorded makes every attestation of its kind FORGED."""
+    """A statement that differs from the recorded one makes every attestation of its kind FORGED."""
     record = Record.from_json(json.loads((RECORDED / "statement-record.json").read_text()))
     assert document(record) == json.loads((RECORDED / "statement.json").read_text())

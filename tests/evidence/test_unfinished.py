@@ -70,7 +70,7 @@ for number in range(1000):
 
 
 def test_killed_at_any_moment_every_bundle_is_whole(tmp_path: Path) -> None:
-    """Eight writers, each killed somewhere: what has a bundle's name is sound."""
+    """Eight writers are each killed at some moment; every folder with a bundle's name is sound."""
     for round_number in range(8):
         command = [sys.executable, "-c", SEALING_ON_AND_ON, str(tmp_path), f"r{round_number}"]
         writer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -90,7 +90,7 @@ def test_killed_at_any_moment_every_bundle_is_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("writer", ["", "~1-1-00000000", "~x-1-00000000", "~99999999999999-1-00000000"])
 def test_who_cannot_be_asked_about_is_left_alone_for_an_hour(tmp_path: Path, writer: str) -> None:
-    """A writer on another machine, or of a name that we do not understand, may be alive; sealing takes seconds."""
+    """A writer on another machine, or with an unknown name, may be alive. Sealing takes seconds."""
     left = tmp_path / f"evidence/DEMO-1/F-DEMO-SORT-001/{UNFINISHED}left{writer}"
     left.mkdir(parents=True)
     sealed(tmp_path, run="first")
@@ -101,7 +101,7 @@ def test_who_cannot_be_asked_about_is_left_alone_for_an_hour(tmp_path: Path, wri
 
 
 def test_a_process_id_that_was_used_again_is_not_the_writer(tmp_path: Path) -> None:
-    """This very process has the id, but started at another time."""
+    """This process has the id, but started at another time."""
     place = tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/run"
     place.parent.mkdir(parents=True)
     with unfinished(Beneath(tmp_path, place.relative_to(tmp_path).as_posix())) as writing:

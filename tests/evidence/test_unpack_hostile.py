@@ -86,7 +86,7 @@ REFUSED: dict[str, Callable[[Entry], Entry]] = {
 
 @pytest.mark.parametrize("change", REFUSED.values(), ids=REFUSED)
 def test_an_entry_that_lies_is_refused(pristine: Path, tmp_path: Path, change: Callable[[Entry], Entry]) -> None:
-    """About its kind, its size, its content or its place."""
+    """The lie is about its kind, size, content or place."""
     refused(changed(pristine, tmp_path, change))
 
 

@@ -136,7 +136,7 @@ def test_what_is_there_byte_for_byte_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_unsound_bundle_is_not_called_sound_because_it_is_there(pristine: Path, tmp_path: Path) -> None:
-    """Its copy in the archive is as unsound as it is."""
+    """Its copy in the archive is equally unsound."""
     bundle = copy_of(pristine, tmp_path / "evidence")
     (bundle / "observation.json").write_text("{}")
     reseal(bundle)
@@ -214,7 +214,7 @@ def test_an_unsound_bundle_is_not_unpacked(bundle: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_a_bundle_at_the_place_of_another_is_refused(pristine: Path, tmp_path: Path, position: int) -> None:
-    """It would speak for another claim, issue or run."""
+    """It would count for another claim, issue or run."""
     place = list(pristine.parts[-3:])
     place[position] += "X"
     files = [path for path in pristine.rglob("*") if path.is_file()]

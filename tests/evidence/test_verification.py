@@ -118,7 +118,7 @@ def test_an_empty_folder_is_noticed(bundle: Path) -> None:
 
 
 def test_a_bundle_of_which_nothing_is_left_is_no_bundle(bundle: Path) -> None:
-    """Verified as named, it is incomplete."""
+    """If it is named, it is incomplete."""
     shutil.rmtree(bundle)
     assert [finding.code for finding in verify(bundle).findings] == [Code.INCOMPLETE]
     bundle.mkdir()

@@ -14,7 +14,7 @@ REGULAR = 0o100644 << 16
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry; what is None is as it should be."""
+    """One entry; fields that are None have the true value."""
 
     name: bytes
     data: bytes = b""
