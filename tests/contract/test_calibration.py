@@ -26,7 +26,7 @@ def content(**changes: Any) -> dict[str, Any]:
 
 
 def places(root: Path) -> list[str]:
-    """The JSON pointers of what is wrong with the project's contract."""
+    """The JSON pointers of the problems of the project's contract."""
     with pytest.raises(ContractError) as caught:
         Project.find(root).contract(IDENTIFIER)
     return [problem.pointer for problem in caught.value.problems]
@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_ratios_by_profile_and_clause(project: Path) -> None:
-    """Of the mutants that the calibration knows; the file is no contract."""
+    """The mutants come from the calibration; the calibration file is not taken for a contract."""
     write_calibrated(project, content(), _RATIOS)
     found = Project.find(project)
     contract = found.contract(IDENTIFIER)
@@ -81,7 +81,7 @@ def test_every_byte_is_bound(project: Path) -> None:
 def test_ratios_are_of_clauses_that_the_mutant_violates_and_the_profile_judges(
     project: Path, ratios: dict[str, Any], place: str
 ) -> None:
-    """And only where there is a threshold to take one of: a bound above 0, or a rule that compares."""
+    """Ratios need a threshold: a bound above 0, or a rule that compares."""
     write_calibrated(project, content(), ratios)
     assert places(project) == [f"/calibration/profiles/{place}"]
 

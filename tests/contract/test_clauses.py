@@ -1,4 +1,4 @@
-"""Schema clauses: what each is called, which value decides it, and what missing and broken values do to it."""
+"""Schema clauses: their names, the value that decides each, and the effect of missing and broken values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.contract.reasons import Reason, ReasonCode
 
 
 def outcomes(properties: Mapping[str, Any], measurements: Mapping[str, Any]) -> dict[str, ClauseResult]:
-    """Every clause of these properties, held against these measurements."""
+    """Every clause of these properties, judged on these measurements."""
     clauses = tuple(clauses_of({"type": "object", "properties": properties}))
     finite = {name: is_finite(value) for name, value in measurements.items()}
     return {result.id: result for result in judge_schema(clauses, measurements, finite)}
@@ -53,20 +53,20 @@ _MAP = {"type": "object", "additionalProperties": {"type": "object", "properties
     ],
 )
 def test_names(schema: dict[str, Any], expected: list[str]) -> None:
-    """A clause is called by its property and its keyword; annotations are no clauses."""
+    """A clause has the name of its property and keyword. Annotations are no clauses."""
     assert expected == [clause.id for clause in clauses_of({"type": "object", "properties": {"x": schema}})]
 
 
 @pytest.mark.parametrize("value", [1.5, 0, 0.0, 10**300])
 def test_a_value_within_its_bounds_passes(value: Any) -> None:
-    """A value that satisfies its keywords passes each of them, and is shown."""
+    """It passes each keyword and is shown."""
     expected = {"x.type": (Outcome.PASS, value), "x.minimum": (Outcome.PASS, value)}
     assert expected == {name: (one.outcome, one.value) for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
 
 
 @pytest.mark.parametrize("value", ["1", None, [], {}, True, [1.0], {"a": 1.0}])
 def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
-    """A minimum holds for no text: JSON Schema would let it pass."""
+    """JSON Schema would let a text pass a minimum."""
     expected = {"x.type": Outcome.FAIL, "x.minimum": Outcome.FAIL}
     assert expected == {name: one.outcome for name, one in outcomes({"x": _NUMBER}, {"x": value}).items()}
 
@@ -75,14 +75,14 @@ def test_a_value_of_the_wrong_type_fails_every_keyword(value: Any) -> None:
     "value", [math.nan, math.inf, -math.inf, 10**400, -(10**400), {"nonfinite": "NaN"}, [1.0, math.nan]]
 )
 def test_a_number_that_is_not_finite_fails_every_keyword(value: Any) -> None:
-    """NaN is neither above nor below a bound, so it must be refused before it is compared."""
+    """NaN is neither above nor below a bound, so it is refused before it is compared."""
     found = outcomes({"x": _NUMBER}, {"x": value})
     assert {Reason(ReasonCode.NOT_FINITE, "x")} == {one.reason for one in found.values()}
     assert {Outcome.FAIL} == {one.outcome for one in found.values()}
 
 
 def test_a_broken_number_fails_only_what_looks_at_it() -> None:
-    """A NaN among the losses is no fault of the count beside it."""
+    """A NaN among the losses does not concern the count beside it."""
     found = outcomes({"x": _TENSORS}, {"x": {"count": 1, "losses": [1.0, math.nan]}})
     expected = {"x.count.type": None, "x.losses[].type": Reason(ReasonCode.NOT_FINITE, "x.losses[1]")}
     assert expected == {name: found[name].reason for name in expected}
@@ -100,7 +100,7 @@ def test_a_broken_number_fails_only_what_looks_at_it() -> None:
     ],
 )
 def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: str, reason: Reason) -> None:
-    """A missing value, and an empty list for the clauses of its items, leave a clause undecided."""
+    """A missing value, or an empty list for clauses of its items, leaves the clause undecided."""
     found = outcomes({"x": _TENSORS}, measurements)[clause]
     assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
 
@@ -114,7 +114,7 @@ def test_what_is_missing_is_not_measured(measurements: dict[str, Any], clause: s
     ],
 )
 def test_what_nothing_satisfies_is_not_measured(schema: dict[str, Any], empty: Any) -> None:
-    """At most two of nothing is no measurement; that there is nothing where nothing must be is one."""
+    """An absent value does not satisfy "at most two". An empty list satisfies "no items"."""
     keyword = list(schema)[-1]
     found = outcomes({"x": schema}, {"x": empty})[f"x.{keyword}"]
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x"))
@@ -134,13 +134,13 @@ _NEGATIVE = Reason(ReasonCode.VIOLATED, "x['b'].norm", bound=Bound("minimum", 0)
     ],
 )
 def test_a_value_that_fails_outranks_one_that_is_missing(value: dict[str, Any], reason: Reason) -> None:
-    """Among many values the one that violates the clause decides, wherever it stands."""
+    """The value that violates the clause decides, wherever it is."""
     found = outcomes({"x": _MAP}, {"x": value})["x{}.norm.minimum"]
     assert (Outcome.FAIL, reason) == (found.outcome, found.reason)
 
 
 def test_one_missing_value_among_many_is_not_measured() -> None:
-    """What was measured of the others does not speak for it."""
+    """The other values do not speak for it."""
     found = outcomes({"x": _MAP}, {"x": {"a": {"norm": 1.0}, "b": {}}})["x{}.norm.minimum"]
     expected = (Outcome.NOT_MEASURED, Reason(ReasonCode.MISSING, "x['b'].norm"))
     assert expected == (found.outcome, found.reason)
@@ -157,7 +157,7 @@ def test_objects_are_closed() -> None:
 
 @pytest.mark.parametrize(("keyword", "nearest"), [("minimum", 1.0), ("maximum", 3.0), ("type", 2.0)])
 def test_the_nearest_of_many_values_is_shown(keyword: str, nearest: float) -> None:
-    """Of a list that passes, the value that came nearest to the bound is shown."""
+    """If a list passes, the value nearest to the bound is shown."""
     items = {"type": "number", "minimum": 0, "maximum": 9}
     found = outcomes({"x": {"type": "array", "items": items}}, {"x": [1.0, 3.0, 2.0]})
     assert nearest == found[f"x[].{keyword}"].value
@@ -182,12 +182,12 @@ def test_the_nearest_of_many_values_is_shown(keyword: str, nearest: float) -> No
     ],
 )
 def test_finiteness(value: Any, expected: bool) -> None:
-    """A value is finite if every number in it is, for any sum."""
+    """A value is finite if every number in it is."""
     assert expected == is_finite(value)
 
 
 def test_what_is_nested_beyond_a_file_is_not_finite() -> None:
-    """Nesting that exhausts Python's stack is an answer, not an exception."""
+    """Nesting that exhausts Python's stack gives an answer, not an exception."""
     deep: Any = 1.0
     for _ in range(100_000):
         deep = [deep]
@@ -220,12 +220,12 @@ def shown(value: Any) -> Any:
     ],
 )
 def test_what_is_long_is_shown_by_its_size(value: Any, expected: Any) -> None:
-    """Whole where it is short: a report has no room for more, and the observation has all of it."""
+    """A short value is shown whole. The observation has all of a long one."""
     assert repr(expected) == repr(shown(value))
 
 
 def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
-    """Whether it passed, failed, was not measured or is not finite; of values that fail, the worst is shown."""
+    """Passed, failed, not measured and not finite; of the values that fail, the worst is shown."""
     schema = {"type": "array", "items": {"type": "number", "maximum": 2, "x-unit": "nat", "x-source": "a paper"}}
     bound = {"id": "x[].maximum", "bound": Bound("maximum", 2), "unit": "nat"}
     expected = {
@@ -247,14 +247,14 @@ def test_an_outcome_of_every_kind_says_bound_and_unit() -> None:
 
 @pytest.mark.parametrize(("keyword", "nearest"), [("exclusiveMinimum", 1.0), ("exclusiveMaximum", 3.0)])
 def test_the_nearest_to_an_exclusive_bound_is_shown(keyword: str, nearest: float) -> None:
-    """As to one that may be met."""
+    """It is found as for an inclusive bound."""
     schema = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 9}}
     assert nearest == outcomes({"x": schema}, {"x": [2.0, 3.0, 1.0, 2.0]})[f"x[].{keyword}"].value
 
 
 @pytest.mark.parametrize("keyword", ["maxItems", "uniqueItems"])
 def test_one_empty_list_among_many_is_not_measured(keyword: str) -> None:
-    """Other items do not hide it, and the reason names its place."""
+    """The other items do not hide it, and the reason names its place."""
     schema = {"type": "array", "items": {"type": "array", keyword: {"maxItems": 2, "uniqueItems": True}[keyword]}}
     found = outcomes({"x": schema}, {"x": [[1], [], [2]]})[f"x[].{keyword}"]
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "x[1]"))
@@ -274,7 +274,7 @@ def test_inside_a_value_of_another_kind_nothing_was_measured(value: Any) -> None
 
 
 def test_a_map_is_no_list_and_a_list_is_no_map() -> None:
-    """The values of one are not the items of the other."""
+    """Clauses of map values do not read list items, and the reverse."""
     items, values = {"type": "array", "items": _NUMBER}, {"type": "object", "additionalProperties": _NUMBER}
     for schema, value, clause in ((items, {"a": 1.0}, "x[].type"), (values, [1.0], "x{}.type")):
         found = outcomes({"x": schema}, {"x": value})[clause]
@@ -284,7 +284,7 @@ def test_a_map_is_no_list_and_a_list_is_no_map() -> None:
 
 
 def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
-    """Its own keywords are clauses too, all but `type`; a NaN inside is no number that they look at."""
+    """All its keywords but `type` are clauses too. They do not look at a NaN inside."""
     schema = {"type": "object", "minProperties": 2, "properties": {"x": _NUMBER, "y": _NUMBER}}
     clauses = tuple(clauses_of(schema))
     assert [clause.id for clause in clauses][:2] == ["minProperties", "x.type"]
@@ -302,7 +302,7 @@ def test_the_observation_as_a_whole_is_held_against_its_keywords() -> None:
 
 
 def test_a_pattern_that_is_refused_tells_its_place() -> None:
-    """By the path of the property, at any depth."""
+    """The path of the property, at any depth."""
     schema = {"properties": {"x": {"type": "array", "items": {"type": "string", "pattern": "(?=a)"}}}}
     with pytest.raises(PatternError) as refused:
         list(clauses_of(schema))
@@ -310,7 +310,7 @@ def test_a_pattern_that_is_refused_tells_its_place() -> None:
 
 
 def test_all_values_at_a_path_are_found() -> None:
-    """Also behind one that is missing."""
+    """Values after a missing one are found too."""
     measurements = {"x": [{"a": 1}, {}, {"a": 3}], "m": {"p": [1, 2], "q": (3,)}, "n": {"a": {"b": 5}}}
     assert values_at(measurements, ("x", "[]", "a")) == [1, 3]
     assert values_at(measurements, ("m", "{}", "[]")) == [1, 2, 3]
@@ -320,7 +320,7 @@ def test_all_values_at_a_path_are_found() -> None:
 
 
 def test_what_a_double_just_holds_is_finite() -> None:
-    """And one more is not; nor is what is nested one level deeper than a file may be."""
+    """The next larger number is not, nor is a value nested one level deeper than a file may be."""
     assert all(map(is_finite, (LARGEST, -LARGEST, [LARGEST], {"a": -LARGEST})))
     assert not any(map(is_finite, (LARGEST + 1, -LARGEST - 1, [LARGEST + 1, "a"], {"a": -LARGEST - 1})))
     for wrap in (lambda inner: {"a": inner}, lambda inner: ["a", inner]):
@@ -351,5 +351,5 @@ def test_what_a_double_just_holds_is_finite() -> None:
     ],
 )
 def test_where_a_value_is_empty(value: Any, read: str, expected: str | None) -> None:
-    """A list or map is, and so is one inside it that is read; the place is written behind the value's name."""
+    """A list or map can be empty, and so can one inside it. The place follows the value's name."""
     assert expected == empty_place(value, frozenset(read))

@@ -14,7 +14,7 @@ _BOUNDED = {"type": "number", "maximum": 2.0, "x-source": "a test"}
 
 
 def problems(words: Any, **changes: Any) -> list[str]:
-    """The place of every problem. The messages and remedies must be those of the snapshot `words`."""
+    """The place of every problem. Messages and remedies must equal the snapshot `words`."""
     with pytest.raises(ContractError) as refused:
         contract_of(document(**changes))
     assert [str(one) for one in refused.value.problems] == words
@@ -28,7 +28,7 @@ def with_profiles(full: dict[str, Any], reduced: dict[str, Any]) -> dict[str, An
 
 
 def rules(*texts: str) -> list[dict[str, Any]]:
-    """The rules of the small contract and these."""
+    """The rules of the small contract, and these."""
     more = [{"id": f"rule-{number}", "rule": text, "message": "no"} for number, text in enumerate(texts)]
     return [*document()["rules"], *more]
 
@@ -87,7 +87,7 @@ def test_omissions_are_measurements_and_leave_some(snapshot: Any) -> None:
 
 
 def test_rules_read_what_there_is(snapshot: Any) -> None:
-    """Every name in a rule, at every depth, must be a measurement, a parameter or a field of the device."""
+    """Every name in a rule, at any depth, is a measurement, a parameter or a field of the device."""
     observation = {
         "type": "object",
         "properties": {
@@ -136,7 +136,7 @@ def test_ids_occur_once(snapshot: Any) -> None:
 
 
 def test_mutants_are_told_from_the_subject_and_violate_what_there_is(snapshot: Any) -> None:
-    """A mutant names known clauses and parameters, and differs from the subject, at least in a parameter."""
+    """A mutant names known clauses and parameters, and differs from the subject in at least a parameter."""
     itself = document()["subject"]
     assert problems(snapshot, mutants=mutant(subject=itself, violates=["ordered", "no-such"])) == [
         "/mutants/0/violates/1",

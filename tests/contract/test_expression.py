@@ -1,4 +1,4 @@
-"""The parse tree of a rule: the engine, which keeps its own to itself, reads every expression the same way."""
+"""The parse tree of a rule. The engine keeps its own tree private and reads every expression the same way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _RULES = st.recursive(
 
 
 def evaluated(node: Node) -> Any:
-    """What the tree says, computed in Python."""
+    """The value of the tree, computed in Python."""
     match node.kind:
         case Kind.NUMBER:
             return float(node.text)
@@ -67,19 +67,19 @@ def evaluated(node: Node) -> Any:
 
 
 def shape(node: Node) -> Any:
-    """A tree without its places: its kind and text, and the same of its children."""
+    """A tree without its places: kind, text and the shapes of its children."""
     return (node.kind, node.text, *map(shape, node.children))
 
 
 @given(_RULES)
 def test_the_engine_reads_it_the_same_way(text: str) -> None:
-    """Operators bind as strongly and group to the same side, wherever brackets, spaces and comments stand."""
+    """Operators bind and group in the same way, with any brackets, spaces and comments."""
     assert evaluated(parse(text)) == engine().evaluate(text)
 
 
 @given(_RULES)
 def test_every_part_stands_where_it_says(text: str) -> None:
-    """The text of a part, its brackets included, is an expression with the same tree."""
+    """The text of a part, with its brackets, is an expression with the same tree."""
     for node in parse(text).walk():
         assert shape(parse(text[node.start : node.end])) == shape(node)
 
@@ -115,13 +115,13 @@ _QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
 
 
 def texts(tree: Node) -> list[str]:
-    """The kinds of a comparison's sides that are texts, and the names that it reads."""
+    """The sides of a comparison that are texts, and the names that it reads."""
     return [node.text for node in tree.walk() if node.kind is Kind.NAME]
 
 
 @given(st.text(st.sampled_from("ab'\"\\/ é"), max_size=8), _QUOTES)
 def test_a_string_ends_where_the_engine_says(text: str, quotes: str) -> None:
-    """With any quotes and any escapes."""
+    """Any quotes and escapes."""
     literal = quotes + text.replace("\\", "\\\\").replace(quotes[0], "\\" + quotes[0]) + quotes
     rule = f"{literal} == a && b == 'self.c'"
     assert engine().compile(rule).execute({"a": text, "b": "self.c"}) is True
@@ -130,7 +130,7 @@ def test_a_string_ends_where_the_engine_says(text: str, quotes: str) -> None:
 
 @given(st.text(st.sampled_from("ab\\/ é"), max_size=8), _QUOTES, st.sampled_from("rR"))
 def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: str) -> None:
-    """A backslash escapes nothing in it; in three quotes one or two of them are text."""
+    """A backslash escapes nothing in it. Within three quotes, one or two of them are text."""
     text += " it's " if quotes == '"""' else ' "so" ' if quotes == "'''" else ""
     rule = f"b == 'self.c' && {raw}{quotes}{text}{quotes} == a"
     assert engine().compile(rule).execute({"a": text, "b": "self.c"}) is True
@@ -156,7 +156,7 @@ def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: st
     ],
 )
 def test_what_is_no_expression_is_refused_at_its_place(text: str, place: int) -> None:
-    """Counted in characters, from 1."""
+    """Places are counted in characters, from 1."""
     with pytest.raises(ExpressionError, match=rf"at character {place}\b"):
         parse(text)
 
@@ -185,5 +185,5 @@ def test_deep_nesting_is_refused() -> None:
     ],
 )
 def test_the_comparisons_of_a_rule(text: str, expected: list[str]) -> None:
-    """Of one comparison, or several that must all hold; of any other rule none."""
+    """One comparison, or several that must all hold. Other rules have none."""
     assert [node.text for node in comparisons(parse(text))] == expected

@@ -1,4 +1,4 @@
-"""The keywords agree with jsonschema wherever they speak of the value's type, and refuse every other type."""
+"""For their type, the keywords agree with jsonschema; they refuse every other type."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BOTH = st.sampled_from(sorted(_ARGUMENTS)).flatmap(lambda name: st.tuples(st.ju
 
 @given(_BOTH, json_values.filter(is_finite))
 def test_agrees_with_jsonschema(keyword: tuple[str, Any], value: Any) -> None:
-    """For a value of the type that a keyword speaks of, the answer is JSON Schema's; for any other it is no."""
+    """For a value of the keyword's type the answer is JSON Schema's; for others it is no."""
     name, argument = keyword
     assume(not (name == "multipleOf" and isinstance(value, float)))  # jsonschema divides doubles; see the next test
     spoken_of = type(value) in _ARGUMENTS[name][1]
@@ -70,7 +70,7 @@ _SMALL_ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("keyword", sorted(_ARGUMENTS))
 def test_agrees_with_jsonschema_on_every_small_value(keyword: str) -> None:
-    """As above, but leaving nothing to chance: each keyword at its bounds, and true beside 1 at every depth."""
+    """The same without chance: each keyword at its bounds, and true beside 1 at every depth."""
     spoken_of = {*_ARGUMENTS[keyword][1], *((float,) if keyword == "multipleOf" else ())}
     for argument in _SMALL_ARGUMENTS[keyword]:
         check, validator = check_of(keyword, argument), Draft202012Validator({keyword: argument})
@@ -80,14 +80,14 @@ def test_agrees_with_jsonschema_on_every_small_value(keyword: str) -> None:
 
 
 def test_what_a_trial_holds_as_a_tuple_is_a_list() -> None:
-    """A measurement is judged in the trial's process too, before a file made lists of its tuples."""
+    """Measurements are also judged in the trial's process, before a file turns tuples into lists."""
     for keyword, argument in (("type", "array"), ("const", [1, 2]), ("minItems", 2), ("uniqueItems", True)):
         assert check_of(keyword, argument)((1, 2))
     assert not check_of("uniqueItems", True)((1, 1))
 
 
 def test_a_number_may_be_of_a_kind_of_its_own() -> None:
-    """As an enumeration's is, or one of numpy's; a truth value is none."""
+    """Enumerations and numpy have such types. A truth value is no number."""
     whole, broken = IntEnum("Count", ["ONE"]), type("Seconds", (float,), {})
     for value in (whole(1), broken(1.0)):
         assert all(check_of(keyword, 1)(value) for keyword in ("minimum", "maximum", "multipleOf", "const"))
@@ -98,7 +98,7 @@ def test_a_number_may_be_of_a_kind_of_its_own() -> None:
 
 
 def test_a_closed_object_has_no_other_names() -> None:
-    """It may have fewer; and what is no object is not closed."""
+    """It may have fewer. A value of another type is not a closed object."""
     closed = check_of("closed", ["a", "b"])
     assert [closed(value) for value in ({}, {"a": 1}, {"a": 1, "b": 1}, {"c": 1}, {"a": 1, "c": 1}, ["a"], "a")] == [
         *(True, True, True, False, False, False, False)
@@ -110,22 +110,22 @@ def test_a_closed_object_has_no_other_names() -> None:
     [(0.3, 0.1, True), (0.35, 0.1, False), (1e300, 0.5, True), (0.0, 1, True), (1, 0.1, True), (1e23, 10, True)],
 )
 def test_multiples_are_decimal(value: float, step: float, expected: bool) -> None:
-    """A multiple is one of the numbers as they are written, not of the doubles next to them."""
+    """The decimal numbers as written count, not the nearest doubles."""
     assert expected == check_of("multipleOf", step)(value)
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(?<!a)b", "(", "((a{100}){100}){100}"])
 def test_patterns_that_are_not_linear_are_refused(pattern: str) -> None:
-    """Look-around and back-references are refused, and so is what would take the engine too much memory."""
+    """Look-around, back-references and patterns that need too much memory are refused."""
     with pytest.raises(PatternError, match="linear-time"):
         check_of("pattern", pattern)
 
 
 def test_a_runaway_pattern_runs_in_linear_time() -> None:
-    """A pattern on which a backtracking engine would take years is answered at once."""
+    """A backtracking engine would take years for it."""
     assert not check_of("pattern", "^(a+)+$")("a" * 5000 + "!")
 
 
 def test_half_a_surrogate_pair_matches_nothing() -> None:
-    """Text that is no text does not satisfy a pattern, and does not raise."""
+    """Such text satisfies no pattern and raises nothing."""
     assert not check_of("pattern", ".*")("\udc80")

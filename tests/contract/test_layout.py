@@ -26,7 +26,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @given(_VALUES)
 def test_only_the_layout_changes(value: Any) -> None:
-    """Keys keep their order, and a text that was laid out is laid out the same again."""
+    """Keys keep their order. Laying out a second time changes nothing."""
     text = laid_out(value)
     assert json.dumps(json.loads(text)) == json.dumps(value)
     assert laid_out(json.loads(text)) == text
@@ -39,7 +39,7 @@ def test_only_a_long_text_makes_a_long_line(value: Any) -> None:
 
 
 def test_blocks(snapshot: Any) -> None:
-    """What fits a line stands on one, measurements, rules and mutants begin one each."""
+    """A block that fits a line has one line. Each measurement, rule and mutant begins a line."""
     number = {"type": "number", "minimum": 0.5, "maximum": 1.5, "x-unit": "nats"}
     long = {**number, "description": "Far too long to stand on the same line as all the rest.", "x-source": "a test"}
     rule = {"id": "falls", "rule": "self.a < self.b", "message": "it does not fall"}
@@ -55,7 +55,7 @@ def test_blocks(snapshot: Any) -> None:
 
 @pytest.mark.parametrize("path", Project.find(Path(__file__).parent).files(), ids=lambda path: str(path.stem))
 def test_every_contract_of_this_project_is_laid_out_so(path: Path) -> None:
-    """With its calibration."""
+    """Calibrations are laid out too."""
     for file in (path, path.with_suffix(".calibration.json")):
         if file.exists():
             assert file.read_text(encoding="utf-8") == laid_out(json.loads(file.read_text(encoding="utf-8"))), (

@@ -14,7 +14,7 @@ from tests.refusals import changed, observed, refused
 
 
 def test_the_valid_contract_loads(project: Project) -> None:
-    """Nothing is wrong with the contract that the other tests break."""
+    """The contract that the other tests break has no problem."""
     assert project.contract(IDENTIFIER).id == IDENTIFIER
 
 
@@ -137,7 +137,7 @@ def test_what_a_refusal_says(project: Project, snapshot: Any) -> None:
     ],
 )
 def test_strict_json(project: Project, old: str, new: str, pointer: str, message: str) -> None:
-    """What is not strict JSON is refused at its place, although Python would read it."""
+    """It is refused at its place, although Python would read it."""
     text = json.dumps(document())
     assert old in text
     (problem,) = refused(project, text.replace(old, new, 1))
@@ -146,13 +146,13 @@ def test_strict_json(project: Project, old: str, new: str, pointer: str, message
 
 
 def test_a_file_that_cannot_be_read(project: Project) -> None:
-    """A contract that is not there is refused as one, not with a traceback."""
+    """A missing file is refused without a traceback."""
     with pytest.raises(ContractError, match="No such file"):
         project.load(project.root / "contracts" / "F-NONE-001.json")
 
 
 def test_a_deep_observation_is_refused_or_loaded() -> None:
-    """Nesting that a file may have ends in an answer, not in an exhausted stack."""
+    """Deep nesting gives an answer and does not exhaust the stack."""
     schema: dict[str, Any] = {"type": "number"}
     for _ in range(90):
         schema = {"type": "array", "minItems": 1, "items": schema}

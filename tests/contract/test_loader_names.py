@@ -1,4 +1,4 @@
-"""Names in a contract that must not lead elsewhere: ids, and entry points, which are looked up and never run."""
+"""Names in a contract must not lead elsewhere: ids, and entry points, which are looked up and never run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.refusals import changed, refused
     ],
 )
 def test_ids_cannot_leave_their_folder(project: Project, key: str, value: str) -> None:
-    """An id becomes the name of a folder, so it is no path."""
+    """An id becomes the name of a folder, so it must not be a path."""
     (problem,) = refused(project, document(**{key: value}), name=IDENTIFIER)
     assert f"/{key}" == problem.pointer
     assert "is not of the form" in problem.message
@@ -128,7 +128,7 @@ def test_entry_points_may_be_defined_in_many_ways(project: Project, source: str)
 
 
 def test_loading_runs_nothing(project: Project) -> None:
-    """A contract is loaded without running the code that it names."""
+    """Loading does not run the code that the contract names."""
     (project.root / "falsifiers" / "trap.py").write_text("falsify = 1\nraise SystemExit(3)", encoding="utf-8")
     path = write_contract(project.root, document(falsifier="falsifiers.trap:falsify"))
     assert "falsifiers.trap:falsify" in project.load(path).entry_points

@@ -31,7 +31,7 @@ _UNJUDGED = ("ordered", "largest.type")
 
 
 def omitting(*names: str, mutants: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The valid contract whose reduced profile does not take these measurements."""
+    """The valid contract whose reduced profile omits these measurements."""
     profiles = document()["profiles"]
     profiles["reduced"]["omits"] = list(names)
     return document(profiles=profiles, mutants=mutants or MUTANTS)
@@ -39,7 +39,7 @@ def omitting(*names: str, mutants: list[dict[str, Any]] | None = None) -> dict[s
 
 @given(st.sets(st.sampled_from(_NAMES), min_size=1, max_size=3), st.sampled_from(["full", "reduced"]))
 def test_each_clause_is_judged_or_named_as_not_judged(names: set[str], profile: str) -> None:
-    """No clause vanishes, none is listed twice, and none that looks at what was omitted has an outcome."""
+    """Every clause is listed once. A clause on an omitted measurement has no outcome."""
     contract = contract_of(omitting(*names))
     left = {name: value for name, value in healthy().items() if profile == "full" or name not in names}
     judgment = judge(contract, observe(left, profile=profile))
@@ -52,7 +52,7 @@ def test_each_clause_is_judged_or_named_as_not_judged(names: set[str], profile: 
 
 
 def test_what_is_omitted_and_was_measured_all_the_same_is_judged() -> None:
-    """As where a profile that needs no GPU runs on one."""
+    """For example a profile that needs no GPU, on a machine with one."""
     contract = contract_of(omitting("largest"))
     assert judge(contract, observe(healthy())).unjudged == ()
     judgment = judge(contract, observe(healthy(largest=0.5)))
@@ -60,7 +60,7 @@ def test_what_is_omitted_and_was_measured_all_the_same_is_judged() -> None:
 
 
 def test_the_full_profile_misses_what_the_reduced_one_omits() -> None:
-    """What a profile does not omit and did not measure is NOT_MEASURED, as ever."""
+    """A measurement that the profile does not omit and that is missing is NOT_MEASURED."""
     judgment = judge(contract_of(omitting("largest")), observe(healthy(largest=...), profile="full"))
     assert {clause.id for clause in judgment.with_outcome(Outcome.NOT_MEASURED)} == set(_UNJUDGED)
 
@@ -82,7 +82,7 @@ def test_refusals(project: Project, content: dict[str, Any], pointer: str, snaps
 
 
 def test_lint_knows_what_a_profile_omits() -> None:
-    """Each profile can be satisfied, and violated in what it judges; its mutants must be of what it measures."""
+    """Each profile can be satisfied, and violated in what it judges. Its mutants concern its measurements."""
     assert [finding.rule for finding in lint(contract_of(omitting("largest")))] == []
     found = lint(contract_of(omitting("largest", mutants=[_LATE])))
     assert [finding.rule for finding in found] == ["mutants-omitted"]
@@ -90,12 +90,12 @@ def test_lint_knows_what_a_profile_omits() -> None:
 
 @pytest.fixture
 def contract(tmp_path: Path) -> Contract:
-    """A contract whose reduced profile judges no order."""
+    """A contract whose reduced profile omits the order."""
     return contract_in(tmp_path / "contract", profiles=omitting("largest")["profiles"])
 
 
 def record_of(folder: Path, contract: Contract) -> Record:
-    """What is recorded of a healthy subject in the reduced profile."""
+    """The record of a healthy subject in the reduced profile."""
     healthy_one = {name: value for name, value in healthy().items() if name != "largest"}
     defective: dict[str, dict[str, Any]] = {
         "forgets-one": {"returned": 2, "largest": ...},
@@ -121,7 +121,7 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
 
 
 def test_a_record_cannot_hide_it(tmp_path: Path, contract: Contract) -> None:
-    """The bundle says what was left out, and is unsound where it says otherwise than its contract."""
+    """The bundle names the omissions, and is unsound if they differ from the contract's."""
     healthy_one = {name: value for name, value in healthy().items() if name != "largest"}
     defective: dict[str, dict[str, Any]] = {
         "forgets-one": {"returned": 2, "largest": ...},
@@ -141,7 +141,7 @@ _RUNNABLE = FALSIFIER.replace("largest=max(result), ", "").replace("    trial.re
 
 
 def test_a_run_leaves_out_what_the_profile_omits(tmp_path: Path) -> None:
-    """Also the mutants of what it omits: they are not run, and none of them counts as killed."""
+    """Mutants on omitted clauses do not run and do not count as killed."""
     content = omitting("largest", mutants=[document()["mutants"][0], {**_LATE, "subject": MUTANTS[0]["subject"]}])
     for name, profile in content["profiles"].items():
         profile["parameters"]["time"] = name == "full"

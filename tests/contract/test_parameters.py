@@ -13,7 +13,7 @@ STEPS = {"type": "integer", "minimum": 1, "maximum": 100}
 
 
 def declaring(properties: dict[str, Any], **profile: Any) -> Contract:
-    """A contract with these declarations, whose only profile sets steps to 3 and what is given."""
+    """A contract with these declarations. Its only profile sets steps to 3 and the given values."""
     whole = document(parameters={"type": "object", "properties": properties})
     whole["profiles"]["reduced"]["parameters"] = {"steps": 3, **profile}
     whole["profiles"] = {"reduced": whole["profiles"]["reduced"]}
@@ -21,7 +21,7 @@ def declaring(properties: dict[str, Any], **profile: Any) -> Contract:
 
 
 def test_a_contract_may_leave_them_out(contract: Contract) -> None:
-    """Then its parameters are of the types that the profiles give them."""
+    """Its parameters then have the types of the profiles' values."""
     assert contract.parameters is None
 
 
@@ -39,7 +39,7 @@ def test_values_are_held_against_them() -> None:
 
 
 def test_the_bounds_of_one_parameter_are_its_own() -> None:
-    """In the contract's order."""
+    """They are in the contract's order."""
     declared = declaring({"steps": STEPS, "model": {"type": "string"}}, model="tiny").parameters
     assert declared is not None
     assert declared.names == ("steps", "model")
@@ -54,7 +54,7 @@ def test_the_bounds_of_one_parameter_are_its_own() -> None:
 
 
 def test_null_is_allowed_where_a_profile_has_it() -> None:
-    """It says that nothing was chosen; elsewhere it is a value of the wrong type."""
+    """It means that nothing was chosen. Elsewhere it is a value of the wrong type."""
     declared = declaring({"steps": STEPS, "corpus": {"type": "string"}}, corpus=None).parameters
     assert declared is not None
     assert list(declared.violations({"corpus": None})) == []
@@ -83,7 +83,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("properties", "profile", "place"), REFUSED)
 def test_refusals(properties: dict[str, Any], profile: dict[str, Any], place: str) -> None:
-    """With the place in the contract."""
+    """Each has its place in the contract."""
     with pytest.raises(ContractError) as refused:
         declaring(properties, **profile)
     assert place in [problem.pointer for problem in refused.value.problems]

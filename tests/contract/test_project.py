@@ -13,19 +13,19 @@ from tests.contracts import IDENTIFIER, document, write_contract, write_project
 
 
 def test_found_from_a_folder_inside(project: Project) -> None:
-    """A project is the nearest folder upwards that says it is one."""
+    """A project is the nearest folder upwards that says that it is one."""
     inner = project.root / "contracts" / "demo"
     assert project == Project.find(inner)
 
 
 def test_the_nearest_project_wins(project: Project) -> None:
-    """A project inside another one is its own."""
+    """A project inside another is separate."""
     inner = write_project(project.root / "inner")
     assert inner == Project.find(inner).root
 
 
 def test_a_pyproject_without_our_table_is_passed_over(project: Project) -> None:
-    """A package inside a project that has a pyproject.toml of its own does not hide it."""
+    """A package with its own pyproject.toml does not hide the project around it."""
     inner = project.root / "package"
     inner.mkdir()
     (inner / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
@@ -33,7 +33,7 @@ def test_a_pyproject_without_our_table_is_passed_over(project: Project) -> None:
 
 
 def test_where_there_is_no_project(tmp_path: Path) -> None:
-    """Outside of any project the error names the remedy."""
+    """Outside a project the error has the remedy."""
     with pytest.raises(ProjectError, match="harness init"):
         Project.find(tmp_path)
 
@@ -75,7 +75,7 @@ def test_harness_that_is_no_table(tmp_path: Path) -> None:
 
 
 def test_schemas_are_no_contracts(project: Project) -> None:
-    """The folder of schemas inside contracts/ holds none, and files come by name."""
+    """The folder of schemas inside contracts/ has no contracts. Files are sorted by name."""
     other = write_contract(project.root, document(id="F-DEMO-AAA-001"))
     (project.contracts / "schema").mkdir()
     (project.contracts / "schema" / "contract.schema.json").write_text("{}", encoding="utf-8")
@@ -83,18 +83,17 @@ def test_schemas_are_no_contracts(project: Project) -> None:
 
 
 def test_a_claim_is_found_by_its_id(project: Project) -> None:
-    """A claim is asked for by its id."""
     assert project.contract(IDENTIFIER).path == project.contracts / "demo" / f"{IDENTIFIER}.json"
 
 
 def test_a_claim_that_is_not_there(project: Project) -> None:
-    """An unknown claim is refused with the nearest one."""
+    """The error suggests the nearest one."""
     with pytest.raises(ProjectError, match=f"did you mean {IDENTIFIER}"):
         project.contract("F-DEMO-SROT-001")
 
 
 def test_one_claim_has_one_contract(project: Project) -> None:
-    """Two files of one id are refused."""
+    """Two files with one id are refused."""
     twin = project.contracts / "other" / f"{IDENTIFIER}.json"
     twin.parent.mkdir()
     twin.write_bytes((project.contracts / "demo" / f"{IDENTIFIER}.json").read_bytes())
@@ -107,7 +106,7 @@ def test_one_claim_has_one_contract(project: Project) -> None:
 
 
 def test_a_refused_contract_does_not_hide_the_others(project: Project) -> None:
-    """Loading all of them returns what is sound and what is not."""
+    """Loading all of them returns the sound and the refused ones."""
     broken = write_contract(project.root, "{", name="F-DEMO-BROKEN-001")
     contracts, refused = project.load_all()
     assert ([IDENTIFIER], [broken]) == ([contract.id for contract in contracts], [error.path for error in refused])

@@ -20,7 +20,7 @@ CPU = Device("cpu", "a CPU")
 
 
 def a_clause(observed: dict[str, Any] | None = None, rule: str = "") -> Clause:
-    """The one clause of interest: the last keyword of a property `x`, or a rule over it and `y`."""
+    """The clause under test: the last keyword of a property `x`, or a rule over it and `y`."""
     properties = {
         **document()["observation"]["properties"],
         "x": observed or {"type": "number"},
@@ -60,14 +60,15 @@ def of(clause: Clause, **measurements: Any) -> float | None:
     ],
 )
 def test_bounds(keywords: dict[str, Any], value: float, expected: float | None) -> None:
-    """Upper bounds divide the value, lower ones are divided by it; what is not finite is infinitely far beyond."""
+    """A value is divided by an upper bound; a lower bound is divided by the value. A value that is not finite is
+    infinite."""
     clause = a_clause({"type": "number", **keywords})
     assert has_ratio(clause) is (expected is not None)
     assert of(clause, x=value) == (None if expected is None else pytest.approx(expected))
 
 
 def test_the_worst_item_counts() -> None:
-    """Of a list the one that is farthest beyond; of nothing there is no ratio."""
+    """Of a list, the item farthest beyond. An empty list has no ratio."""
     clause = a_clause({"type": "array", "minItems": 1, "items": {"type": "number", "maximum": 2.0}})
     assert of(clause, x=[1.0, 6.0, 2.0]) == 3.0
     assert of(clause, x=[]) is None
@@ -89,7 +90,7 @@ def test_the_worst_item_counts() -> None:
     ],
 )
 def test_rules_that_compare(rule: str, expected: float) -> None:
-    """x is 3 and y is 1: the factor by which what should be small exceeds what should be large, the worst of all."""
+    """x is 3 and y is 1: the factor by which the smaller side exceeds the larger one; the worst of all comparisons."""
     clause = a_clause(rule=rule)
     assert has_ratio(clause)
     assert of(clause, x=3.0, y=1.0) == pytest.approx(expected)
@@ -107,13 +108,13 @@ def test_rules_that_compare(rule: str, expected: float) -> None:
     ],
 )
 def test_rules_that_are_no_conjunction_of_comparisons(rule: str) -> None:
-    """They have no threshold to compare with."""
+    """They have no threshold."""
     assert not has_ratio(a_clause(rule=rule))
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.sampled_from(["minimum", "maximum"]))
 def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, keyword: str) -> None:
-    """The ratio says what the judge says."""
+    """The ratio agrees with the judge."""
     properties = {**document()["observation"]["properties"], "x": {"type": "number", keyword: bound}}
     contract = contract_of(document(observation={"type": "object", "properties": properties}))
     (result,) = [one for one in judge(contract, observe(healthy(x=value))).clauses if one.id == f"x.{keyword}"]
@@ -140,7 +141,7 @@ def test_above_one_is_violated_and_below_one_holds(value: float, bound: float, k
     ],
 )
 def test_only_numbers_have_a_ratio(keywords: dict[str, Any], value: Any, expected: float | None) -> None:
-    """Whole ones as well, and one that is broken; what is no number at all is for other clauses to tell."""
+    """Integers and numbers that are not finite too. Other clauses concern values that are not numbers."""
     assert of(a_clause({"type": "number", **keywords}), x=value) == expected
 
 
@@ -158,23 +159,23 @@ def test_only_numbers_have_a_ratio(keywords: dict[str, Any], value: Any, expecte
     ],
 )
 def test_a_bound_that_is_not_positive_is_held_met_or_broken(small: float, large: float, expected: float) -> None:
-    """There is no factor to it: on the bound is 1, below it 0, above it infinitely far."""
+    """No factor exists: on the bound is 1, below it 0, above it infinite."""
     assert of(a_clause(rule="self.x <= self.y"), x=small, y=large) == expected
 
 
 def test_a_clause_of_no_schema_and_no_rule_has_no_ratio() -> None:
-    """However its bound is worded."""
+    """The words of the bound make no difference."""
     assert not has_ratio(Clause("subject.completes", "a < b"))
     assert ratio(Clause("subject.completes", "a < b"), {}, {}, CPU) is None
 
 
 def test_a_comparison_that_is_looked_up_has_no_ratio() -> None:
-    """What is compared is then whether it is there."""
+    """Such a comparison asks whether the value exists."""
     assert not has_ratio(a_clause(rule="self.x < self.y in [true]"))
 
 
 def test_what_cannot_be_compared_has_no_ratio() -> None:
-    """A measurement or parameter that is missing, another that is missing beside one that is broken, and text."""
+    """A missing measurement or parameter, a missing one beside a broken one, and text."""
     against = a_clause(rule="self.x < parameters.steps")
     assert ratio(against, {"x": 1.0, "steps": 4.0}, {"steps": 2.0}, CPU) == 0.5
     assert ratio(against, {"x": 1.0, "steps": 4.0}, {}, CPU) is None

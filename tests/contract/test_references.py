@@ -71,7 +71,7 @@ def test_references(
 
 
 def test_local_references_are_put_in_place(project: Project) -> None:
-    """A definition of the observation may be used, and added to."""
+    """A definition of the observation may be used and extended."""
     content = observed(a={"$ref": "#/$defs/loss"}, b={"$ref": "#/$defs/loss", "maximum": 5, "x-source": "here"})
     content["observation"]["$defs"] = {"loss": {"type": "number", "minimum": 0}}
     contract = project.load(write_contract(project.root, content))
@@ -94,7 +94,7 @@ def test_local_references_are_put_in_place(project: Project) -> None:
     ],
 )
 def test_rules(project: Project, rule: str, message: str) -> None:
-    """A rule that does not compile, or names what there is not, is refused."""
+    """A rule that does not compile, or names something unknown, is refused."""
     (problem,) = refused(project, ruled(rule))
     assert ("/rules/2/rule", message) == (problem.pointer, problem.message[: len(message)])
     assert problem.remedy
@@ -102,7 +102,7 @@ def test_rules(project: Project, rule: str, message: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(?=a)a", r"(a+)\1", "(", "((a{100}){100}){100}"])
 def test_patterns(project: Project, pattern: str) -> None:
-    """A regular expression that could run away is refused where it stands."""
+    """A regular expression with unbounded time is refused at its place."""
     (problem,) = refused(project, observed(digest={"type": "string", "pattern": pattern}))
     assert problem.pointer == "/observation/properties/digest/pattern"
     assert "RE2" in problem.remedy
@@ -113,7 +113,7 @@ NUMBER = {"type": "number"}
 
 @pytest.mark.parametrize("annotation", ["title", "description", "examples", "x-unit", "x-source"])
 def test_what_is_said_beside_a_reference_outranks_what_it_says(annotation: str) -> None:
-    """Words, but no clause: what is asked is stated once."""
+    """This holds for words. A clause is stated only once."""
     definitions = {"loss": {**NUMBER, annotation: "any loss"}}
     schema = {"properties": {"a": {"$ref": "#/$defs/loss", annotation: "this loss"}}, "$defs": definitions}
     assert inline(schema, "observation") == ({"properties": {"a": {**NUMBER, annotation: "this loss"}}}, [])
@@ -121,13 +121,13 @@ def test_what_is_said_beside_a_reference_outranks_what_it_says(annotation: str) 
 
 @pytest.mark.parametrize(("many", "refused"), [(1_999, 0), (2_000, 1)])
 def test_how_many_schemas_a_schema_may_hold(many: int, refused: int) -> None:
-    """Itself among them; a little more is refused once, and not for every schema that is too many."""
+    """The schema itself counts. Too many give one problem, not one for each."""
     _, problems = inline({"properties": {f"p{n}": NUMBER for n in range(many)}}, "parameters")
     assert [problem.pointer for problem in problems] == ["/parameters/$defs"] * refused
 
 
 def test_a_problem_of_a_definition_is_told_once() -> None:
-    """However often it is referred to; and every problem is."""
+    """The number of references makes no difference, and every problem is reported."""
     schema = {
         "properties": {"a": {"$ref": "#/$defs/list"}, "b": {"$ref": "#/$defs/list"}, "c": {"$ref": "#/$defs/none"}},
         "$defs": {"list": {"type": "array", "items": {"$ref": "#/$defs/lost"}}},
@@ -171,17 +171,17 @@ _SCHEMA = {
     ],
 )
 def test_where_a_clause_stands(path: tuple[str, ...], keyword: str, expected: str) -> None:
-    """In the definition, if the keyword is there. A keyword that the contract does not have points to its schema."""
+    """In the definition if the keyword is there. A keyword that the contract lacks points to its schema."""
     assert pointer_of(_SCHEMA, "observation", path, keyword) == expected
 
 
 def test_where_a_schema_stands_is_told_without_a_keyword() -> None:
-    """Where it is referred to, which is where its name is."""
+    """The place is that of the reference, where the name is."""
     assert pointer_of(_SCHEMA, "observation", ("rows", ITEM)) == "/observation/properties/rows/items"
 
 
 def test_references_are_put_in_place_wherever_they_stand() -> None:
-    """In properties, items and the values of a map, through other definitions."""
+    """Properties, items and map values, also through other definitions."""
     loss = {**NUMBER, "minimum": 0}
     row = {"type": "object", "properties": {"time": loss}}
     whole, problems = inline(_SCHEMA, "observation")

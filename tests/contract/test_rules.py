@@ -1,4 +1,4 @@
-"""CEL rules: what is refused, and that nothing but a plain `true` passes."""
+"""CEL rules: what is refused; only a plain `true` passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.contract.rules import RuleError, Scope, compile_rule, literals
 
 
 def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: Any) -> ClauseResult:
-    """One rule held against these measurements."""
+    """One rule, judged on these measurements."""
     compiled = compile_rule("the-rule", rule, "the message")
     finite = {name: is_finite(value) for name, value in measurements.items()}
     return compiled.judge(Scope((compiled,), measurements, parameters or {}, Device("cpu", "a CPU"), finite))
@@ -74,7 +74,7 @@ def test_refusals(rule: str, snapshot: Any) -> None:
     ],
 )
 def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) -> None:
-    """A rule passes where it is true; integers and doubles are the same to it."""
+    """A rule passes if it is true. Integers and doubles are equal."""
     found = judged(rule, **measurements)
     assert expected is found.outcome
     assert found.reason == (Reason(ReasonCode.VIOLATED, text="the message") if expected is Outcome.FAIL else None)
@@ -105,7 +105,7 @@ def test_outcomes(rule: str, measurements: dict[str, Any], expected: Outcome) ->
     ],
 )
 def test_failures(rule: str, measurements: dict[str, Any], reason: Reason) -> None:
-    """What is broken fails a rule, also where the rest of the rule would be true without it."""
+    """A broken value fails the rule, even if the rest of the rule would be true without it."""
     found = judged(rule, **measurements)
     assert (Outcome.FAIL, reason.code, reason.place) == (found.outcome, found.reason.code, found.reason.place)
     assert not reason.text or reason.text == found.reason.text
@@ -120,7 +120,7 @@ def test_failures(rule: str, measurements: dict[str, Any], reason: Reason) -> No
     ],
 )
 def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any], reason: Reason) -> None:
-    """A rule with a missing measurement is undecided, also where the rest of the rule would be true without it."""
+    """The rule is undecided, even if the rest of the rule would be true without it."""
     found = judged(rule, **measurements)
     assert (Outcome.NOT_MEASURED, reason) == (found.outcome, found.reason)
 
@@ -143,25 +143,25 @@ def test_what_is_missing_is_not_measured(rule: str, measurements: dict[str, Any]
     ],
 )
 def test_of_nothing_nothing_is_true(rule: str, measurements: dict[str, Any], place: str) -> None:
-    """A rule that holds of an empty list, because it is empty, has measured nothing; and it says which list."""
+    """A rule that is true only because a list is empty has measured nothing, and names the list."""
     found = judged(rule, **measurements)
     assert (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, place)) == (found.outcome, found.reason)
 
 
 def test_an_empty_list_saves_no_rule_that_is_violated() -> None:
-    """What fails outranks what is missing, as in the clauses of a schema."""
+    """A failure outranks a missing value, as in the clauses of a schema."""
     assert Outcome.FAIL is judged("self.a.exists(x, x > 1.0)", a=[]).outcome
     assert Outcome.FAIL is judged("self.b < 1.0 && self.a.all(x, x > 1.0)", a=[], b=2.0).outcome
 
 
 def test_an_empty_parameter_is_nothing_to_hold_against() -> None:
-    """No targets asked for, none found: that is no agreement."""
+    """No requested targets and no found ones do not count as agreement."""
     found = judged("self.a == double(size(parameters.targets))", {"targets": []}, a=0)
     assert (found.outcome, found.reason) == (Outcome.NOT_MEASURED, Reason(ReasonCode.EMPTY, "parameters.targets"))
 
 
 def test_what_a_rule_does_not_read_may_be_empty() -> None:
-    """Rows may have a list that has to be empty, which the schema says of it."""
+    """A row may have a list that the schema requires to be empty."""
     rows = [{"time": 0.5, "wrong": []}]
     assert Outcome.PASS is judged("self.a.all(row, row.time < 1.0)", a=rows).outcome
     assert Outcome.PASS is judged("double(size(self.a)) == self.b", a=[[]], b=1).outcome
@@ -183,20 +183,20 @@ def test_no_rule_passes_on_a_list_without_numbers(value: list[Any]) -> None:
 
 
 def test_the_values_read_are_shown() -> None:
-    """A result shows what the rule compared, lists while they are short."""
+    """The result shows the compared values, and lists while they are short."""
     expected = {"a": 1, "b.c": 2.0, "d": [1.0]}
     assert expected == judged("self.a < self.b.c && size(self.d) > 0", a=1, b={"c": 2.0}, d=[1.0]).value
     assert judged("self.a < self.b.c", a=1, b={}).value == {"a": 1}
 
 
 def test_the_value_that_keeps_a_rule_from_being_read_is_shown() -> None:
-    """And none, where there is none."""
+    """Without such a value none is shown."""
     assert judged("self.a < self.b", a=1.0, b=math.inf).value == {"b": math.inf}
     assert judged("self.a < self.b", a=1.0).value is None
 
 
 def test_what_a_rule_reads_is_told_step_by_step() -> None:
-    """The last step aside where it is a method; the first steps once each."""
+    """Without a last step that is a method. Equal first steps occur once."""
     rule = compile_rule(
         "the-rule", "self.a.b.c.contains('x') && self.a.d == device.name && self.e > 1.0", "the message"
     )
@@ -224,5 +224,5 @@ def test_a_comment_hides_no_measurement() -> None:
     ],
 )
 def test_literals(rule: str, numbers: list[float]) -> None:
-    """The numbers that a rule names are its thresholds; positions of a list and digits of names are not."""
+    """The numbers in a rule are its thresholds, except positions of a list and digits in names."""
     assert numbers == literals(parse(rule))

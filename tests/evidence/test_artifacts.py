@@ -54,7 +54,7 @@ def test_no_encoded_value_of_a_variable_is_copied(tmp_path: Path, monkeypatch: p
 
 
 def test_what_holds_a_secret_and_cannot_be_masked_is_not_copied(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """A file that is not text, and one whose name is a secret, are listed by digest. No byte of the secret is sealed."""
+    """A file that is not text, and one whose name is a secret, are listed by digest; no byte of it is sealed."""
     folder = tmp_path / "artifacts"
     (folder / TOKEN).mkdir(parents=True)
     blob = b"\x00\xff" + TOKEN.encode()
