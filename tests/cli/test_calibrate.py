@@ -44,7 +44,7 @@ def test_runs_are_counted(folder: Path) -> None:
 
 
 def test_what_is_written_is_bound_by_the_contract_and_shown(folder: Path) -> None:
-    """`show` prints the ratios beside the measurements. The other profile and the rest of the contract do not change."""
+    """`show` prints the ratios beside the measurements. Other profiles and the rest of the contract stay."""
     path = folder / "contracts" / f"{CLAIM}.json"
     before = json.loads(path.read_text())
     done = harness(folder, "calibrate", CLAIM, "--runs", "2", "--first-seed", "5", "--write")

@@ -235,7 +235,7 @@ def test_other_parameters_than_profile_and_overrides_give(sound: Judged, paramet
 
 
 def test_parameters_are_the_profiles_the_overrides_and_the_subjects_own(tmp_path: Path) -> None:
-    """Each overrides the one before. A mutant has its own parameters instead of the subject's, and the same overrides."""
+    """Each overrides the one before. A mutant has its own parameters for the subject's, and the same overrides."""
     record, contract, observation, seen = parts(tmp_path, overrides={"steps": 5})
     assert told(rejudge(record, contract, observation, seen)) == []
     own = replace(record, subject_parameters={"trainer": "t.toml"})

@@ -1,4 +1,4 @@
-"""A falsifier with subjects that misbehave in every way a trial must survive; written into a project of its own."""
+"""A falsifier with subjects that misbehave in every way that a trial must survive; written into its own project."""
 
 CONTRACT = {
     "id": "F-TOY-SORT-001",

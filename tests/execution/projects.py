@@ -1,4 +1,4 @@
-"""Writing the misbehaving project, and running its trials."""
+"""Write the project of defective subjects, and run its trials."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_project(root: Path, requires: Mapping[str, Any] | None = None) -> Proj
 
 
 def run(executor: LocalExecutor, how: str, seconds: float = 20.0) -> TrialResult:
-    """Run the subject that behaves so."""
+    """Run the subject with this behaviour."""
     contract = executor._contract
     request = TrialRequest(
         contract=contract,

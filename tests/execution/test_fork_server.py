@@ -29,7 +29,7 @@ os.{name} = _failing
 
 
 def below() -> set[int]:
-    """The processes that this one started, and those that they did."""
+    """The descendants of this process."""
     return {child.pid for child in psutil.Process().children(recursive=True)}
 
 

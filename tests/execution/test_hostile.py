@@ -1,4 +1,4 @@
-"""Subjects and falsifiers with the bugs that would turn a broken trial into a PASS, or blame the wrong one."""
+"""Subjects and falsifiers with defects that could turn a broken trial into a PASS, or blame the wrong side."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ ENDINGS = [
 def test_defects_are_blamed_on_their_owner(
     executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
 ) -> None:
-    """What the subject broke fails, what the falsifier or the machine broke is not measured."""
+    """A defect of the subject fails. A defect of the falsifier or the machine is NOT_MEASURED."""
     observation = run(executor, how).observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase), observation.ending
     assert judge(executor._contract, observation).outcome is outcome
 
 
 def test_an_endless_text_of_an_exception_is_cut_after_masking(executor: LocalExecutor) -> None:
-    """A message of megabytes becomes a line, and no secret in it is cut until it looks like none."""
+    """A message of megabytes becomes one line. Secrets are masked before it is cut."""
     ending = run(executor, "raises a novel").observation.ending
     assert len(ending.reason) <= 2_000
     assert len(ending.traceback or "") <= 20_000
@@ -65,7 +65,7 @@ def test_an_endless_text_of_an_exception_is_cut_after_masking(executor: LocalExe
 
 
 def test_a_nested_measurement_does_not_end_the_harness(executor: LocalExecutor) -> None:
-    """A value too deep for JSON is judged or refused; it never raises in the harness."""
+    """A value too deep for JSON is judged or refused; the harness raises nothing."""
     observation = run(executor, "deep").observation
     assert judge(executor._contract, observation).outcome is not Outcome.PASS or observation.measurements == {
         "inversions": 0
@@ -73,7 +73,7 @@ def test_a_nested_measurement_does_not_end_the_harness(executor: LocalExecutor) 
 
 
 def test_threads_may_report_at_once(executor: LocalExecutor) -> None:
-    """Messages longer than a pipe takes at once do not run into each other."""
+    """Messages larger than a pipe's buffer do not mix."""
     result = run(executor, "threads")
     assert result.observation.ending.kind is EndingKind.COMPLETED
     assert result.steps.count == 101
@@ -81,20 +81,20 @@ def test_threads_may_report_at_once(executor: LocalExecutor) -> None:
 
 
 def test_a_signal_handler_may_report(executor: LocalExecutor) -> None:
-    """A handler that interrupts a report and reports itself neither blocks for ever nor garbles."""
+    """A handler that interrupts a report and reports itself neither blocks nor garbles."""
     result = run(executor, "alarms")
     assert result.observation.ending.kind is EndingKind.COMPLETED, result.observation.ending
     assert len([row for row in result.steps.rows if row["loss"] == 0.5]) == 2000
 
 
 def test_a_trial_that_stops_itself_is_ended(executor: LocalExecutor) -> None:
-    """SIGSTOP is a hang."""
+    """SIGSTOP counts as a hang."""
     observation = run(executor, "stops itself", seconds=1.0).observation
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
 
 
 def test_floods_on_both_streams(executor: LocalExecutor) -> None:
-    """Two streams at once, from two threads: each counted to its last byte."""
+    """Two threads write two streams at once. Every byte is counted."""
     result = run(executor, "floods twice", seconds=60)
     assert result.observation.ending.kind is EndingKind.COMPLETED
     assert (result.stdout.size, result.stderr.size) == (50_000_000, 50_000_000)
@@ -108,7 +108,7 @@ def _works_in(process: psutil.Process, folder: Path) -> bool:
 
 
 def test_a_chain_of_forks_is_caught(executor: LocalExecutor) -> None:
-    """A process that forks and exits over and over is gone with the trial."""
+    """A process that forks and exits repeatedly ends with the trial."""
     before = time.monotonic()
     result = run(executor, "hops")
     assert result.observation.ending.kind is EndingKind.COMPLETED
@@ -119,7 +119,7 @@ def test_a_chain_of_forks_is_caught(executor: LocalExecutor) -> None:
 
 
 def test_steps_cost_the_subject_little(executor: LocalExecutor) -> None:
-    """A step is reported in microseconds, so that ten thousand a second stay possible."""
+    """A report takes microseconds, so ten thousand steps a second are possible."""
     result = run(executor, "fast", seconds=60)
     assert result.steps.count == 50_001
     assert len(result.steps.rows) <= MOST + 1
@@ -127,7 +127,7 @@ def test_steps_cost_the_subject_little(executor: LocalExecutor) -> None:
 
 
 def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) -> None:
-    """An interruption keeps the measurements that came before it."""
+    """Earlier measurements are kept."""
     threading.Timer(0.7, executor.interrupt).start()
     observation = run(executor, "hangs").observation
     assert observation.ending.kind is EndingKind.INTERRUPTED
@@ -135,7 +135,7 @@ def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) ->
 
 
 def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path: Path) -> None:
-    """Without a place for its cache a trial is lost, with the reason, and the harness goes on."""
+    """Without a cache folder the trial is lost with the reason, and the harness goes on."""
     (tmp_path / "file").touch()
     with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "file" / "cache") as executor:
         observation = run(executor, "well").observation
@@ -155,7 +155,7 @@ def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
 
 
 def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import that waits for something is given up."""
+    """The import is ended at its limit."""
     monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 1.0)
     (tmp_path / "waiting.py").write_text("import time\ntime.sleep(1000)\n")
     server = ForkServer(tmp_path, (tmp_path,))
@@ -196,7 +196,7 @@ def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["import nonexistent", "raise SystemExit(3)", "missing()"])
 def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: str) -> None:
-    """It refutes nothing, and the falsifier is not what there is to be mended; where it failed is kept."""
+    """It refutes nothing, and does not blame the falsifier. The place of the failure is kept."""
     project = write_project(tmp_path)
     (tmp_path / "toy" / "other.py").write_text(f"{line}\nclass Subject:\n    pass\n")
     contract = project.contract("F-TOY-SORT-001")
@@ -209,7 +209,7 @@ def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: 
 
 
 def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
-    """The child that comes back is no second server: it ends, and takes no folder with it."""
+    """The child that returns is no second server: it ends and removes no folder."""
     (tmp_path / "forking.py").write_text("import os\nos.fork()\n")
     server = ForkServer(tmp_path, (tmp_path,))
     try:
@@ -239,7 +239,7 @@ def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
 
 
 def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> None:
-    """A context that cannot be forked is found before the subject would stumble over it."""
+    """The check finds a CUDA context, which cannot be forked, before the subject runs."""
     (tmp_path / "torch.py").write_text(
         "class cuda:\n"
         "    _is_in_bad_fork = staticmethod(lambda: True)\n"
@@ -260,7 +260,7 @@ def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> No
 def test_a_stopped_supervisor_does_not_keep_the_harness(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the supervisor itself does not answer, the trial is given up, and leaving the executor ends all."""
+    """If the supervisor does not answer, the trial is given up. The end of the executor ends all processes."""
     monkeypatch.setattr("harness.execution.watch.TEARDOWN_SECONDS", 1.0)
 
     def stop() -> None:

@@ -72,7 +72,7 @@ def holders(folder: Path) -> Iterator[Holders]:
 
 
 def ask(mode: str, folder: Path, seconds: float = 0, key: str = "GPU-a", holder: str = "F-ASKS-001") -> float:
-    """Take and return a lease; the seconds that it took."""
+    """Take and return a lease; return the seconds that it took."""
     with lease(key, mode=mode, holder=holder, wait_seconds=seconds, directory=folder) as held:  # type: ignore[arg-type]
         return held.waited_seconds
 
@@ -125,7 +125,7 @@ def test_the_name_of_a_killed_holder_stays_until_somebody_looks(held: str, holde
 
 
 def test_a_stale_name_is_not_blamed(holders: Holders, folder: Path) -> None:
-    """Also where another process has got the dead one's id: its start time differs."""
+    """This includes another process with the dead one's id: its start time differs."""
     process = holders.start("shared")
     (record,) = (folder / "GPU-a").glob("*.holder.json")
     content = json.loads(record.read_text())
@@ -208,7 +208,7 @@ def test_threads_of_one_process_wait_for_each_other(folder: Path) -> None:
 
 
 def test_a_stream_of_shared_leases_lets_an_exclusive_one_in(folder: Path) -> None:
-    """Without the gate, shared leases that overlap without end would keep it out for ever."""
+    """Without the gate, an endless series of overlapping shared leases would block it."""
     over = threading.Event()
 
     def work(delay: float) -> None:
@@ -232,7 +232,7 @@ def test_a_stream_of_shared_leases_lets_an_exclusive_one_in(folder: Path) -> Non
 def test_an_exclusive_lease_waits_for_processes_without_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    """Own processes and children do not count, and a shared lease waits for none."""
+    """The own process and its children do not count. A shared lease waits for none."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     pynvml.running = [(os.getpid(), 1), (child.pid, 1), (os.getppid(), 1)]
@@ -255,7 +255,7 @@ def test_an_exclusive_lease_waits_for_processes_without_one(
 def test_a_process_that_has_just_ended_is_no_holder(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The driver lists it for another moment, as it does the trial that ran just before."""
+    """The driver lists an ended process for another moment, such as the trial before."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(4194999, 1)]
     threading.Timer(0.15, pynvml.running.clear).start()
@@ -291,7 +291,7 @@ def test_something_else_than_a_lock_is_refused(folder: Path) -> None:
 
 
 def test_what_strangers_write_beside_the_lock_does_no_harm(holders: Holders, folder: Path) -> None:
-    """A pipe, nonsense, and a name that would steer the terminal."""
+    """A pipe, invalid text, and a name with control characters."""
     holders.start("shared")
     place = folder / "GPU-a"
     os.mkfifo(place / "1-1-1.holder.json")
@@ -311,7 +311,7 @@ def test_a_key_cannot_leave_the_folder(folder: Path) -> None:
 
 @pytest.fixture
 def common() -> Iterator[Path]:
-    """A folder in one like /tmp: pytest's own is one user's alone, and every pytest that starts makes it so again."""
+    """A folder like /tmp; pytest's own belongs to one user."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         Path(place).chmod(0o1777)
         yield Path(place, "leases")
@@ -334,7 +334,7 @@ def test_users_share_leases(common: Path, holders: Holders) -> None:
 
 
 def test_locks_can_be_opened_by_every_user(folder: Path) -> None:
-    """Linux with fs.protected_regular refuses that where a file's owner is not the owner of its sticky folder."""
+    """Linux with fs.protected_regular refuses this if the owners of a file and its sticky folder differ."""
     ask("shared", folder)
     place = folder / "GPU-a"
     for name in ("gate.db", "lock.db"):
@@ -344,7 +344,7 @@ def test_locks_can_be_opened_by_every_user(folder: Path) -> None:
 
 
 def test_where_leases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not under $TMPDIR, which those who must see each other may not share."""
+    """Not under $TMPDIR, because not all users share it."""
     monkeypatch.setenv("TMPDIR", "/somewhere")
     monkeypatch.delenv("HARNESS_LEASE_DIR", raising=False)
     assert default_directory() == Path("/tmp/falsifier-harness-leases")
@@ -353,7 +353,7 @@ def test_where_leases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_leases_survive_the_removal_of_their_folder(folder: Path) -> None:
-    """As when something cleans /tmp between two runs."""
+    """For example when a service cleans /tmp between two runs."""
     ask("shared", folder)
     shutil.rmtree(folder)
     assert ask("exclusive", folder) < 1

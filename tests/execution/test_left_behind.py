@@ -1,4 +1,4 @@
-"""What a subject leaves in its folders ends no run and changes no verdict."""
+"""Files that a subject leaves in its folders end no run and change no verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.execution.projects import run, write_project
 
 
 def test_a_maze_is_removed(project: Project, tmp_path: Path) -> None:
-    """Deep folders, closed ones, pipes, sockets and links are removed with the trial, and nothing is remarked."""
+    """Deep folders, closed ones, pipes, sockets and links are removed with the trial, without a remark."""
     remarks: list[str] = []
     contract = project.contract("F-TOY-SORT-001")
     with LocalExecutor(project, contract, None, tmp_path / "cache", remark=remarks.append) as executor:
@@ -46,7 +46,7 @@ def test_links_in_place_of_the_folders_lead_nowhere(
 
 
 def test_what_cannot_be_removed_is_remarked(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each thing once, after the trials."""
+    """Each path once, after the trials."""
     remarks: list[str] = []
     contract = project.contract("F-TOY-SORT-001")
     monkeypatch.setattr(fork_server, "remove", lambda place: [f"{place}/mount: Device or resource busy"])

@@ -64,14 +64,14 @@ ENDINGS = [
 def test_endings_are_told_apart(
     executor: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
 ) -> None:
-    """A defect of the subject fails, one of the falsifier or the machine is not measured, and none passes."""
+    """A defect of the subject fails. A defect of the falsifier or the machine is NOT_MEASURED. None passes."""
     observation = run(executor, how).observation
     assert (observation.ending.kind, observation.ending.phase) == (kind, phase)
     assert judge(executor._contract, observation).outcome is outcome
 
 
 def test_what_was_measured_before_a_crash_is_kept(executor: LocalExecutor) -> None:
-    """A segmentation fault does not take the earlier measurements with it."""
+    """A segmentation fault costs no earlier measurement."""
     result = run(executor, "segfaults")
     assert result.observation.measurements == {"inversions": 0}
     assert result.observation.ending.signal == "SIGSEGV"
@@ -95,7 +95,7 @@ def test_the_stack_of_a_hang_is_in_the_log(executor: LocalExecutor) -> None:
 
 @pytest.mark.parametrize("how", ["leaves a child", "leaves a daemon"])
 def test_nothing_outlives_a_trial(executor: LocalExecutor, how: str) -> None:
-    """Neither a child nor a process that left the trial's session is alive when the trial's result is there."""
+    """No child is alive when the result arrives, even if it left the trial's session."""
     result = run(executor, how)
     assert result.observation.ending.kind is EndingKind.COMPLETED
     sleeping = [
@@ -115,7 +115,7 @@ def test_a_flood_is_bounded_and_counted(executor: LocalExecutor) -> None:
 
 
 def test_the_workspace_is_removed_with_the_trial(executor: LocalExecutor) -> None:
-    """Checkpoints of one trial do not lie about while the next ones run."""
+    """The checkpoints of a trial do not stay while the next ones run."""
     result = run(executor, "leaves a file")
     assert result.artifacts is not None
     assert [path.name for path in result.artifacts.path.parent.iterdir()] == ["artifacts"]
@@ -129,7 +129,7 @@ def test_secrets_are_masked(executor: LocalExecutor) -> None:
 
 
 def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> None:
-    """A name becomes the head of a column, and stands in every report."""
+    """A name becomes the head of a column in every report."""
     assert [set(row) - {"step", "seconds"} for row in run(executor, "leaks in a name").steps.rows] == [
         {"[masked]"},
         {"loss"},
@@ -137,14 +137,14 @@ def test_secrets_in_the_names_of_a_step_are_masked(executor: LocalExecutor) -> N
 
 
 def test_a_step_s_own_seconds_stand_beside_ours(executor: LocalExecutor) -> None:
-    """A log line that tells how long its step took must not become the time at which it was told."""
+    """A log line may have the seconds of its step. They are not the time at which it was reported."""
     first, _ = run(executor, "tells its own time").steps.rows
     assert first["seconds"] > 0.0
     assert {name: value for name, value in first.items() if name != "seconds"} == {"step": 0, "own_seconds": -7.0}
 
 
 def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial sees what decides how code runs, and no variable beyond that."""
+    """A trial has the variables that decide how code runs, and no others."""
     monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
     monkeypatch.setenv("SOMETHING_ELSE", "1")
     with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path) as executor:
@@ -184,7 +184,7 @@ def test_the_seed_is_part_of_the_trial(executor: LocalExecutor) -> None:
 
 
 def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecutor) -> None:
-    """When the machinery fails, the trial is not measured, and the reason says so."""
+    """The trial is NOT_MEASURED with the reason."""
     executor._server._process.kill()
     executor._server._process.wait()
     observation = run(executor, "well").observation
@@ -195,7 +195,7 @@ def test_a_dead_fork_server_loses_the_trial_not_the_harness(executor: LocalExecu
 def test_a_full_temporary_folder_is_named_with_its_remedy(
     executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A nightly run's log is all that its operator has."""
+    """The operator of a nightly run has only its log."""
 
     def full(document: Any, path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -209,7 +209,7 @@ def test_a_full_temporary_folder_is_named_with_its_remedy(
 
 @pytest.mark.parametrize("how", ["imports late", "imports late and dies"])
 def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, project: Project, how: str) -> None:
-    """Evidence names every file of the project that was at work, also where the trial then dies."""
+    """Evidence names every imported file of the project, even if the trial then dies."""
     assert "toy/late.py" not in executor.imports().sources
     digest = hashlib.sha256((project.root / "toy" / "late.py").read_bytes()).hexdigest()
     assert run(executor, how).sources == {"toy/late.py": digest}
@@ -218,7 +218,7 @@ def test_what_a_trial_imports_while_it_runs_is_known(executor: LocalExecutor, pr
 
 @pytest.mark.parametrize("how", ["reads tables", "reads tables and dies"])
 def test_what_a_trial_reads_beside_its_modules_is_a_source(executor: LocalExecutor, project: Project, how: str) -> None:
-    """A kernel's text is the code under test; a data set elsewhere, a checkpoint and what the trial wrote are not."""
+    """The text of a kernel is code under test. A data set elsewhere, a checkpoint and the trial's own files are not."""
     code = {"toy/kernels/add.cu": b"__global__", "toy/table.bin": b"\x00\xff"}
     others = {"data/corpus.txt": b"words", "toy/checkpoint.bin": bytes(2 << 20), "toy/unread.cu": b"nobody's"}
     for name, content in {**code, **others}.items():

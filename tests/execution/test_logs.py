@@ -24,7 +24,7 @@ def log_of(*chunks: bytes, head: int = 200, tail: int = 600) -> Log:
 
 @given(st.lists(st.binary(max_size=300), max_size=30))
 def test_any_stream(chunks: list[bytes]) -> None:
-    """Size and digest are those of the whole; the text is bounded; how the stream was cut into chunks does not show."""
+    """Size and digest are those of the whole stream, and the text is bounded. The chunks make no difference."""
     log, whole = log_of(*chunks), b"".join(chunks)
     assert (log.size, log.digest) == (len(whole), sha256(whole).hexdigest())
     assert len(log.text) <= 900
@@ -34,21 +34,21 @@ def test_any_stream(chunks: list[bytes]) -> None:
 
 @given(st.lists(st.text("ab", max_size=12), max_size=60))
 def test_a_short_log_is_whole(lines: list[str]) -> None:
-    """What fits is kept to the last character."""
+    """A log within the limit is kept whole."""
     text = "\n".join(lines)[:800]
     assert log_of(text.encode()).text == text
 
 
 @given(st.integers(0, 300), st.integers(0, 900), st.integers(1, 100))
 def test_a_secret_at_the_cut(before: int, after: int, chunk: int) -> None:
-    """Wherever head and tail are cut, no part of a secret is left that no mask recognises."""
+    """Wherever head and tail are cut, no unmasked part of a secret stays."""
     whole = f"{'.' * before}\n{SECRET}\n{'.' * 40}\n{'-' * 500}\n{SECRET}\n{'.' * after}\n".encode()
     log = log_of(*(whole[start : start + chunk] for start in range(0, len(whole), chunk)))
     assert "Ab1" not in log.text
 
 
 def test_a_key_across_the_cut() -> None:
-    """The end of a private key is masked though its beginning was left out."""
+    """The end of a private key is masked even if its beginning was cut out."""
     key = "\n".join(["-----BEGIN PRIVATE KEY-----", *["QUJD" * 16] * 20, "-----END PRIVATE KEY-----"])
     log = log_of(b"x\n" * 500, f"{key}\nafterwards\n".encode())
     assert "QUJD" not in log.text
@@ -56,12 +56,12 @@ def test_a_key_across_the_cut() -> None:
 
 
 def test_a_progress_bar_is_not_lost() -> None:
-    """A carriage return ends a line as well: the last states of a bar are kept."""
+    """A carriage return ends a line too, so the last states of a bar are kept."""
     log = log_of(*(f"\rstep {number}/999".encode() for number in range(1000)))
     assert "step 998/999" in log.text
     assert "bytes left out" in log.text
 
 
 def test_one_endless_line_is_left_out() -> None:
-    """Where there is no end of a line, there is no safe place to cut."""
+    """Without an end of a line, no place to cut is safe."""
     assert log_of(SECRET.encode() * 1000).text.strip().startswith("[… ")

@@ -1,4 +1,4 @@
-"""What the processes of a run say to each other arrives as it was sent, or is recognised as damaged."""
+"""Messages between the processes of a run arrive as they were sent, or are recognised as damaged."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ EVERY: list[Received] = [
 
 
 def test_no_message_is_forgotten_here() -> None:
-    """Each has an example."""
+    """Each kind has an example."""
     assert {type(one) for one in EVERY} == set(get_args(Received))
 
 
 @pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
 def test_a_message_arrives_as_it_was_sent(message: Received) -> None:
-    """On one line, which nothing in it can end."""
+    """A message has one line, which no content can end."""
     assert decode(encode(message)) == message
     assert line(message).split(b"\n") == [b"", encode(message), b""]
 
 
 @pytest.mark.parametrize("message", EVERY, ids=lambda message: type(message).__name__)
 def test_a_message_cut_short_is_refused(message: Received) -> None:
-    """Wherever it was cut."""
+    """The place of the cut makes no difference."""
     text = encode(message)
     for end in range(len(text)):
         with pytest.raises(MessageError):
@@ -99,13 +99,13 @@ def test_what_is_no_message_is_refused(document: Any) -> None:
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_refused(text: bytes) -> None:
-    """Nothing but MessageError comes out."""
+    """MessageError is the only exception."""
     with pytest.raises(MessageError):
         decode(text)
 
 
 def test_deep_nesting_is_refused() -> None:
-    """Which the parser's stack cannot hold."""
+    """The parser's stack could not hold it."""
     with pytest.raises(MessageError):
         decode(b'["Measured", {"values": ' + b"[" * 100_000)
 

@@ -1,4 +1,4 @@
-"""Which lines count as reached: those of the project's modules, also in forks, and no library's."""
+"""Lines that count as reached: those of the project's modules, also in forks, and none of a library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def work():
 
 
 def test_forks_count_and_libraries_do_not(tmp_path: Path) -> None:
-    """Also of a child that may write no file, and is killed. A library on PYTHONPATH may lie in the project."""
+    """This includes a child that may write no file and is killed. A library on PYTHONPATH may lie in the project."""
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "theirs.py").write_text("def work():\n    pass\n")
     (tmp_path / "ours.py").write_text(OURS)

@@ -1,4 +1,4 @@
-"""Which files a process is said to have run; each time a fresh interpreter, since a listener cannot be taken away."""
+"""The files that a process ran. Each test has a fresh interpreter, since an audit hook cannot be removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print(json.dumps(told))
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project with a package, a module in its root, a data set, and a library in a folder of its own."""
+    """A project with a package, a module at its root, a data set, and a library in its own folder."""
     root = tmp_path / "project"
     for name in (
         *("toy/__init__.py", "toy/late.py", "toy/add.cu", "toy/kernels/deep/mul.cu", "toy/made.bin"),
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def told(root: Path, *parts: str) -> list[dict[str, str]]:
-    """What a process tells of after each of these parts of a program."""
+    """The reports of a process after each of these parts of a program."""
     command = [sys.executable, "-B", "-c", _PROGRAM, str(root), *parts]
     done = subprocess.run(command, cwd=PROJECT, env={"PYTHONPATH": str(PROJECT)}, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -59,7 +59,7 @@ def digests(root: Path, *names: str) -> dict[str, str]:
 
 
 def test_modules_are_told_of_once_and_libraries_never(root: Path) -> None:
-    """With the digest of their files; a built-in module, and one that is made up while it runs, has none."""
+    """Each has the digest of its file. A built-in module, and one made at run time, has none."""
     found = told(
         root,
         "import toy, library, sys, types; sys.modules['made_up'] = types.ModuleType('made_up')",
@@ -71,21 +71,21 @@ def test_modules_are_told_of_once_and_libraries_never(root: Path) -> None:
 
 
 def test_the_harness_is_nobody_s_source(root: Path) -> None:
-    """Also where it lies in the project itself, as it does in this one."""
+    """This holds even if it lies in the project, as in this repository."""
     (found,) = told(PROJECT, "import tests.contracts")
     assert {"tests/contracts.py"} <= set(found)
     assert [name for name in found if name.startswith("harness/")] == []
 
 
 def test_what_is_read_near_a_module_is_told_of_once(root: Path) -> None:
-    """In its folder, or however far below; again, or after its module, makes no difference."""
+    """Files in its folder or below. Reading again, or after the module, makes no difference."""
     reads = "[open(name).read() for name in ('toy/add.cu', 'toy/kernels/deep/mul.cu', 'data/corpus.txt')]"
     found = told(root, "import toy", reads, reads)
     assert found == [digests(root, "toy/__init__.py"), digests(root, "toy/add.cu", "toy/kernels/deep/mul.cu"), {}]
 
 
 def test_what_was_read_before_its_module_was_imported(root: Path) -> None:
-    """A kernel's text is known to be one once the package around it is; the data set stays one."""
+    """The text of a kernel becomes a source when the package around it is imported. The data set does not."""
     reads = "[open(name).read() for name in ('toy/add.cu', 'data/corpus.txt')]"
     found = told(root, "import alone", reads, "import toy", "import toy.late")
     assert found == [
@@ -97,7 +97,7 @@ def test_what_was_read_before_its_module_was_imported(root: Path) -> None:
 
 
 def test_a_module_in_the_root_makes_no_source_of_the_whole_project(root: Path) -> None:
-    """What lies beside it may be one; a folder of data is none."""
+    """Files beside it may be sources; a folder of data is none."""
     found = told(root, "import alone; [open(name).read() for name in ('beside.txt', 'data/corpus.txt')]")
     assert found == [digests(root, "alone.py", "beside.txt")]
 
@@ -136,13 +136,13 @@ def test_ways_to_read(root: Path, read: str) -> None:
     ],
 )
 def test_what_is_no_source(root: Path, opened: str) -> None:
-    """What was written, a folder, a text of Python that was not run, what is gone; and an event of another form."""
+    """A written file, a folder, Python text that did not run, a removed file, and an unknown event."""
     assert told(root, "import toy", opened)[1] == {}
 
 
 @pytest.mark.parametrize(("size", "expected"), [(LARGEST, 1), (LARGEST + 1, 0)])
 def test_what_is_too_large_for_a_source(root: Path, size: int, expected: int) -> None:
-    """A mebibyte may be one."""
+    """A file of one mebibyte still may be a source."""
     (root / "toy" / "add.cu").write_bytes(bytes(size))
     assert LARGEST == 1024**2
     assert len(told(root, "import toy", "open('toy/add.cu').close()")[1]) == expected
@@ -150,6 +150,6 @@ def test_what_is_too_large_for_a_source(root: Path, size: int, expected: int) ->
 
 @pytest.mark.parametrize(("others", "expected"), [(9_999, 1), (10_000, 0)])
 def test_of_files_without_end_so_many_are_remembered(root: Path, others: int, expected: int) -> None:
-    """Read or written. Opening a missing file counts too: it is checked only later."""
+    """Read or written. A missing file counts too, because it is checked only later."""
     opens = f"[sys.audit('open', str(root / 'x' / str(n)), None, n % 2) for n in range({others})]"
     assert len(told(root, "import toy", f"{opens}; open('toy/add.cu').close()")[1]) == expected

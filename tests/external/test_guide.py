@@ -1,4 +1,4 @@
-"""docs/trainers.md: its trainer and its TOML file work as they stand there, and its tables are whole."""
+"""docs/trainers.md: its trainer and its TOML file work as they are, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def block(language: str) -> str:
 
 
 def rows(title: str) -> dict[str, list[str]]:
-    """What stands between backquotes in a table: by the first column, in the second."""
+    """The values between backquotes in a table: first column to second column."""
     table = GUIDE.partition(f"| {title} |")[2].partition("\n\n")[0]
     cells = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     return {re.findall("`([^`]+)`", first)[0]: re.findall("`([^`]+)`", second) for _, first, second, *_ in cells}
@@ -55,7 +55,7 @@ def judged(folder: Path, claim: str, *options: str) -> tuple[int, dict[str, str]
 
 
 def test_the_trainer_of_the_guide(trainer: Path, tmp_path: Path) -> None:
-    """It is judged in every clause of MAXSTEPS, and its run is judged when it is over."""
+    """Every clause of MAXSTEPS is judged, and the finished run can be judged too."""
     (make,) = re.findall(r"python -c \"(.*)\"`", GUIDE)
     subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
     student = ["-P", f"student={tmp_path / 'start.safetensors'}"]

@@ -38,7 +38,7 @@ print("memory", command.run(load(Path(sys.argv[1])), {"output": sys.argv[3]}, Te
 
 
 def taken(folder: Path, code: str, held: int) -> int:
-    """Bytes that a command took by the account of a process that itself holds `held` bytes."""
+    """The bytes of a command's memory, measured from a process that holds `held` bytes."""
     script = folder / "engine.py"
     script.write_text(code)
     trainer = folder / "engine.toml"
@@ -49,13 +49,13 @@ def taken(folder: Path, code: str, held: int) -> int:
 
 
 def test_what_the_starter_holds_is_not_the_commands(tmp_path: Path) -> None:
-    """`ru_maxrss` of a child is never less than what its parent held."""
+    """`ru_maxrss` of a child is at least what its parent held."""
     assert MIB < taken(tmp_path, "import time; time.sleep(0.3)", 300 * MIB) < 60 * MIB
 
 
 @pytest.mark.parametrize("held", [0, 600 * MIB])
 def test_the_largest_of_its_processes_counts(tmp_path: Path, held: int) -> None:
-    """Of a child of the command, too, and what it gave back."""
+    """A child of the command counts, and so does memory that it returned."""
     grandchild = "import time; held = b'x' * (200 << 20); time.sleep(1.0); del held; time.sleep(0.3)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-I', '-c', {grandchild!r}])"
     assert LAG * 200 * MIB < taken(tmp_path, code, held) < 260 * MIB

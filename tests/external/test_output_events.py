@@ -1,4 +1,4 @@
-"""What a trainer prints, in the forms that real ones print it, and in any other."""
+"""The output of trainers, in the forms of real ones and in any other."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.run.pretending import Behaviour, Bench, Pretender
 
 @pytest.fixture
 def bench(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
-    """What makes a bench of a behaviour."""
+    """Return a function that makes a bench of a behaviour."""
     monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
 
     def make(behave: Behaviour, sealing: Callable[[], None] = lambda: None, **executor: Any) -> Bench:

@@ -1,4 +1,4 @@
-"""An engine whose executor only pretends: its trials measure what a test says."""
+"""An engine with a simulated executor: its trials measure what a test says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Behaviour = Callable[[TrialRequest], Mapping[str, Any] | Ending]
 
 @dataclass
 class Pretender:
-    """An executor whose trials measure what `behave` says."""
+    """An executor whose trials measure what `behave` returns."""
 
     behave: Behaviour
     importing: Callable[[], None] = lambda: None
@@ -73,7 +73,7 @@ class Pretender:
 
 @dataclass
 class Bench:
-    """An engine with everything around it."""
+    """An engine with everything that it needs."""
 
     engine: Engine
     contract: Contract
@@ -87,7 +87,7 @@ class Bench:
 
 
 def honest(request: TrialRequest) -> Mapping[str, Any]:
-    """The subject is healthy, mutants are not."""
+    """The subject is healthy; the mutants are not."""
     return HEALTHY if request.subject.endswith(":Sorter") else BROKEN
 
 

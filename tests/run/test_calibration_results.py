@@ -1,4 +1,4 @@
-"""By what margin a falsifier is right, from results of many runs."""
+"""The margins of a falsifier, from results of many runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.evidence.factory import claim_result
 
 
 def results(folder: Path, *changes: dict[str, Any], **others: Any) -> list[ClaimResult]:
-    """Runs that measured something else than the healthy subject does."""
+    """Runs whose subject measured other values."""
     return [claim_result(folder, measurements=healthy(**one), **others) for one in changes]
 
 
 def test_who_passed_and_who_was_killed(tmp_path: Path) -> None:
-    """A subject that fails once, beside mutants that die every time."""
+    """A subject that fails once, and mutants that die every time."""
     found = results(tmp_path, {}, {"returned": 0}, {})
     contract = found[0].contract
     subject, *mutants = rates(contract, found)
@@ -43,7 +43,7 @@ def test_mutants_that_were_skipped_are_not_told_of(tmp_path: Path) -> None:
 
 
 def test_margins_are_the_worst_and_the_best_of_all_runs(tmp_path: Path) -> None:
-    """Of the subject for every threshold, of a mutant for what it has to fail on, beside what the contract records."""
+    """The subject's for every threshold, a mutant's for its declared clauses, beside the recorded ones."""
     mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
     recorded = Calibration({"reduced": {"mutants": {"turned": {"ordered": 3.0}}}})
     contract = replace(contract_of(document(mutants=[mutant])), calibration=recorded)
@@ -63,7 +63,7 @@ def test_where_nothing_was_measured_there_is_no_margin(tmp_path: Path) -> None:
 
 
 def turned(folder: Path, *smallest: float) -> tuple[Contract, list[ClaimResult]]:
-    """Runs with consecutive seeds in which a mutant turned the order round, by so much above the largest, 3."""
+    """Runs with consecutive seeds in which a mutant reversed the order; 3 is the largest."""
     mutant = {**document()["mutants"][0], "id": "turned", "violates": ["ordered"]}
     contract = contract_of(document(mutants=[mutant]))
     found = [
@@ -74,7 +74,7 @@ def turned(folder: Path, *smallest: float) -> tuple[Contract, list[ClaimResult]]
 
 
 def test_recorded_is_the_smallest_ratio_of_a_mutant_and_the_largest_of_the_subject(tmp_path: Path) -> None:
-    """With the seeds and the device that they are of."""
+    """Their seeds and device are recorded too."""
     contract, found = turned(tmp_path, 3.7, 9.0)
     assert measured(contract, found) == {
         "seeds": {"first": 5, "count": 2},
@@ -91,7 +91,7 @@ def test_a_ratio_that_does_not_violate_is_not_recorded(tmp_path: Path, smallest:
 
 
 def test_numbers_lie_between_least_and_most(tmp_path: Path) -> None:
-    """Texts and truth values are no numbers."""
+    """Texts and truth values are not numbers."""
     found = results(tmp_path, {"returned": 3}, {"returned": 6})
     (spread,) = [one for one in spreads(found) if one.measurement == "returned"]
     assert spread == Spread("returned", 3.0, 4.5, 6.0)

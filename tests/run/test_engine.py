@@ -1,4 +1,4 @@
-"""The engine with an executor that only pretends: settlements, races and failures."""
+"""The engine with a simulated executor: settlements, races and failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, honest, only
 
 
 def test_a_claim_that_holds(bench: Callable[..., Bench]) -> None:
-    """PASS, proven, sealed, and everything closed."""
+    """PASS, proven, sealed, and every resource closed."""
     whole = bench(honest)
     record = only(whole.run())
     assert (record.verdict, record.proven, record.mutants[0].fate) == (Verdict.PASS, True, Fate.KILLED)
@@ -34,7 +34,7 @@ def test_a_claim_that_holds(bench: Callable[..., Bench]) -> None:
 
 
 def test_an_executor_that_raises_loses_one_trial(bench: Callable[..., Bench]) -> None:
-    """A defect of ours in a mutant's trial leaves evidence, and no PASS."""
+    """An error of the harness in a mutant's trial leaves evidence, and no PASS."""
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
         if request.subject.endswith(":Sorter"):
@@ -50,7 +50,7 @@ def test_an_executor_that_raises_loses_one_trial(bench: Callable[..., Bench]) ->
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), PermissionError(13, "no")])
 def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Bench], error: OSError) -> None:
-    """A full or forbidden temporary folder is the machine's, and is sealed as such."""
+    """A full or forbidden temporary folder is the machine's fault, and is sealed so."""
     whole = bench(honest)
 
     def refuse(contract: Contract, gpu: Gpu | None) -> Pretender:
@@ -67,7 +67,7 @@ def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Be
     ("subject", "verdict"), [(HEALTHY, Verdict.NOT_MEASURED), (BROKEN, Verdict.FAIL)], ids=["healthy", "broken"]
 )
 def test_a_verdict_without_evidence(bench: Callable[..., Bench], subject: Mapping[str, Any], verdict: Verdict) -> None:
-    """Where nothing can be sealed, a PASS is none, and a FAIL remains one."""
+    """If nothing can be sealed, a PASS does not count, and a FAIL does."""
 
     def full() -> None:
         raise OSError(28, "No space left on device")
@@ -77,7 +77,7 @@ def test_a_verdict_without_evidence(bench: Callable[..., Bench], subject: Mappin
 
 
 def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The holder's name is in the reason; nothing ran."""
+    """The reason names the holder; nothing ran."""
 
     def never(*arguments: Any, **named: Any) -> Any:
         raise LeaseUnavailable("held by F-OTHER-001")
@@ -90,7 +90,7 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
 
 
 def test_hundreds_of_mutants(bench: Callable[..., Bench]) -> None:
-    """All are run, a few at a time, and listed in the contract's order, whichever ends first."""
+    """All run, a few at a time, and are listed in the contract's order."""
     whole = bench(honest)
     mutants = tuple(
         Mutant(f"m-{number:03}", "falsifiers.demo.sorting:Forgetful", ("nothing-lost",), "", {}, {})
@@ -105,7 +105,7 @@ def test_hundreds_of_mutants(bench: Callable[..., Bench]) -> None:
 def test_only_a_claim_that_measures_time_has_the_device_alone(
     bench: Callable[..., Bench], mode: str, is_free: bool
 ) -> None:
-    """While its trials run, no other claim gets a lease of the device; other claims share it."""
+    """No other claim gets a lease of the device meanwhile. Other claims share it."""
     free: list[bool] = []
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ def test_only_a_claim_that_measures_time_has_the_device_alone(
 
 
 def test_subject_and_mutants_share_parameters_and_seed(bench: Callable[..., Bench]) -> None:
-    """What the command line changes reaches every trial; only a mutant's own parameters differ."""
+    """Overrides reach every trial. Only a mutant's own parameters differ."""
     requests: list[TrialRequest] = []
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ def test_subject_and_mutants_share_parameters_and_seed(bench: Callable[..., Benc
 def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
     bench: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every file is synced with its whole content, and its folder, before the rename; the place's folder after it."""
+    """Every file is synced whole, and its folder, before the rename; the target folder after it."""
     done: list[tuple[str, int]] = []
     fsync, rename = os.fsync, Path.rename
 

@@ -1,4 +1,4 @@
-"""Whatever a subject writes to the pipe of its trial, the run goes on and the bundle is sound."""
+"""Whatever a subject writes to the pipe of its trial, the run continues and the bundle is sound."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PID = os.getpid()
 
 
 class Scripted:
-    """A fork server whose trials of the subject write these lines. Every other trial measures a broken subject."""
+    """A fork server whose trials of the subject write these lines. Other trials measure a defective subject."""
 
     def __init__(self, place: Path, lines: list[bytes]) -> None:
         self.folder, self.place, self.lines = place, Beneath(place.parent, place.name), lines
@@ -73,13 +73,13 @@ END = [
 
 
 def said(*more: bytes, **measured: Any) -> list[bytes]:
-    """What a trial says that measures this, with more lines before its end."""
+    """The lines of a trial with these measurements, and more lines before the end."""
     resolved = message("Resolved", values={"device": "cpu", "steps": 3})
     return [message("Started", pid=PID), message("Measured", values=measured), resolved, *more, *END]
 
 
 def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, Bundle]:
-    """Run the claim with a subject that says this; its record and its bundle, which is sound."""
+    """Run the claim with a subject that writes this; return its record and its sound bundle."""
 
     def factory(contract: Contract, gpu: Gpu | None) -> LocalExecutor:
         return Pretender(project, contract, gpu, evidence / "cache", lines=lines)
@@ -131,7 +131,7 @@ GARBLED = [
 
 @pytest.mark.parametrize("line", GARBLED, ids=lambda line: line[:60].decode(errors="replace"))
 def test_a_garbled_message_measures_nothing(project: Project, tmp_path: Path, line: bytes) -> None:
-    """The trial is NOT_MEASURED for that reason, also where its measurements violate a clause."""
+    """The trial is NOT_MEASURED for that reason, even if its measurements violate a clause."""
     for returned in (0, 2):
         told = healthy(returned=returned) if returned else healthy()
         record, bundle = run(project, tmp_path, said(line, **told))
@@ -143,7 +143,7 @@ def test_a_garbled_message_measures_nothing(project: Project, tmp_path: Path, li
 
 
 def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: Path) -> None:
-    """A name for every step would make a table that no bundle can hold."""
+    """One name per step would make a table that no bundle can hold."""
     rows = [message("Stepped", step=step, values={f"loss{step}": 1.0}) for step in range(1001)]
     record, bundle = run(project, tmp_path, said(*rows, **healthy()))
     assert record.verdict is Verdict.NOT_MEASURED
@@ -151,7 +151,7 @@ def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: 
 
 
 def test_the_last_line_of_a_trial_that_died_may_be_cut_short(project: Project, tmp_path: Path) -> None:
-    """Then it ended as its supervisor says."""
+    """Its ending is then the supervisor's report."""
     cut = [*said(**healthy())[:-2], b'["Measured", {"val', message("Exited", code=None, signal="SIGSEGV")]
     _, bundle = run(project, tmp_path, cut)
     assert bundle.observation.ending.kind is EndingKind.DIED
@@ -178,5 +178,5 @@ MESSAGES = st.sampled_from(sorted(FIELDS)).flatmap(
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(MESSAGES | st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=6))
 def test_no_message_makes_an_unsound_bundle(project: Project, tmp_path: Path, lines: list[bytes]) -> None:
-    """Messages of every kind with any values: `run` asserts that the bundle is sound."""
+    """Messages of every kind with any values; `run` asserts that the bundle is sound."""
     run(project, tmp_path, said(*lines, **healthy()))

@@ -1,4 +1,4 @@
-"""The engine with an executor that only pretends: Ctrl-C and other signals at each stage of a run."""
+"""The engine with a simulated executor: Ctrl-C and other signals at each stage of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.run.pretending import BROKEN, HEALTHY, Behaviour, Bench, honest, only
 
 
 def ctrl_c() -> None:
-    """What a user does at a terminal."""
+    """Send what a terminal sends for Ctrl-C."""
     os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -37,7 +37,7 @@ def hanging(bench: Bench) -> Behaviour:
 
 
 def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
-    """What runs is ended, what waits is not started, and the evidence is sealed."""
+    """Running trials end, waiting ones do not start, and the evidence is sealed."""
     whole = bench(honest)
     whole.executor.behave = hanging(whole)
     threading.Timer(0.3, ctrl_c).start()
@@ -51,7 +51,7 @@ def test_ctrl_c_while_trials_run(bench: Callable[..., Bench]) -> None:
 
 
 def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) -> None:
-    """All that ran came out well, and it is no PASS: a mutant that waited was not run, which a record tells."""
+    """All finished trials are good, but a waiting mutant did not run, so the verdict is no PASS."""
     whole = bench(honest)
 
     def behave(request: TrialRequest) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ def test_ctrl_c_as_the_last_trial_that_runs_ends(bench: Callable[..., Bench]) ->
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Signals) -> None:
-    """The bundle is finished, the next claim is not begun, and the caller's handlers are back."""
+    """The bundle is finished, the next claim does not begin, and the caller's handlers are restored."""
     before = signal.getsignal(number)
     whole = bench(honest, lambda: os.kill(os.getpid(), number))
     finished = whole.run(whole.contract, whole.contract)
@@ -81,7 +81,7 @@ def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Sign
 
 
 def test_ctrl_c_while_importing(bench: Callable[..., Bench]) -> None:
-    """Nothing was measured, so nothing is sealed; the run ends at once and says so."""
+    """Nothing was measured, so nothing is sealed. The run ends at once with a message."""
 
     def importing() -> None:
         ctrl_c()

@@ -1,4 +1,4 @@
-"""Which profile, which device, how many trials side by side."""
+"""The choice of profile, device and number of parallel trials."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_choices(
     options: dict[str, Any],
     expected: tuple[str, str, str],
 ) -> None:
-    """What was asked for is planned, or an obstacle says why not; a claim never moves to another device silently."""
+    """The plan follows the request, or an obstacle says why not. A claim never moves to another device silently."""
     plan = make_plan(contract(full, reduced), a_host(*[a_gpu()] * gpus), RunRequest(**options))
     assert (plan.profile.name, plan.device.type) == expected[:2]
     assert expected[2] in plan.obstacle
@@ -103,7 +103,7 @@ NO_GPU = "needs a CUDA GPU; no driver"
 def test_an_obstacle_names_every_profile_and_what_would_run(
     full: dict[str, Any], reduced: dict[str, Any] | None, gpus: int, options: dict[str, Any], expected: str
 ) -> None:
-    """Who adds these options to those that were typed runs the claim: the last of two equal ones counts."""
+    """The options can be added to the given ones: the last of two equal options counts."""
     claim, host = contract(full, reduced), a_host(*[a_gpu()] * gpus)
     plan = make_plan(claim, host, RunRequest(**options))
     assert plan.obstacle == plan.reason == expected
@@ -114,7 +114,7 @@ def test_an_obstacle_names_every_profile_and_what_would_run(
 
 
 def test_the_reason_names_what_is_lacking() -> None:
-    """A reader of `reduced` learns why not full."""
+    """A reader of `reduced` learns why the run is not full."""
     assert "not full: needs a CUDA GPU" in make_plan(contract(CUDA, ANY), a_host(), RunRequest()).reason
 
 
@@ -133,13 +133,13 @@ def test_the_reason_names_what_is_lacking() -> None:
     ],
 )
 def test_side_by_side(requires: dict[str, Any], options: dict[str, Any], parallel: int) -> None:
-    """As many trials as fit into the memory, the GPU's or the system's, and no fewer than one."""
+    """As many trials as fit into the memory of the GPU or the system, and at least one."""
     host = a_host(a_gpu(memory_bytes=140 << 30), memory_bytes=32 << 30, cpu_count=64)
     assert make_plan(contract(requires), host, RunRequest(**options)).parallel == parallel
 
 
 def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
-    """Four are what is worth while, where nothing else is in the way."""
+    """Four is the most by default."""
     assert MOST_PARALLEL == 4
     two = replace(contract(ANY), mutants=contract(ANY).mutants[:1])
     assert make_plan(two, a_host(cpu_count=64), RunRequest()).parallel == 2
@@ -147,12 +147,12 @@ def test_no_more_side_by_side_than_there_are_trials_or_processors() -> None:
 
 
 def test_a_claim_that_measures_time_runs_alone() -> None:
-    """With any -j."""
+    """This holds for any -j."""
     assert make_plan(contract(ANY, exclusive=True), a_host(), RunRequest(jobs=8)).parallel == 1
 
 
 def test_the_device_of_an_observation() -> None:
-    """Of a CPU the architecture and the system's memory, of a GPU what its driver says."""
+    """A CPU has architecture and system memory; a GPU has the driver's values."""
     assert device_of(None, a_host()).to_json() == {
         "type": "cpu",
         "name": "x86_64",
@@ -183,7 +183,7 @@ def test_the_device_of_an_observation() -> None:
     ],
 )
 def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) -> None:
-    """The first that suffices, or the one that was asked for."""
+    """The first sufficient one, or the requested one."""
     host = a_host(a_gpu(), a_gpu(index=1, memory_bytes=24 << 30))
     plan = make_plan(contract(requires), host, RunRequest(device=device))
     assert (plan.obstacle, plan.gpu.index if plan.gpu else None) == ("", expected)
@@ -191,7 +191,7 @@ def test_which_gpu(requires: dict[str, Any], device: str, expected: int | None) 
 
 
 def test_a_run_that_is_over_needs_no_gpu() -> None:
-    """But the modules with which it is read, and another's trainer that is run needs what ours does."""
+    """The modules that read it are needed. A foreign trainer needs the requirements of ours."""
     recorded, command = (External(kind, "trainer.toml") for kind in (Kind.RECORDED, Kind.COMMAND))
     for host in (a_host(), a_host(a_gpu())):
         plan = make_plan(contract(CUDA), host, RunRequest(external=recorded, profile="full"))
@@ -206,13 +206,13 @@ def test_a_run_that_is_over_needs_no_gpu() -> None:
 
 
 def test_overrides_reach_the_trial() -> None:
-    """A parameter of the command line replaces the profile's, also where nothing will run."""
+    """A parameter of the command line replaces the profile's, also if nothing can run."""
     assert make_plan(contract(ANY), a_host(), RunRequest(parameters={"steps": 5})).parameters == {"steps": 5}
     assert make_plan(contract(CUDA), a_host(), RunRequest(parameters={"steps": 5})).parameters == {"steps": 5}
 
 
 def test_arguments_ask_for_the_same_again() -> None:
-    """What the record's command says: nothing that is the default, and a text that looks like a number in quotes."""
+    """The record's command has no defaults, and quotes a text that looks like a number."""
     assert RunRequest().arguments() == []
     parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
     options = RunRequest((), "full", "cuda:1", "toy:Sorter", parameters=parameters, mutants=False, jobs=2, seed=5)
@@ -224,7 +224,7 @@ def test_arguments_ask_for_the_same_again() -> None:
 
 
 def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
-    """Its file stands in the subject's name; its own value of a parameter outranks the claim's."""
+    """Its file is the subject's name. Its own value of a parameter outranks the claim's."""
     trainer = External(Kind.COMMAND, "apr.toml", {"trainer": "apr.toml", "steps": 7, "student": "s.apr"})
     options = RunRequest(parameters={"steps": 3, "rate": 0.5}, external=trainer)
     words = ["--subject", "command:apr.toml", "-P", "steps=7", "-P", "rate=0.5", "-P", "student=s.apr"]
@@ -232,7 +232,7 @@ def test_arguments_name_another_s_trainer_and_its_parameters() -> None:
 
 
 def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of a profile that would as well run on the CPU."""
+    """This includes a profile that could also run on the CPU."""
     tool = Tool("torch", "2.13.0+cpu", "/site-packages/torch", {"cuda": None, "hip": None})
     monkeypatch.setattr(toolchain, "torch", lambda: tool)
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
@@ -261,6 +261,6 @@ def test_a_gpu_that_was_asked_for_needs_a_torch_that_was_built_for_it(monkeypatc
 def test_the_option_that_reaches_what_a_claim_speaks_of(
     full: dict[str, Any], target: dict[str, Any], expected: str
 ) -> None:
-    """Only where the device that is taken without a wish is another one, and the claim's own is here and suffices."""
+    """It is named only if the default device is another one, and the claim's own device is present and sufficient."""
     gb10 = a_gpu(index=1, name="NVIDIA GB10", compute_capability="12.1")
     assert option_for_target(contract(full, ANY, target=target), a_host(a_gpu(), gb10)) == expected

@@ -53,7 +53,7 @@ class Greedy:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a claim of the project in `tmp_path` without its mutants, and returns what would be sealed."""
+    """Run a claim of the project in `tmp_path` without mutants, and return the result."""
     monkeypatch.setenv("HARNESS_LEASE_DIR", str(tmp_path / "leases"))
 
     def ran(claim: str, **options: Any) -> ClaimResult:
@@ -97,7 +97,7 @@ def test_exhausted_gpu_memory_is_the_subjects_fault_unless_others_took_it(
 
 
 def test_a_search_counts_the_cases_that_it_tried(run: Run, tmp_path: Path) -> None:
-    """Two numbers of 0 or 1 make four cases, not the sixty asked for; the claim's rule sees that."""
+    """Two numbers of 0 or 1 make four cases, not the requested sixty. The claim's rule sees that."""
     write_searching_project(tmp_path)
     result = run(CLAIM, subject="toy.adding:StillWrong", parameters={"largest": 1})
     measured = result.subject.observation.measurements

@@ -24,7 +24,7 @@ NUMBERS = st.floats(allow_nan=False) | st.integers(min_value=-(2**1000), max_val
 
 
 def there_and_back(event: events.Event, *contracts: Contract) -> Any:
-    """The event after its way."""
+    """The event after encoding and decoding."""
     line = wire.encode(event)
     assert "\n" not in line
     return wire.decode(line + "\n", {contract.id: contract for contract in contracts})
@@ -56,7 +56,7 @@ def test_a_plan(contract: Contract) -> None:
 
 @pytest.mark.parametrize("returned", [0, float("nan"), 10**400])
 def test_judgments(contract: Contract, returned: float) -> None:
-    """Of subjects and mutants, with values that are no JSON numbers."""
+    """Of subjects and mutants, with values that JSON lacks."""
     judgment = judge(contract, observe(healthy(returned=returned)))
     mutant = contract.mutants[0]
     for outcome in (None, fate_of(mutant, judgment), not_run(mutant, Reason(ReasonCode.REQUIREMENT, text="no GPU"))):
@@ -68,7 +68,7 @@ def test_judgments(contract: Contract, returned: float) -> None:
 
 
 def test_a_record(tmp_path: Path) -> None:
-    """And where its bundle is, if there is one."""
+    """The folder of its bundle is included, if there is one."""
     record = claim_result(tmp_path).record
     for bundle in (tmp_path, None):
         event = events.ClaimFinished(record, bundle)
@@ -85,7 +85,7 @@ def test_what_is_no_event(line: str) -> None:
 
 
 def test_a_handler_writes_a_line_an_event() -> None:
-    """The end of the run is the exit status's to tell."""
+    """The exit status reports the end of the run."""
     stream = io.StringIO()
     write = wire.handler(stream)
     write(events.ClaimWaiting("F-A-001", ("another",)))

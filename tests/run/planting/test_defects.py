@@ -1,4 +1,4 @@
-"""Which defects a source has: the lines that they make of its lines, the same every time."""
+"""The defects of a source: the changed lines, the same every time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.run.planting.reach import used_lines
 
 
 def planted(text: str) -> dict[str, set[str]]:
-    """By operator, what the lines of a source become."""
+    """By operator, the changed lines of a source."""
     content = text.encode()
     found: dict[str, set[str]] = {}
     for one in defects("toy.py", content):
@@ -69,7 +69,7 @@ def planted(text: str) -> dict[str, set[str]]:
     ],
 )  # fmt: skip
 def test_operators(line: str, operator: str, becomes: set[str]) -> None:
-    """Each yields what an engineer might write by mistake; all of it compiles."""
+    """Each yields a plausible mistake. All results compile."""
     assert planted(f"{line}\n")[operator] == becomes
 
 
@@ -88,7 +88,7 @@ def test_operators(line: str, operator: str, becomes: set[str]) -> None:
     ],
 )
 def test_operators_of_kernels(line: str, operator: str, becomes: set[str]) -> None:
-    """The same in a file of its own and in a string of Python."""
+    """Kernels in their own files and in strings of Python."""
     beside: dict[str, set[str]] = {}
     for one in defects("toy.cu", f"{line}\n".encode()):
         beside.setdefault(one.operator, set()).add(one.after)
@@ -114,7 +114,7 @@ def test_what_no_compiler_would_take_is_left_alone(line: str) -> None:
 
 
 def test_what_is_only_said_is_left_alone() -> None:
-    """Messages, annotations and f-strings are no behaviour."""
+    """Messages, annotations and f-strings have no behaviour."""
     text = 'def f(x: Literal[3]) -> Literal[4]:\n    """Is 5."""\n    print(f"{x + 1}")\n'
     assert planted(text) == {}
     assert set(planted('raise ValueError("no", 3)\n')) == {"dropped-statement"}
@@ -134,14 +134,14 @@ def test_a_defect_has_a_name_a_place_and_a_patch() -> None:
 
 
 def test_what_only_an_import_runs_counts_if_it_is_used() -> None:
-    """Constants, also by way of others, and class attributes; not those that no function that ran names."""
+    """Constants, also through others, and class attributes, unless no executed function names them."""
     text = b"A = 1\nB = A + 1\nC = 3\nclass D:\n    rate = 4\n    other = 5\ndef f(x=6):\n    return B, x.rate\n"
     text += b"def g(x=7):\n    return C\n"
     assert used_lines({"toy.py": (text, {1, 2, 3, 4, 5, 6, 7, 8, 9})}) == {"toy.py": {1, 2, 5, 7, 8}}
 
 
 def test_what_a_compiler_reads_counts_if_it_is_used() -> None:
-    """A kernel's lines, which Python never runs, and all lines of a text whose first one ran."""
+    """The lines of a kernel, which Python does not execute, and all lines of a text whose first line ran."""
     text = (
         b"@triton.jit\ndef k(x):\n    y = x\n@jit()\ndef other(x):\n    y = x\nT = (\n  1,\n)\ndef f():\n    k[1](T)\n"
     )
@@ -149,7 +149,7 @@ def test_what_a_compiler_reads_counts_if_it_is_used() -> None:
 
 
 def test_a_copy_of_a_project_differs_in_one_file(tmp_path: Path) -> None:
-    """Its removal takes nothing of the project with it."""
+    """Removing the copy removes nothing of the project."""
     (tmp_path / "a" / "__pycache__").mkdir(parents=True)
     (tmp_path / "a" / "b.py").write_text("1")
     (tmp_path / "a" / "c.py").write_text("2")

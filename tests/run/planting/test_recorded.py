@@ -1,4 +1,4 @@
-"""What this repository records about planted defects: the authors' entries, and the results of campaigns."""
+"""The recorded planting results of this repository: authors' entries and campaigns."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def test_every_entry_still_names_a_defect() -> None:
 
 
 def test_recorded_campaigns_have_their_format() -> None:
-    """A result that verify cannot read would count as none."""
+    """`verify` would ignore a result that it cannot read."""
     for path in PROJECT.contracts.rglob(f"*{SUFFIX}"):
         assert problems("planting", json.loads(path.read_bytes())) == [], path

@@ -18,7 +18,7 @@ KILLED, SURVIVED = DefectFate.KILLED, DefectFate.SURVIVED
 
 
 def test_every_beginning_is_a_fair_sample() -> None:
-    """Each operator of each file has its share, rounded to whole defects, whatever the seed."""
+    """Each operator of each file has its share, rounded to whole defects, with any seed."""
     for seed in range(5):
         order = evenly(FOUND, seed)
         assert sorted(one.id for one in order) == sorted(one.id for one in FOUND)
@@ -29,7 +29,7 @@ def test_every_beginning_is_a_fair_sample() -> None:
 
 
 def test_a_sample_and_its_parts() -> None:
-    """A larger sample contains the smaller one; parts have nothing in common; a choice is made before the sample."""
+    """A larger sample contains the smaller one. Parts are disjoint. `--again` chooses before the sample."""
     some = Sample(limit=9).of(FOUND, 0)
     assert Sample(limit=12).of(FOUND, 0)[:9] == some
     parts = [Sample(limit=9, part=(place, 3)).of(FOUND, 0) for place in (1, 2, 3)]

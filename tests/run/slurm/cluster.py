@@ -1,4 +1,4 @@
-"""A real Slurm of one node with two GPUs that are counted but not there, private to a folder."""
+"""A real Slurm of one node with two simulated GPUs, private to a folder."""
 
 from __future__ import annotations
 

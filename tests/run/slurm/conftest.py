@@ -1,4 +1,4 @@
-"""A Slurm for the tests of this folder, and a project whose subjects misbehave; skipped where no Slurm can be had."""
+"""A Slurm for the tests of this folder, and a project with defective subjects. Without Slurm they are skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.run.slurm.cluster import NoSlurm, cluster
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables by which its clients find the cluster."""
+    """The variables by which clients find the cluster."""
     with ExitStack() as stack:
         try:
             # In /tmp, because the socket's path must be short.
@@ -26,7 +26,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The project; this process and those that it starts know of the cluster."""
+    """The project. This process and its children know the cluster."""
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)

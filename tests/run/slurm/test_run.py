@@ -21,17 +21,17 @@ HANGS = ("-v", "-P", "how=hangs")
 
 
 def slurm(*command: str) -> str:
-    """What a client of Slurm answers."""
+    """The answer of a Slurm client."""
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 def queue() -> list[str]:
-    """The jobs that wait, run, or are being tidied up."""
+    """The jobs that wait, run or complete."""
     return slurm("squeue", "--me", "--noheader", "--format=%i %j %T").splitlines()
 
 
 def await_empty_queue() -> None:
-    """Wait until Slurm has tidied up."""
+    """Wait until no job is left."""
     deadline = time.monotonic() + 30
     while queue():
         assert time.monotonic() < deadline, queue()
@@ -75,13 +75,13 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 60) -> str:
-    """What it says to its end."""
+    """The rest of its output."""
     output, _ = process.communicate(timeout=seconds)
     return output
 
 
 def test_a_claim_that_holds(folder: Path) -> None:
-    """The job's events are shown as a local run's, its bundle is sound and names job, node and partition."""
+    """The events look like a local run's. The bundle is sound and names job, node and partition."""
     done = harness(folder, "run", CLAIM, "--executor", "slurm", "-v", "--junit", "junit.xml")
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     assert "subject  step 1" in done.stdout
@@ -109,7 +109,7 @@ def test_exit_statuses(folder: Path, how: str, status: ExitStatus) -> None:
 
 
 def test_claims_wait_side_by_side(folder: Path) -> None:
-    """All jobs are in the queue at once, and the reports still tell of one claim after the other."""
+    """All jobs are queued at once. The reports still have one claim after the other."""
     contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
     for index in (2, 3):
         name = f"F-TOY-SORT-00{index}"
@@ -142,7 +142,7 @@ def test_a_job_that_slurm_refuses(folder: Path, arguments: tuple[str, ...], reas
 
 
 def test_a_gpu_is_asked_for_where_the_profile_needs_one(folder: Path) -> None:
-    """The job gets it from Slurm; that the node's driver knows of none is then the harness's to say."""
+    """Slurm gives the job a GPU. The node's driver knows none, which the harness reports."""
     path = folder / "contracts" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
     contract["profiles"]["full"] = {**contract["profiles"]["reduced"], "requires": {"device": "cuda", "gpus": 2}}
@@ -156,7 +156,7 @@ def test_a_gpu_is_asked_for_where_the_profile_needs_one(folder: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_job(folder: Path, number: signal.Signals) -> None:
-    """The job seals what it measured and leaves the queue; the subject is not to blame; exit 130."""
+    """The job seals its measurements and leaves the queue. The subject is not blamed; exit status 130."""
     process = started(folder)
     os.killpg(process.pid, number)
     output = ended(process)
@@ -169,7 +169,7 @@ def test_ctrl_c_ends_the_job(folder: Path, number: signal.Signals) -> None:
 
 
 def test_ctrl_c_while_the_job_waits(folder: Path) -> None:
-    """It leaves the queue, and nothing was measured."""
+    """It leaves the queue; nothing was measured."""
     blocker = subprocess.Popen(["srun", "--exclusive", "sleep", "100"], stderr=subprocess.DEVNULL)
     job("sleep")
     try:
@@ -189,7 +189,7 @@ def test_ctrl_c_while_the_job_waits(folder: Path) -> None:
 
 
 def test_a_cancelled_job(folder: Path) -> None:
-    """scancel by somebody else: what was measured is kept, and the run is NOT_MEASURED with Slurm's word."""
+    """Another user calls scancel: measurements are kept, and the run is NOT_MEASURED with Slurm's state."""
     process = started(folder)
     slurm("scancel", job())
     output = ended(process)
@@ -200,7 +200,7 @@ def test_a_cancelled_job(folder: Path) -> None:
 
 
 def test_a_job_that_is_killed_outright(folder: Path) -> None:
-    """Where the job could seal nothing, we seal that nothing was measured, and why."""
+    """The job could seal nothing, so the client seals NOT_MEASURED with the reason."""
     process = started(folder)
     number = job()
     for other in psutil.process_iter(["cmdline", "cwd"]):
@@ -215,7 +215,7 @@ def test_a_job_that_is_killed_outright(folder: Path) -> None:
 
 
 def test_a_preempted_job(folder: Path) -> None:
-    """A job of higher priority takes the node: NOT_MEASURED, and said so."""
+    """A job of higher priority takes the node: NOT_MEASURED with that reason."""
     process = started(folder, "--slurm-args=--exclusive")
     slurm("srun", "--partition=urgent", "--exclusive", "true")
     output = ended(process)
@@ -225,10 +225,7 @@ def test_a_preempted_job(folder: Path) -> None:
 
 
 def test_a_job_whose_time_is_up(folder: Path) -> None:
-    """Slurm's time limit, once it is lowered to what has passed: NOT_MEASURED, and said so.
-
-    The controller looks at time limits twice a minute.
-    """
+    """Slurm's time limit is lowered to the elapsed time: NOT_MEASURED. The controller checks twice a minute."""
     path = folder / "contracts" / f"{CLAIM}.json"
     path.write_text(path.read_text().replace('"seconds": 20', '"seconds": 200'))
     process = started(folder)
@@ -240,7 +237,7 @@ def test_a_job_whose_time_is_up(folder: Path) -> None:
 
 
 def test_inside_a_job_it_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job within a job is not what anybody means."""
+    """A job cannot start a job."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     done = harness(folder, "run", CLAIM, "--executor", "slurm")
     assert done.returncode == ExitStatus.REFUSED
@@ -248,7 +245,7 @@ def test_inside_a_job_it_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_job_signs_with_the_key_that_was_named(folder: Path) -> None:
-    """By a path from here, which holds on the node too."""
+    """The path of the key also exists on the node."""
     assert harness(folder, "keygen", "ci.key").returncode == ExitStatus.PASS
     done = harness(folder, "run", CLAIM, "--executor", "slurm", "--key", "ci.key")
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
