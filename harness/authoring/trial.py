@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from harness.authoring.elsewhere import Elsewhere
+from harness.authoring.exact import number, plain, whole
 from harness.authoring.faults import NotShown, SubjectFault
-from harness.authoring.hidden import Hidden
 from harness.authoring.recorder import Recorder
 from harness.authoring.reports import Measured, Resolved, Stepped
 from harness.authoring.setting import Setting
@@ -130,20 +130,21 @@ class Trial(Generic[S]):
     def measure(self, **measurements: Any) -> None:
         """Record measurements by name; a later value replaces an earlier one.
 
-        Values are JSON, or anything with `tolist()` such as a tensor. NaN and infinities are recorded as such, and
-        judged to violate every clause that looks at them. A `Hidden` value, also one within a list or a map, is not
-        measured: the clauses that read it say why, and the trial ends as NOT_MEASURED.
+        Values are JSON, numpy's scalars and arrays, and torch's tensors; no method of a subclass is asked. NaN and
+        infinities are recorded as such, and judged to violate every clause that looks at them. A `Hidden` value, also
+        one within a list or a map, is not measured: the clauses that read it say why, and the trial ends as
+        NOT_MEASURED.
 
         Raises:
             UndeclaredMeasurement: the contract's observation has no property of that name.
             MeasurementTooLarge: the values have more than 16 MiB as JSON.
-            TypeError: the value is neither.
+            TypeError: the value is none of these.
         """
         self._recorder.require_declared(measurements)
         shown: dict[str, Any] = {}
         for name, value in measurements.items():
             try:
-                shown[name] = _plain(value)
+                shown[name] = plain(value)
             except NotShown as reason:
                 self._recorder.hide([name], reason)
         if shown:
@@ -156,9 +157,9 @@ class Trial(Generic[S]):
         beside the seconds since the trial began.
 
         Raises:
-            TypeError: a value is no number.
+            TypeError: a value is no number, or `step` is no integer.
         """
-        self._recorder.report(Stepped(int(step), {name: _number(value) for name, value in values.items()}))
+        self._recorder.report(Stepped(whole(step), {name: number(value) for name, value in values.items()}))
 
     def resolve(
         self,
@@ -176,7 +177,7 @@ class Trial(Generic[S]):
         given = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
         if isinstance(self._subject, Elsewhere):
             given = dict(self._subject.ran())
-        self._recorder.report(Resolved({name: _plain(value) for name, value in given.items() if value is not None}))
+        self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
 
     def search(
         self,
@@ -232,7 +233,7 @@ class Trial(Generic[S]):
         """What `check` measured on a case, or the subject's fault, which does not end the trial before the search."""
         measured: JsonObject = {}
         try:
-            measured = strictjson.untag_nonfinite({name: _plain(value) for name, value in check(case).items()})
+            measured = strictjson.untag_nonfinite({name: plain(value) for name, value in check(case).items()})
         except SubjectFault:
             self._recorder.enter(Phase.FALSIFIER)
         fault, self._recorder.fault = self._recorder.fault, None
@@ -254,38 +255,3 @@ class Trial(Generic[S]):
         Its faults are the falsifier's, also where the subject catches them.
         """
         return self._recorder.falsifier_fault()
-
-
-def _number(value: Any) -> Any:
-    plain = _plain(value)
-    if (
-        plain is None
-        or isinstance(plain, (bool, int, float))
-        or (isinstance(plain, dict) and strictjson.is_tagged(plain))
-    ):
-        return plain
-    raise TypeError(f"a value of a step must be a number, not {type(value).__name__}")
-
-
-def _plain(value: Any) -> Any:
-    """A measurement as JSON, non-finite numbers tagged; NotShown if it is hidden."""
-    if isinstance(value, Hidden):
-        value.reveal()
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        # An integer that no double can hold would not survive a JSON file.
-        return (
-            int(value)
-            if abs(value) < 1 << 1023
-            else strictjson.tag_nonfinite(float("inf") if value > 0 else float("-inf"))
-        )
-    if isinstance(value, float):
-        return strictjson.tag_nonfinite(float(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    raise TypeError(f"a measurement must be a number, text, list or map, not {type(value).__name__}")

@@ -1,0 +1,91 @@
+"""Measurements as JSON, without running a method that the subject can have written.
+
+A class can answer `int(value)`, `float(value)` and `value.tolist()` with what it likes. So values are read by the
+functions of the types that Python, numpy and torch define, such as `float.__float__(value)`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from harness.authoring.hidden import Hidden
+from harness.base import strictjson
+
+__all__ = ["number", "plain", "whole"]
+
+
+def plain(value: Any) -> Any:
+    """A measurement as JSON, with the numbers that are not finite tagged.
+
+    Takes None, bool, int, float, str, list, tuple and dict, also their subclasses; numpy's scalars and arrays; and
+    plain tensors of torch. A key of a dict becomes text.
+
+    Raises:
+        NotShown: the value, or one in it, is `Hidden`.
+        TypeError: a value has another type.
+    """
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if kind is Hidden:
+        Hidden.reveal(value)
+    if issubclass(kind, int):
+        return strictjson.tag_nonfinite(int.__int__(value))
+    if issubclass(kind, float):
+        return strictjson.tag_nonfinite(float.__float__(value))
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, dict):
+        return {_key(key): plain(item) for key, item in dict.items(value)}
+    if issubclass(kind, list):
+        return [plain(item) for item in list.__iter__(value)]
+    if issubclass(kind, tuple):
+        return [plain(item) for item in tuple.__iter__(value)]
+    return plain(_of_library(value))
+
+
+def number(value: Any) -> Any:
+    """A number as JSON, None or a bool.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    found = plain(value)
+    if found is None or type(found) in (bool, int, float) or (type(found) is dict and strictjson.is_tagged(found)):
+        return found
+    raise TypeError(f"a value of a step must be a number, not {type(value).__name__}")
+
+
+def whole(value: Any) -> int:
+    """An integer, also where it is written as a float.
+
+    Raises:
+        TypeError: it is not.
+    """
+    found = plain(value)
+    if type(found) is int or (type(found) is float and found.is_integer()):
+        return int(found)
+    raise TypeError(f"a step must be an integer, not {type(value).__name__}")
+
+
+def _key(key: Any) -> str:
+    found = plain(key)
+    if type(found) in (str, bool, int, float):
+        return str(found)
+    raise TypeError(f"a key of a measurement must be a text or a number, not {type(key).__name__}")
+
+
+def _of_library(value: Any) -> Any:
+    """The content of a value of numpy or torch as Python's own numbers and lists."""
+    kind = type(value)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and issubclass(kind, numpy.generic):
+        found = numpy.generic.item(value)
+        if type(found) is not kind:  # a scalar that Python has no type for is its own item
+            return found
+    if numpy is not None and issubclass(kind, numpy.ndarray):
+        return numpy.ndarray.tolist(value)
+    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):  # another class can answer in torch's place
+        return torch.Tensor.tolist(value)
+    raise TypeError(f"a measurement must be a number, text, list, map, array or tensor, not {kind.__name__}")
