@@ -93,7 +93,7 @@ class ForkServer:
         return imports
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
-        """Fork a trial. The descriptors are its stdout, stderr, messages (all written) and leash (read)."""
+        """Fork a trial. The descriptors are its stdout, stderr, messages (all written), leash and keys (read)."""
         self._ask(trial, descriptors)
 
     def _ask(self, request: Request, descriptors: list[int]) -> None:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -108,7 +108,7 @@ class LocalExecutor:
             strictjson.dump(_claim(request), folder / "claim.json")
             if self._lost is not None:
                 raise self._lost
-            with _pipes() as (ours, theirs):
+            with _pipes(watch.keys) as (ours, theirs):
                 self._server.start(self._start(request, folder), theirs)
                 for descriptor in theirs:
                     os.close(descriptor)
@@ -188,8 +188,12 @@ def _claim(request: TrialRequest) -> dict[str, Any]:
 
 
 @contextmanager
-def _pipes() -> Iterator[tuple[list[int], list[int]]]:
-    """Our ends and the trial's of stdout, stderr, messages and the leash. Close the trial's after the fork."""
+def _pipes(keys: Iterable[bytes]) -> Iterator[tuple[list[int], list[int]]]:
+    """Our ends and the trial's of stdout, stderr, messages and the leash. Close the trial's after the fork.
+
+    Args:
+        keys: the trial's ends have a pipe for each at the end, with the key in it.
+    """
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -202,6 +206,11 @@ def _pipes() -> Iterator[tuple[list[int], list[int]]]:
         reading, writing = os.pipe()
         ours.append(writing)
         theirs.append(reading)
+        for key in keys:
+            reading, writing = os.pipe()
+            theirs.append(reading)
+            with open(writing, "wb") as pipe:
+                pipe.write(key)
         yield ours, theirs
     finally:
         for descriptor in (*ours, *theirs):

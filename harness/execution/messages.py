@@ -1,10 +1,10 @@
 """The messages between the processes of a run: dataclasses, one encoder, one decoder.
 
-    pipe.write(line(Measured({"loss": 5.1})))     # there
-    message = decode(b'{"kind": "Measured", …}')  # here
+    pipe.write(sign(encode(Measured({"loss": 5.1}))))  # there
+    message = decode(verifier.opened(line))            # here
 
 The harness sends a `Request` to the fork server. A trial's supervisor and the trial itself write every other message
-as a line to the trial's pipe.
+as a signed line (`harness.execution.authentication`) to the trial's pipe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ __all__ = [
     "Started",
     "decode",
     "encode",
-    "line",
 ]
 
 LARGEST_MESSAGE = 16 << 20
@@ -166,13 +165,8 @@ def encode(message: Received) -> bytes:
     return _ENCODER.encode([type(message).__name__, vars(message)]).encode()
 
 
-def line(message: Received) -> bytes:
-    """A message as a line of a pipe. The newline before it ends a message that was cut short."""
-    return b"\n" + encode(message) + b"\n"
-
-
 def decode(text: bytes) -> Received:
-    """The inverse of `encode`. The subject can write to the pipe, so every value is checked here, once.
+    """The inverse of `encode`. What the subject returned can be in it, so every value is checked here, once.
 
     Raises:
         MessageError: the text is not a message, or a field is missing, superfluous, or not what it may be.

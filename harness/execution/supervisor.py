@@ -16,9 +16,11 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
-from harness.execution.messages import Exited, Message, Started, line
+from harness.execution.authentication import signer
+from harness.execution.messages import Exited, Message, Started, encode
 from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
 
 __all__ = ["FINISH", "STOP", "supervise"]
@@ -31,11 +33,11 @@ STACK_DUMP_SECONDS = 0.2
 """Seconds that a stopped trial has to print its stack."""
 
 
-def supervise(work: Callable[[int], None], messages: int, leash: int) -> NoReturn:
+def supervise(work: Callable[[int], None], messages: int, leash: int, key: int) -> NoReturn:
     """Run `work` in a child, in its own session, and exit when the child and all its descendants have ended.
 
     `work` gets a descriptor that becomes readable when it may exit. The supervisor sends `Started` and, at the end,
-    `Exited`.
+    `Exited`, signed with the key in the pipe `key`. The child does not get that key.
     """
     os.setsid()
     adopt_orphans()
@@ -49,17 +51,18 @@ def supervise(work: Callable[[int], None], messages: int, leash: int) -> NoRetur
     if child == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in (child_ended, waker, permit, leash):
+        for descriptor in (child_ended, waker, permit, leash, key):
             os.close(descriptor)
         _become_trial(supervisor, work, may_exit)
     os.close(may_exit)
-    _tell(messages, Started(child))
+    tell = partial(_tell, messages, signer(key))
+    tell(Started(child))
     status = _wait(child, child_ended, leash, permit)
     end_descendants()
     if os.WIFSIGNALED(status):
-        _tell(messages, Exited(signal=signal.Signals(os.WTERMSIG(status)).name))
+        tell(Exited(signal=signal.Signals(os.WTERMSIG(status)).name))
     else:
-        _tell(messages, Exited(code=os.WEXITSTATUS(status)))
+        tell(Exited(code=os.WEXITSTATUS(status)))
     os._exit(0)
 
 
@@ -109,6 +112,6 @@ def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
             watched = [child_ended]
 
 
-def _tell(messages: int, message: Message) -> None:
+def _tell(messages: int, sign: Callable[[bytes], bytes], message: Message) -> None:
     with contextlib.suppress(BrokenPipeError):
-        os.write(messages, line(message))
+        os.write(messages, sign(encode(message)))

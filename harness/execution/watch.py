@@ -15,6 +15,7 @@ from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unse
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
+from harness.execution.authentication import Forged, Verifier, new_key
 from harness.execution.executor import StepListener
 from harness.execution.logs import BoundedLog
 from harness.execution.messages import (
@@ -62,6 +63,8 @@ class Watch:
     interrupted: threading.Event
     mask: Callable[[str], str]
     """Masks the names of a step's values, which a subject can choose. Other texts are masked when they are complete."""
+    keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
+    """The key of the trial's messages, and that of its supervisor's."""
     measurements: dict[str, Any] = field(default_factory=dict)
     unseen: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, Any] = field(default_factory=dict)
@@ -76,12 +79,17 @@ class Watch:
     _ended: bool = False
     _exited: bool = False
     _garbled: str = ""
-    """The beginning of the first line that is no message."""
+    """The beginning of the first line that is no message of the trial or its supervisor."""
     _is_lost: bool = False
     """Whether a message followed it. The last line of a trial that died can be cut short; then nothing else is lost."""
     _columns: set[str] = field(default_factory=set)
     _unread: bytes = b""
+    _verifiers: tuple[Verifier, Verifier] = field(init=False)
     _give_up: float | None = None
+
+    def __post_init__(self) -> None:
+        trial, supervisor = self.keys
+        self._verifiers = Verifier(trial), Verifier(supervisor)
 
     def follow(self, stdout: int, stderr: int, messages: int, leash: int) -> None:
         """Read messages until the trial and all processes that it started have ended."""
@@ -106,7 +114,8 @@ class Watch:
             os.set_blocking(descriptor, False)
             with suppress(BlockingIOError):
                 log.feed(os.read(descriptor, _PIPE_BYTES))
-        if self._is_lost and self.ending is not None and self.ending.kind is not EndingKind.INTERRUPTED:
+        lacks = self._ended and self._verifiers[0].lacks
+        if (self._is_lost or lacks) and self.ending is not None and self.ending.kind is not EndingKind.INTERRUPTED:
             self.ending = Ending(EndingKind.GARBLED, self.phase, self._garbled)
 
     def _keep_waiting(self, leash: int) -> bool:
@@ -135,11 +144,19 @@ class Watch:
             lines, self._unread = [*lines, self._unread[:_MASKED]], b""
         for line in filter(None, lines):
             try:
-                message = decode(line)
-            except MessageError:
+                message = decode(self._opened(line))
+            except (Forged, MessageError):
                 self._garble(line)
             else:
                 self._understand(message, leash)
+
+    def _opened(self, line: bytes) -> bytes:
+        """The text of a line of the trial or its supervisor. Raises Forged if neither wrote it."""
+        trial, supervisor = self._verifiers
+        try:
+            return trial.opened(line)
+        except Forged:
+            return supervisor.opened(line)
 
     def _garble(self, line: bytes) -> None:
         # Masked before it is cut: half a secret cannot be recognised.

@@ -36,6 +36,7 @@ from harness.base.removal import remove
 from harness.base.strictjson import JsonObject
 from harness.contract.entry_point import resolve
 from harness.execution import frameworks
+from harness.execution.authentication import OVERHEAD, signer
 from harness.execution.blame import machine_fault
 from harness.execution.messages import (
     LARGEST_MESSAGE,
@@ -48,7 +49,6 @@ from harness.execution.messages import (
     Start,
     decode,
     encode,
-    line,
 )
 from harness.execution.process_control import adopt_orphans, end_descendants
 from harness.execution.reached import Reached
@@ -87,7 +87,7 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
     code = 0
     try:
         while True:
-            request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 4)
+            request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 6)
             if not request:
                 break
             match decode(request):
@@ -145,13 +145,13 @@ def _sources(root: Path) -> Sources:
 
 
 def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None:
-    stdout, stderr, messages, leash = descriptors
+    stdout, stderr, messages, leash, key, supervisors_key = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     try:
         pid = os.fork()
     except OSError as error:  # no process is available; later trials may get one
-        os.write(messages, line(Lost(f"no process for the trial: {error}")))
+        os.write(messages, signer(os.dup(supervisors_key))(encode(Lost(f"no process for the trial: {error}"))))
     else:
         if pid == 0:
             try:
@@ -161,7 +161,9 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
                 os.dup2(stderr, 2)
                 os.close(stdout)
                 os.close(stderr)
-                supervise(lambda may_exit: _run(trial, messages, may_exit), messages, leash)  # never returns
+                supervise(
+                    lambda may_exit: _run(trial, messages, key, may_exit), messages, leash, supervisors_key
+                )  # never returns
             finally:
                 # After any error, a supervisor must not continue as a second fork server.
                 os._exit(1)
@@ -179,8 +181,13 @@ def _reap() -> None:
         _supervisors.discard(pid)
 
 
-def _run(start: Start, messages: int, may_exit: int) -> None:
-    """The body of a trial's process."""
+def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
+    """The body of a trial's process.
+
+    Args:
+        key: the pipe with the key of its messages.
+    """
+    tell = _reporter(messages, key)  # first, while no code of the trial has run
     os.environ.update(start.environment)
     if start.search:
         os.chdir(start.root)
@@ -188,7 +195,7 @@ def _run(start: Start, messages: int, may_exit: int) -> None:
     reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
     if reached is not None:
         reached.watch()
-    report = _with_sources(_reporter(messages), _sources(start.root))
+    report = _with_sources(tell, _sources(start.root))
     setting = Setting(
         parameters=start.parameters,
         device=start.device,
@@ -277,17 +284,18 @@ def _with_sources(report: Callable[[Message], None], sources: Sources) -> Callab
     return tell
 
 
-def _reporter(descriptor: int) -> Callable[[Message], None]:
-    owner = os.getpid()
+def _reporter(descriptor: int, key: int) -> Callable[[Message], None]:
+    owner, sign = os.getpid(), signer(key)
     turn = threading.RLock()  # threads may report at the same time, and a signal can interrupt a thread that reports
 
     def report(message: Message) -> None:
         if os.getpid() != owner:
             return  # a fork of the subject must not report
-        rest = memoryview(line(message))
-        if len(rest) > LARGEST_MESSAGE:
-            raise MeasurementTooLarge(f"{len(rest)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
+        text = encode(message)
+        if len(text) + OVERHEAD > LARGEST_MESSAGE:
+            raise MeasurementTooLarge(f"{len(text)} bytes at once, of at most {LARGEST_MESSAGE}; measure less")
         with turn:
+            rest = memoryview(sign(text))
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
 

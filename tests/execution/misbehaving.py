@@ -32,6 +32,7 @@ CONTRACT = {
 MODULE = """
 import asyncio
 import ctypes
+import json
 import os
 import pathlib
 import signal
@@ -47,6 +48,22 @@ from harness import NotMeasured
 class Unspeakable(Exception):
     def __str__(self):
         raise RuntimeError("no text")
+
+
+class Zero(int):
+    def __int__(self):
+        return 0
+
+    __index__ = __abs__ = __int__
+
+
+def shout(messages):
+    for descriptor in range(3, 64):
+        for message in messages:
+            try:
+                os.write(descriptor, b"\\n" + json.dumps(message).encode() + b"\\n")
+            except OSError:
+                pass
 
 
 class Sorter:
@@ -134,6 +151,19 @@ class Sorter:
                     except OSError:
                         pass
                 return sorted(items)
+            case "forges its result":
+                claims = [["Measured", {"values": {"inversions": 0}}], ["Resolved", {"values": {"device": "cpu"}}]]
+                end = {"kind": "completed", "reason": "", "traceback": None, "allocator_peak_bytes": None}
+                shout([*claims, ["Ended", end]])
+                return items
+            case "names another process":
+                shout([["Started", {"pid": os.getppid()}]])
+                return sorted(items)
+            case "says that it was killed":
+                shout([["Exited", {"code": None, "signal": "SIGKILL"}]])
+                return items
+            case "counts for itself":
+                return Zero(9)
             case "returns from a fork":
                 if os.fork() == 0:
                     return items
@@ -287,6 +317,9 @@ def falsify(trial):
     items = [3, 1, 2][: trial.parameters["items"]]
     with trial.subject_fault():
         result = trial.subject.sort(items)
+    if trial.parameters["how"] == "counts for itself":
+        trial.measure(inversions=result)
+        return
     trial.measure(inversions=sum(a > b for a, b in zip(result, result[1:], strict=False)))
     (trial.artifacts / "result.txt").write_text(str(result))
 """

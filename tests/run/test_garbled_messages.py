@@ -21,6 +21,7 @@ from harness.contract.reasons import ReasonCode
 from harness.evidence.bundle import Bundle
 from harness.evidence.seal import Sealer
 from harness.evidence.verification import verify
+from harness.execution.authentication import signer
 from harness.execution.local_executor import LocalExecutor
 from harness.execution.messages import Imports, Start
 from harness.judging.observation import EndingKind
@@ -31,6 +32,8 @@ from harness.run.request import RunRequest
 from tests.contracts import healthy
 
 PID = os.getpid()
+UNSIGNED = b"!"
+"""Begins a line that the subject itself writes."""
 
 
 class Scripted:
@@ -44,7 +47,10 @@ class Scripted:
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
         lines = self.lines if trial.subject.endswith(":Sorter") else said(**healthy(returned=2))
-        os.write(descriptors[2], b"\n".join(lines) + b"\n")
+        trial_signs, supervisor_signs = (signer(os.dup(key)) for key in descriptors[4:])
+        for line in lines:
+            sign = supervisor_signs if line.startswith((b'["Started"', b'["Exited"')) else trial_signs
+            os.write(descriptors[2], line[1:] if line.startswith(UNSIGNED) else sign(line))
 
     def close(self) -> list[str]:
         return remove(self.place)
@@ -152,7 +158,11 @@ def test_more_columns_than_a_file_holds_are_garbled(project: Project, tmp_path: 
 
 def test_the_last_line_of_a_trial_that_died_may_be_cut_short(project: Project, tmp_path: Path) -> None:
     """Its ending is then the supervisor's report."""
-    cut = [*said(**healthy())[:-2], b'["Measured", {"val', message("Exited", code=None, signal="SIGSEGV")]
+    cut = [
+        *said(**healthy())[:-2],
+        UNSIGNED + b'\n0123abcd 7 ["Measured", {"val\n',
+        message("Exited", code=None, signal="SIGSEGV"),
+    ]
     _, bundle = run(project, tmp_path, cut)
     assert bundle.observation.ending.kind is EndingKind.DIED
 
@@ -180,3 +190,25 @@ MESSAGES = st.sampled_from(sorted(FIELDS)).flatmap(
 def test_no_message_makes_an_unsound_bundle(project: Project, tmp_path: Path, lines: list[bytes]) -> None:
     """Messages of every kind with any values; `run` asserts that the bundle is sound."""
     run(project, tmp_path, said(*lines, **healthy()))
+
+
+FORGED = [
+    message("Measured", values=healthy()),
+    message("Resolved", values={"device": "cuda"}),
+    message("Started", pid=1),
+    message("Exited", code=None, signal="SIGKILL"),
+    message("Lost", reason="no process"),
+    END[0],
+    b"0" * 64 + b" 0 " + END[0],
+]
+
+
+@pytest.mark.parametrize("line", FORGED, ids=lambda line: line[:60].decode(errors="replace"))
+def test_a_message_without_proof_measures_nothing(project: Project, tmp_path: Path, line: bytes) -> None:
+    """Whatever it says, and whatever the trial itself measured."""
+    for told in (healthy(), healthy(returned=2)):
+        record, bundle = run(project, tmp_path, said(UNSIGNED + b"\n" + line + b"\n", **told))
+        assert record.verdict is Verdict.NOT_MEASURED
+        assert bundle.observation.ending.kind is EndingKind.GARBLED
+        assert record.reason is not None
+        assert ReasonCode.GARBLED in record.reason.codes
