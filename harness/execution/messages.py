@@ -214,9 +214,16 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(_of(str), _of(list)(value)))
 
 
+def _named(value: Any) -> JsonObject:
+    """A map of values by name. The tag of a number is none: a file would hold a number in the map's place."""
+    named: JsonObject = _of(dict)(value)
+    _held(not strictjson.is_tagged(named), named)
+    return named
+
+
 def _map_of(item: _Reader) -> _Reader:
     """Reads a map whose values are read by `item`."""
-    return lambda value: {name: item(one) for name, one in _of(dict)(value).items()}
+    return lambda value: {name: item(one) for name, one in _named(value).items()}
 
 
 def _resolved(value: Any) -> JsonObject:
@@ -253,7 +260,7 @@ _READERS: Mapping[Any, _Reader] = {
     str | None: _of(str, NoneType),
     int | None: lambda value: value if value is None else _within(0, _EXACT)(value),
     tuple[str, ...]: _texts,
-    JsonObject: _of(dict),
+    JsonObject: _named,
     Mapping[str, str]: _map_of(_of(str)),
     Path: Path,
     Phase: Phase,

@@ -116,6 +116,8 @@ GARBLED = [
     b'["Stepped", {"step": 1, "values": {"loss": NaN}}]',
     b'["Measured", {"values": {"returned": ' + b"[" * 200 + b"]" * 200 + b"}}]",
     message("Measured", values=[1]),
+    message("Measured", values={"nonfinite": "NaN"}),
+    message("Unseen", values={"nonfinite": "NaN"}),
     message("Resolved", values={"device": 5}),
     message("Resolved", values={"weather": "fine"}),
     message("Unseen", values={"returned": 5}),
