@@ -1,0 +1,51 @@
+"""What the probe knows of a device: measured values, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.probe.errors import ProbeError
+
+__all__ = ["DEVICES", "Device", "device_named"]
+
+MIB = 1024**2
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A kind of GPU. Sizes are in bytes.
+
+    Attributes:
+        total: the device's memory.
+        context: what the driver, cuBLAS handles and loaded kernels take outside torch's allocator.
+        blas_workspace: what torch allocates for each cuBLAS handle (`CUBLAS_WORKSPACE_CONFIG`).
+    """
+
+    name: str
+    capability: tuple[int, int]
+    total: int
+    multiprocessors: int
+    context: int
+    blas_workspace: int
+
+
+# blas_workspace: torch's default is 32 MiB from compute capability 9.0 on, and 8.125 MiB before
+# (`getChosenWorkspaceSize` in aten/src/ATen/cuda/CublasHandlePool.cpp).
+DEVICES = {
+    "H200": Device("NVIDIA H200", (9, 0), 143771 * MIB, 132, 600 * MIB, 32 * MIB),
+    "H100": Device("NVIDIA H100 80GB HBM3", (9, 0), 81559 * MIB, 132, 600 * MIB, 32 * MIB),
+    "A100": Device("NVIDIA A100-SXM4-80GB", (8, 0), 81920 * MIB, 108, 500 * MIB, 8320 * 1024),
+}
+
+
+def device_named(name: str) -> Device:
+    """The device of a name.
+
+    Raises:
+        ProbeError: nothing is known of it.
+    """
+    try:
+        return DEVICES[name]
+    except KeyError:
+        raise ProbeError(f"no measured values for the device {name!r}; known are {', '.join(DEVICES)}") from None

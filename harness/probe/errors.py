@@ -1,0 +1,25 @@
+"""What the probe refuses to do."""
+
+from __future__ import annotations
+
+__all__ = ["ProbeError", "Unseeable"]
+
+
+class ProbeError(Exception):
+    """The probe cannot run; the text names the cause and the remedy."""
+
+
+class Unseeable(ProbeError):
+    """The step does something that fake tensors cannot show, so that no number would be right.
+
+    Attributes:
+        operator: the operator, such as `aten._local_scalar_dense.default`.
+        place: the line of the step's code, as `file:line`.
+        remedy: what to change.
+    """
+
+    def __init__(self, operator: str, place: str, remedy: str) -> None:
+        super().__init__(f"{place}: the probe cannot see through {operator}; {remedy}")
+        self.operator = operator
+        self.place = place
+        self.remedy = remedy

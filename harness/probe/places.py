@@ -1,0 +1,94 @@
+"""Where in the user's code, and in which module, an operator runs."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from bisect import bisect_right
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+__all__ = ["Lines", "Modules"]
+
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).parent)
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_TORCH})
+_SKIPPED, _LIBRARY, _USERS = range(3)
+
+
+class Lines:
+    """Finds the lines that lead to an operator."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[CodeType, int] = {}
+
+    def now(self) -> tuple[str, str]:
+        """The innermost line of the user's code, and the line of a library between it and torch, or ''."""
+        frame: FrameType | None = sys._getframe(2)
+        library = ""
+        while frame is not None:
+            code = frame.f_code
+            kind = self._kinds.get(code)
+            if kind is None:
+                kind = self._kinds[code] = _kind(code)
+            if kind == _USERS:
+                return f"{code.co_filename}:{frame.f_lineno}", library
+            if kind == _LIBRARY and not library:
+                library = f"{code.co_filename}:{frame.f_lineno}"
+            frame = frame.f_back
+        return library, ""
+
+
+def _kind(code: CodeType) -> int:
+    name = code.co_filename
+    if name.startswith((_TORCH, _OURS, "<")):
+        return _SKIPPED
+    return _LIBRARY if name.startswith(_LIBRARIES) or "site-packages" in name else _USERS
+
+
+class Modules:
+    """Names the module that runs, in backward the one whose forward recorded the node.
+
+    Autograd numbers the nodes of a thread in order. The numbers at which modules were entered and left tell which
+    module a node belongs to, without a hook on the backward pass.
+    """
+
+    def __init__(self) -> None:
+        self._names: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
+        self._running: list[torch.nn.Module] = []
+        self._bounds: list[int] = []
+        self._inside: list[str] = []
+
+    def entered(self, module: torch.nn.Module, _inputs: Any) -> None:
+        if module not in self._names:
+            root = type(module).__name__
+            for name, inner in module.named_modules():
+                self._names.setdefault(inner, f"{root}.{name}" if name else root)
+        self._running.append(module)
+        self._note()
+
+    def left(self, module: torch.nn.Module, _inputs: Any, _outputs: Any) -> None:
+        while self._running and self._running.pop() is not module:
+            pass
+        self._note()
+
+    def _note(self) -> None:
+        number = torch._C._autograd._get_sequence_nr()
+        if self._bounds and self._bounds[-1] == number:
+            self._inside[-1] = self.running()
+        else:
+            self._bounds.append(number)
+            self._inside.append(self.running())
+
+    def running(self) -> str:
+        """The module whose forward runs, or ''."""
+        return self._names[self._running[-1]] if self._running else ""
+
+    def of_node(self, node: Any) -> str:
+        """The module whose forward recorded a node of the graph, or ''."""
+        at = bisect_right(self._bounds, node._sequence_nr()) - 1
+        return self._inside[at] if at >= 0 else ""

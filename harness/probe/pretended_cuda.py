@@ -1,0 +1,130 @@
+"""`torch.cuda` for code that runs on fake tensors: it answers as the device would, and touches none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, Protocol
+from unittest import mock
+
+import torch
+from torch._subclasses import fake_tensor
+from torch.optim import optimizer
+from torch.utils import _foreach_utils
+
+from harness.probe.device import Device
+
+__all__ = ["pretended_cuda"]
+
+
+class Meter(Protocol):
+    """What is allocated, and what to do if the cache is emptied."""
+
+    live: int
+    peak: int
+
+    def empty_cache(self) -> None: ...
+
+
+class _Stream:
+    """The only stream."""
+
+    cuda_stream = stream_id = device_index = 0
+    device_type = 1
+    device = torch.device("cuda", 0)
+
+    def __init__(self, *_arguments: Any, **_keywords: Any) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *_raised: object) -> None: ...
+
+    def __getattr__(self, _name: str) -> Any:
+        return _nothing
+
+
+class _Event(_Stream):
+    def record(self, *_arguments: Any) -> None: ...
+
+    def elapsed_time(self, _end: Any) -> float:
+        return 1.0
+
+
+def _nothing(*_arguments: Any, **_keywords: Any) -> None:
+    return None
+
+
+@contextmanager
+def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
+    """Replace the functions of `torch.cuda` that code of a training step calls."""
+    properties = SimpleNamespace(
+        name=device.name,
+        major=device.capability[0],
+        minor=device.capability[1],
+        total_memory=device.total,
+        multi_processor_count=device.multiprocessors,
+        warp_size=32,
+        L2_cache_size=50 * 1024**2,
+        gcnArchName="",
+    )
+    generator_state = torch.zeros(16, dtype=torch.uint8)
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: False,
+        "_lazy_init": _nothing,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": _nothing,
+        "device": lambda *_: nullcontext(),
+        "device_of": lambda *_: nullcontext(),
+        "get_device_properties": lambda *_: properties,
+        "get_device_capability": lambda *_: device.capability,
+        "get_device_name": lambda *_: device.name,
+        "is_bf16_supported": lambda *_, **__: device.capability >= (8, 0),
+        "is_current_stream_capturing": lambda: False,
+        "synchronize": _nothing,
+        "ipc_collect": _nothing,
+        "empty_cache": meter.empty_cache,
+        "memory_allocated": lambda *_: meter.live,
+        "max_memory_allocated": lambda *_: meter.peak,
+        "memory_reserved": lambda *_: meter.live,
+        "max_memory_reserved": lambda *_: meter.peak,
+        "reset_peak_memory_stats": _nothing,
+        "reset_max_memory_allocated": _nothing,
+        "reset_accumulated_memory_stats": _nothing,
+        "mem_get_info": lambda *_: (device.total - device.context - meter.live, device.total),
+        "manual_seed": _nothing,
+        "manual_seed_all": _nothing,
+        "seed": _nothing,
+        "get_rng_state": lambda *_: generator_state.clone(),
+        "get_rng_state_all": lambda: [generator_state.clone()],
+        "set_rng_state": _nothing,
+        "set_rng_state_all": _nothing,
+        "Stream": _Stream,
+        "Event": _Event,
+        "current_stream": lambda *_: _Stream(),
+        "default_stream": lambda *_: _Stream(),
+        "set_stream": _nothing,
+        "stream": lambda *_: nullcontext(),
+        "can_device_access_peer": lambda *_: True,
+    }
+    with ExitStack() as stack:
+        for name, answer in answers.items():
+            if hasattr(torch.cuda, name):
+                stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        for name in ("range_push", "range_pop", "mark"):
+            stack.enter_context(mock.patch.object(torch.cuda.nvtx, name, _nothing))
+        stack.enter_context(mock.patch.object(fake_tensor, "init_gpu_context", _nothing))
+        # Optimizers and clip_grad_norm_ choose their foreach code by the exact type of the tensors.
+        for module in (optimizer, _foreach_utils):
+            types = [*module._foreach_supported_types, fake_tensor.FakeTensor]
+            stack.enter_context(mock.patch.object(module, "_foreach_supported_types", types))
+        # Module.to swaps fake tensors and refuses those with weak references. All have one, of their mode.
+        no_references = SimpleNamespace(getweakrefs=lambda _: ())
+        stack.enter_context(mock.patch.object(torch.utils, "weakref", no_references))
+        yield

@@ -1,0 +1,262 @@
+"""Follow the storages of a program that runs on fake tensors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.probe.attention import AttentionChoice
+from harness.probe.device import Device
+from harness.probe.errors import Unseeable
+from harness.probe.kernels import BLAS, hidden_temporaries
+from harness.probe.places import Lines, Modules
+from harness.probe.present_device import present_device
+from harness.probe.pretended_cuda import pretended_cuda
+from harness.probe.trace import EMPTY_CACHE, Block, Owner, Place, Trace
+
+__all__ = ["Tracer"]
+
+_current_node: Callable[[], Any] = torch._C._current_autograd_node
+
+
+class _Watch(weakref.ref):  # type: ignore[type-arg]
+    """A weak reference to a storage, with the key and the number of its block."""
+
+    __slots__ = ("key", "number")
+    key: int
+    number: int
+
+
+class Tracer:
+    """Traces code as if it ran on a CUDA device.
+
+    Attributes:
+        trace: what was allocated and freed so far.
+        live: bytes that are allocated now.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.trace = Trace()
+        self.live = 0
+        self.peak = 0
+        self._device = device
+        self._lines = Lines()
+        self._modules = Modules()
+        self._watches: dict[int, _Watch] = {}
+        self._phase = "build"
+        self._in_optimizer = 0
+        self._in_backward = False
+        self._parameters: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._seen_modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._workspaces: set[bool] = set()
+
+    @contextmanager
+    def tracing(self) -> Iterator[None]:
+        """Run the block on fake tensors and follow its storages.
+
+        Raises:
+            Unseeable: the code does something that fake tensors cannot show.
+        """
+        fake = FakeTensorMode()  # imports parts of torch that must see the real torch.cuda
+        with ExitStack() as stack:
+            stack.enter_context(present_device())
+            stack.enter_context(pretended_cuda(self, self._device))
+            for handle in (
+                register_module_forward_pre_hook(self._module_entered),
+                register_module_forward_hook(self._modules.left, always_call=True),
+                register_optimizer_step_pre_hook(self._optimizer_entered),
+                register_optimizer_step_post_hook(self._optimizer_left),
+            ):
+                stack.callback(handle.remove)
+            stack.enter_context(fake)
+            stack.enter_context(_Dispatch(self))
+            stack.enter_context(AttentionChoice(self._device))
+            yield
+
+    def begin(self, phase: str) -> None:
+        """Begin a phase: `build`, or a step."""
+        self._phase = phase
+        self._in_backward = False
+        self.trace.starts.append((phase, len(self.trace.events)))
+
+    def end(self) -> None:
+        """End the phase: name the owners of what lives now."""
+        self._claim()
+
+    def place(self, operator: str) -> Place:
+        """Where the code is now."""
+        node = _current_node()
+        if self._in_optimizer:
+            part = "optimizer"
+        elif node is not None:
+            part = "backward"
+        else:
+            part = "forward"
+        module = self._modules.running()
+        if node is not None and not module:
+            module = self._modules.of_node(node)
+        phase = self._phase if self._phase == "build" else f"{self._phase}, {part}"
+        line, library = self._lines.now()
+        return Place(phase, operator, line, library, module)
+
+    def empty_cache(self) -> None:
+        self.trace.events.append(EMPTY_CACHE)
+
+    def ran(self, operator: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], result: Any) -> None:
+        """Note the storages that an operator made."""
+        node = _current_node()
+        if node is None:
+            if self._in_backward:
+                self._in_backward = False
+        elif not self._in_backward:
+            self._in_backward = True
+            self._own_all(Owner.ACTIVATIONS)
+        packet = operator.overloadpacket
+        if packet in BLAS:
+            self._workspace(str(operator), node is not None)
+        if isinstance(result, torch.Tensor):
+            self._note(operator, result, node)
+        elif isinstance(result, (list, tuple)):
+            for each in result:
+                if isinstance(each, torch.Tensor):
+                    self._note(operator, each, node)
+        hidden = hidden_temporaries(packet, arguments, keywords, result)
+        if hidden:
+            place = self.place(str(operator))
+            numbers = [self._allocate(Block(size, place)) for size in hidden]
+            for number in numbers:
+                self._free(number)
+
+    def _note(self, operator: Any, tensor: torch.Tensor, node: Any) -> None:
+        if tensor.device.type != "cuda":
+            return
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._watches:
+            return
+        size = storage.nbytes()
+        if not size:
+            return
+        block = Block(size, self.place(str(operator)))
+        if node is not None and torch.is_grad_enabled():
+            block.owner = Owner.ACTIVATIONS
+        watch = _Watch(storage, self._died)
+        watch.key = key
+        watch.number = self._allocate(block)
+        self._watches[key] = watch
+
+    def _died(self, watch: _Watch) -> None:
+        if self._watches.get(watch.key) is watch:
+            del self._watches[watch.key]
+        self._free(watch.number)
+
+    def _allocate(self, block: Block) -> int:
+        self.live += block.bytes
+        self.peak = max(self.peak, self.live)
+        return self.trace.allocate(block)
+
+    def _free(self, number: int) -> None:
+        self.live -= self.trace.blocks[number - 1].bytes
+        self.trace.free(number)
+
+    def _workspace(self, operator: str, is_backward: bool) -> None:
+        """cuBLAS keeps a workspace for each thread that calls it; torch runs backward in a thread of its own."""
+        if is_backward not in self._workspaces and self._device.blas_workspace:
+            self._workspaces.add(is_backward)
+            self._allocate(Block(self._device.blas_workspace, self.place(operator), owner=Owner.WORKSPACES))
+
+    def _module_entered(self, module: torch.nn.Module, inputs: Any) -> None:
+        self._modules.entered(module, inputs)
+        if module not in self._seen_modules:
+            self._own_module(module)
+
+    def _own_module(self, module: torch.nn.Module) -> None:
+        for inner in module.modules():
+            self._seen_modules.add(inner)
+            for parameter in inner._parameters.values():
+                if parameter is not None:
+                    self._parameters[id(parameter)] = parameter
+                    self._own(parameter, Owner.PARAMETERS)
+            for buffer in inner._buffers.values():
+                if buffer is not None:
+                    self._own(buffer, Owner.BUFFERS)
+
+    def _optimizer_entered(self, optimizer: torch.optim.Optimizer, _arguments: Any, _keywords: Any) -> None:
+        self._in_optimizer += 1
+        self._optimizers.add(optimizer)
+        self._claim()
+
+    def _optimizer_left(self, _optimizer: torch.optim.Optimizer, _arguments: Any, _keywords: Any) -> None:
+        self._in_optimizer -= 1
+        self._claim()
+
+    def _claim(self) -> None:
+        """Name the owners of the storages that parameters, gradients and optimizers hold now."""
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self._parameters[id(parameter)] = parameter
+            for state in optimizer.state.values():
+                for value in state.values() if isinstance(state, dict) else ():
+                    if isinstance(value, torch.Tensor):
+                        self._own(value, Owner.OPTIMIZER)
+        for parameter in self._parameters.values():
+            self._own(parameter, Owner.PARAMETERS)
+            if parameter.grad is not None:
+                self._own(parameter.grad, Owner.GRADIENTS)
+
+    def claim_build(self) -> None:
+        """Name what the build left, and that no module or optimizer is known to hold, inputs."""
+        self._own_all(Owner.INPUTS)
+
+    def _own(self, tensor: torch.Tensor, owner: Owner) -> None:
+        watch = self._watches.get(tensor.untyped_storage()._cdata)
+        if watch is not None:
+            self.trace.blocks[watch.number - 1].owner = owner
+
+    def _own_all(self, owner: Owner) -> None:
+        """Give an owner to everything that lives and has none yet."""
+        for watch in self._watches.values():
+            block = self.trace.blocks[watch.number - 1]
+            if block.owner is Owner.TEMPORARIES:
+                block.owner = owner
+
+
+class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._tracer = tracer
+
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
+    ) -> Any:
+        keywords = keywords or {}
+        try:
+            result = operator(*arguments, **keywords)
+        except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
+            raise self._unseeable(operator, error) from error
+        self._tracer.ran(operator, arguments, keywords, result)
+        return result
+
+    def _unseeable(self, operator: Any, error: Exception) -> Unseeable:
+        place = self._tracer.place(str(operator))
+        where = f"{place.line} (from {place.library})" if place.library else place.line
+        if isinstance(error, UnsupportedOperatorException):
+            return Unseeable(str(operator), where, "register a fake implementation with torch.library.register_fake")
+        if isinstance(error, DynamicOutputShapeException):
+            return Unseeable(str(operator), where, "its result has a size that depends on values; use a fixed size")
+        return Unseeable(str(operator), where, "keep the value on the device, or read it outside the step")
