@@ -1,4 +1,4 @@
-"""Fixtures that tests all over the tree share."""
+"""Shared fixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts with one thing wrong, and the problems for which loading refuses them."""
+"""Contracts with one defect, and the problems for which loading refuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project whose falsifier searches, with a subject that is wrong, raises, dies or hangs on some cases."""
+"""A project whose falsifier searches. Its subject is wrong, raises, dies or hangs on some cases."""
 
 from __future__ import annotations
 

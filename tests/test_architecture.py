@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says which tests hold what may never happen, and where things are: both must be there."""
+"""ARCHITECTURE.md names tests and places; all of them exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT = (ROOT / "ARCHITECTURE.md").read_text()
 
 
 def section(title: str) -> str:
-    """What stands under a heading."""
+    """The text below a heading."""
     return TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -30,7 +30,7 @@ NEVER = rows("What may never happen")
 
 
 def test_what_may_never_happen_is_numbered_without_a_gap() -> None:
-    """A row that got lost is noticed."""
+    """A lost row is noticed."""
     assert [what.partition(".")[0] for what, _ in NEVER] == [str(number) for number in range(1, 11)]
 
 
@@ -55,7 +55,7 @@ def test_every_part_of_the_harness_has_its_row() -> None:
 
 @pytest.mark.parametrize("row", rows("Rooms"), ids=lambda row: row[0][:40])
 def test_every_room_is_there(row: list[str]) -> None:
-    """A name without a folder lies beside the first of its row."""
+    """A name without a folder lies beside the first one of its row."""
     beside = Path()
     for name in re.findall(r"`([^`]+)`", row[0]):
         place = Path(name.replace("<family>", "distill"))
@@ -70,5 +70,5 @@ def test_no_two_modules_have_the_same_name() -> None:
 
 
 def test_the_slowest_files_of_tests_are_there() -> None:
-    """A file that was renamed would run last again."""
+    """A renamed file would run last again."""
     assert [name for name in SLOWEST if not (ROOT / "tests" / name).exists()] == []

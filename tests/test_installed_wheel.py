@@ -170,7 +170,7 @@ def run(installed: Path, folder: Path, command: str, *arguments: str) -> subproc
 
 
 def test_the_wheel_is_complete(wheel: Path) -> None:
-    """It holds every schema and every template, and nothing of our claims or tests."""
+    """It holds every schema and template, and none of our claims or tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
     schemas = {f"harness/schema/{path.name}" for path in (ROOT / "contracts" / "schema").iterdir()}
     templates = {f"harness/cli/templates/{path.name}" for path in (ROOT / "harness" / "cli" / "templates").iterdir()}
@@ -179,7 +179,7 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
 
 
 def test_it_is_the_wheel_that_runs(installed: Path, theirs: Path) -> None:
-    """Not this tree: the package is found in the environment of the wheel."""
+    """The package is found in the wheel's environment, not in this tree."""
     done = run(installed, theirs, "python", "-c", "import harness; print(harness.__file__)")
     assert Path(done.stdout.strip()).is_relative_to(installed.parent)
 
@@ -217,7 +217,7 @@ def test_a_claim_about_their_own_code(installed: Path, theirs: Path) -> None:
 
 
 def test_their_code_is_refuted(installed: Path, theirs: Path) -> None:
-    """The claim falls with the code that it is about."""
+    """The claim FAILs if their code is changed."""
     run(installed, theirs, "harness", "init")
     run(installed, theirs, "harness", "new", CLAIM)
     fill_in(theirs)

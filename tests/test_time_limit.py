@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_test_has_a_limit(pytestconfig: pytest.Config) -> None:
-    """Longer than any test takes, and shorter than the whole suite."""
+    """It is longer than any test takes, and shorter than the whole suite."""
     assert 120 < float(pytestconfig.getini("faulthandler_timeout")) < 600
 
 

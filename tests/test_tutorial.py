@@ -34,14 +34,14 @@ class Command:
 
 @dataclass(frozen=True)
 class File:
-    """A file that the page has its reader write."""
+    """A file that the reader writes."""
 
     path: str
     text: str
 
 
 def steps(page: str) -> Iterator[Command | File]:
-    """What the page has its reader do, in order."""
+    """The steps of the page, in order."""
     for block in _BLOCK.finditer(page):
         if "/" in block["rest"]:
             yield File(block["rest"], block["body"])
@@ -54,7 +54,7 @@ def steps(page: str) -> Iterator[Command | File]:
 
 
 def promised(output: str, real: str) -> bool:
-    """Whether a command said what the page promises."""
+    """Whether a command printed what the page says."""
     lines = (
         r"(?:.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in output.splitlines()
     )
@@ -100,7 +100,7 @@ def test_a_claim_in_ten_minutes(clone: Path, tmp_path_factory: pytest.TempPathFa
 
 
 def test_the_page_is_understood() -> None:
-    """What this test takes from the page is what a reader sees: a file for each "put this into", and every command."""
+    """The test reads the same from the page as a reader: each file to write, and every command."""
     found = list(steps(PAGE))
     files = [step.path for step in found if isinstance(step, File)]
     assert files == re.findall(r"[Pp]ut this into\s+(\S+):", PAGE)
@@ -109,7 +109,7 @@ def test_the_page_is_understood() -> None:
 
 
 def test_a_promise_is_kept_or_broken() -> None:
-    """The comparison is of the whole output: a line too many or too few breaks it."""
+    """The whole output is compared: one line more or less fails."""
     assert promised("a…c\n…\nz\n", "abc\nz\n")
     assert promised("a…c\n…\nz\n", "\n".join(["ac", "d", "e", "z", ""]))
     assert not promised("a\n", "a\nb\n")

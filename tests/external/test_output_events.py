@@ -22,7 +22,7 @@ RULES = APR.lines
 
 
 def events(*chunks: bytes, rules: Any = RULES) -> list[Event]:
-    """All events of an output that ends with its last chunk."""
+    """All events of a complete output."""
     reader = LogReader(rules)
     found = [event for chunk in chunks for event in reader.feed(chunk)]
     return found + list(reader.end())
@@ -65,7 +65,7 @@ def values(*chunks: bytes) -> list[tuple[str, dict[str, str]]]:
     ],
 )
 def test_lines_of_apr_distill(line: bytes, expected: list[tuple[str, dict[str, str]]]) -> None:
-    """With colours or without, the event and its values."""
+    """The event and its values, with and without colours."""
     assert values(line + b"\n") == expected
 
 
@@ -76,7 +76,7 @@ def test_every_state_of_a_progress_bar_is_a_line() -> None:
 
 
 def test_half_a_last_line_is_not_believed() -> None:
-    """final_loss = 7.2 may be half of 7.2036, unless the output is complete."""
+    """final_loss = 7.2 may be half of 7.2036 until the output is complete."""
     reader = LogReader(RULES)
     assert [event.values for event in reader.feed(b"initial_loss = 7.6746\nfinal_loss   = 7.2")] == [
         {"initial_loss": "7.6746"}
@@ -85,7 +85,7 @@ def test_half_a_last_line_is_not_believed() -> None:
 
 
 def test_a_line_that_another_stream_breaks_is_lost_and_nothing_else() -> None:
-    """Two streams in one file break each other's lines; the half number is not taken for a whole one's."""
+    """Two streams in one file break each other's lines. A partial number is not taken for a whole one."""
     assert values(b"Step 1/3 loss=[CUDA] Pre-warmed 27 forward kernels\n9.1\nStep 2/3 loss=8.0\n") == [
         ("step", {"step": "2", "loss": "8.0"})
     ]
@@ -93,7 +93,7 @@ def test_a_line_that_another_stream_breaks_is_lost_and_nothing_else() -> None:
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=6))
 def test_where_chunks_are_cut_does_not_matter(text: bytes, cuts: list[int]) -> None:
-    """Any bytes, cut anywhere, tell the same, and nothing raises."""
+    """Any bytes, cut anywhere, give the same events and raise nothing."""
     places = [0, *sorted(cuts), len(text)]
     chunks = [text[start:end] for start, end in itertools.pairwise(places)]
     assert values(*chunks) == values(text)
@@ -115,12 +115,12 @@ LINES = st.sampled_from(
 
 @given(st.lists(LINES | st.binary(max_size=20), max_size=30), st.lists(st.integers(0, 400), max_size=6))
 def test_where_chunks_of_logs_are_cut_does_not_matter(pieces: list[bytes], cuts: list[int]) -> None:
-    """The same of texts that look more like logs."""
+    """The same for texts that look more like logs."""
     test_where_chunks_are_cut_does_not_matter.hypothesis.inner_test(b"".join(pieces), cuts)  # type: ignore[attr-defined]
 
 
 def test_a_line_without_end_takes_no_memory() -> None:
-    """Of a line, so much is looked at; the lines after it are whole."""
+    """Only the beginning of such a line is read; the lines after it are whole."""
     reader = LogReader(RULES)
     for _ in range(100):
         assert list(reader.feed(b"x" * LONGEST_LINE)) == []
@@ -129,7 +129,7 @@ def test_a_line_without_end_takes_no_memory() -> None:
 
 
 def test_json_lines() -> None:
-    """Values lie at dotted paths; a line that lacks one, or is no JSON, is another line."""
+    """Values have dotted paths. A line that lacks one, or is not JSON, is no event."""
     rule = LineRule(EventKind.STEP, keys={"step": "global_step", "loss": "train.loss"})
     lines = [
         b'{"global_step": 3, "train": {"loss": 2.5}}',
@@ -142,7 +142,7 @@ def test_json_lines() -> None:
 
 
 def test_a_loss_of_null_is_told() -> None:
-    """As NaN is written by what writes only what JSON has; a step of null is none."""
+    """Some writers write NaN as null. A step of null is no step."""
     keys = {"step": "step", "loss": "loss"}
     rules = [LineRule(EventKind.STEP, keys=keys), LineRule(EventKind.SUMMARY, keys={"final_loss": "end"})]
     for line in (b'{"step": 2, "loss": null}', b'{"step": 2, "loss": 8, "end": null}'):
@@ -173,18 +173,18 @@ def test_an_expression_that_runs_away_elsewhere_does_not() -> None:
     + [(text, None) for text in ("", "7.2.3", "1,00", "0x10", "1e", "--1", "9" * 1000)],
 )
 def test_numbers(text: str, value: float | None) -> None:
-    """As they are printed; what is none is none."""
+    """The printed numbers. Other texts are no numbers."""
     assert number(text) == value
 
 
 @given(st.floats(allow_nan=False))
 def test_a_printed_number_is_read_back(value: float) -> None:
-    """To the last bit."""
+    """Every bit is kept."""
     assert number(repr(value)) == value
 
 
 def told(*lines: bytes, first: int = 1) -> tuple[Telling, list[tuple[int, dict[str, float]]]]:
-    """What an output comes to, and the steps that were handed on."""
+    """The summary of an output, and the steps that were passed on."""
     steps: list[tuple[int, dict[str, float]]] = []
     telling = Telling(lambda step, numbers: steps.append((step, dict(numbers))), first=first)
     for event in events(b"".join(line + b"\n" for line in lines)):
@@ -194,14 +194,14 @@ def told(*lines: bytes, first: int = 1) -> tuple[Telling, list[tuple[int, dict[s
 
 
 def test_a_run_that_tells_every_step() -> None:
-    """A step said again is the same step, and what it says last counts."""
+    """A repeated step is the same step, and its last values count."""
     telling, steps = told(b"step 1 loss=9", b"step 2 loss=8", b"step 2 loss=7.5", b"step 3 loss=7", b"3 steps, 1.0s")
     assert steps == [(1, {"loss": 9.0}), (2, {"loss": 7.5}), (3, {"loss": 7.0})]
     assert (telling.made, telling.losses, telling.unseen) == (3, [9.0, 7.5, 7.0], "")
 
 
 def test_steps_that_begin_at_zero() -> None:
-    """Are counted from one all the same."""
+    """They are counted from one."""
     telling, steps = told(b"step 0 loss=9", b"step 1 loss=8", first=0)
     assert ([step for step, _ in steps], telling.made, telling.unseen) == ([1, 2], 2, "")
 
@@ -219,7 +219,7 @@ def test_steps_that_begin_at_zero() -> None:
 def test_steps_that_were_not_all_told(
     lines: list[bytes], made: int | None, named: list[str], snapshot: SnapshotAssertion
 ) -> None:
-    """The number is the run's own, and the summary says why the steps were not counted."""
+    """The number is the run's own, and the summary says why the steps could not be counted."""
     telling, _ = told(*lines)
     assert telling.made == made
     assert re.findall(r"\d+", telling.unseen) == named
@@ -235,7 +235,7 @@ def test_steps_that_were_not_all_told(
     ],
 )
 def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list[float]) -> None:
-    """Is believed, wherever in the output it stands: a NaN is not hidden by what the steps' lines said before."""
+    """The summary's NaN counts, wherever it is. The lines of steps do not hide it."""
     steps = [b"step 1 loss 9", b"step 2 loss 8"]
     for lines in ([line, *steps], [*steps, line]):
         telling, _ = told(*lines)
@@ -256,7 +256,7 @@ def test_a_loss_that_only_the_summary_calls_not_finite(line: bytes, losses: list
     ],
 )
 def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str) -> None:
-    """A loss that the trainer's pattern cuts must not disappear silently."""
+    """A loss that the trainer's pattern cuts off must not disappear silently."""
     telling = Telling(lambda step, numbers: None)
     for event in events(b"step 1 loss 9\n" + line, rules=[*RULES, rule]):
         telling.hear(event)
@@ -266,14 +266,14 @@ def test_a_value_that_is_no_number_is_told(rule: LineRule, line: bytes, why: str
 
 
 def test_a_flood_of_steps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More steps than the limit are a fault."""
+    """More steps than the limit are a fault of the subject."""
     monkeypatch.setattr("harness.external.output_summary.MOST_STEPS", 3)
     with pytest.raises(TooManySteps):
         told(*(b"step %d loss=1" % step for step in range(1, 6)))
 
 
 def apr(*lines: bytes) -> KernelTelling:
-    """What a log of apr tells of kernels."""
+    """The kernels in a log of apr."""
     telling = Telling(lambda step, values: None)
     for event in LogReader(APR.lines).feed(b"\n".join([*lines, b""])):
         telling.hear(event)
@@ -281,7 +281,7 @@ def apr(*lines: bytes) -> KernelTelling:
 
 
 def test_kernels_that_are_compiled_before_and_after_the_last_part_of_a_warm_up() -> None:
-    """Forward and backward kernels are warmed one after the other; what comes then is compiled in a step."""
+    """Forward and backward kernels are warmed up one after the other. Later ones are compiled in a step."""
     kernels = apr(
         b"[FWD-CACHE] Compiling 'silu_forward' (ptx_len=2311)", b"[FWD-CACHE] OK 'silu_forward'",
         b"[CUDA] Pre-warmed 27 forward kernels (JIT compiled before block upload)",

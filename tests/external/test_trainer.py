@@ -1,4 +1,4 @@
-"""Files that describe trainers, and files that do not."""
+"""TOML files that describe trainers, and invalid ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLAIM = {"steps": 50, "batch": 8, "learning_rate": 0.01, "temperature": 4.0, "al
 
 
 def test_a_command_line() -> None:
-    """Null and absent parameters take their words with them."""
+    """Null and missing parameters remove their words."""
     values = {**GIVEN, **CLAIM, "teacher": "t.pt", "student": "s.pt", "checkpoint_every": None}
     words = BIGRAMS.words(values)
     assert words[:4] == ["python3", "/here/train_bigrams.py", "distill", "--teacher"]
@@ -25,7 +25,7 @@ def test_a_command_line() -> None:
 
 
 def test_a_placeholder_that_nobody_fills() -> None:
-    """Is refused with what to do; a typing mistake with what was meant."""
+    """It is refused with the remedy; a typing error with a suggestion."""
     said = unknown(BIGRAMS, {"steps", "batch", "learning_rate"})
     assert (
         "the claim has no parameter 'checkpoint_every'; give it a default under [parameters] (checkpoint_every = "
@@ -36,7 +36,7 @@ def test_a_placeholder_that_nobody_fills() -> None:
 
 
 def test_apr_distill() -> None:
-    """The flags and variables that SPEC-DISTILL-001's dispatch uses."""
+    """The flags and variables of SPEC-DISTILL-001's dispatch."""
     values = {**GIVEN, **CLAIM, "device": "cuda", "teacher": "t.apr", "student": "s.apr", "checkpoint_every": 5000}
     assert APR.words(values) == [
         *["apr", "distill", "t.apr", "--student", "s.apr", "--epochs", "2"],
@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, str, str]] = [
 def test_a_file_that_describes_no_trainer_is_refused(
     tmp_path: Path, there: str, here: str, place: str, snapshot: Any
 ) -> None:
-    """With the place; a snapshot holds the message."""
+    """The refusal has the place; a snapshot holds the message."""
     text = BIGRAMS_FILE.read_text()
     assert there in text
     path = tmp_path / "x.toml"

@@ -207,7 +207,7 @@ def test_an_unviolable_clause_shows_what_was_searched() -> None:
     ],
 )
 def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
-    """A contract that its author may have meant so has a warning."""
+    """Its author may have intended it."""
     found = findings(document(**changes))
     assert [(Severity.WARNING, rule, pointer)] == [(one.severity, one.rule, one.pointer) for one in found]
 

@@ -1,4 +1,4 @@
-"""What a host is said to offer, replayed from recorded drivers, and what is said to be missing."""
+"""What a host offers, replayed from recorded drivers, and what is reported as missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def a_host(*gpus: Gpu, **changes: Any) -> Host:
 
 
 def test_gb10_has_the_systems_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """NOT_SUPPORTED is not zero: the device shares the machine's memory, and its source says so."""
+    """NOT_SUPPORTED is not zero. The device shares the machine's memory, and the source of the value says so."""
     replay("gb10", monkeypatch, tmp_path)
     (gpu,) = probe().gpus
     assert (gpu.name, gpu.compute_capability, gpu.unified) == ("NVIDIA GB10", "12.1", True)
@@ -75,7 +75,7 @@ def test_no_binding(monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 def test_zero_bytes_are_not_believed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    """Some drivers answer success and zeroes for a device without memory of its own."""
+    """Some drivers report success and zeros for a device without its own memory."""
     module = replay("h200", monkeypatch, tmp_path)
     answer = {"value": {"total": 0, "free": 0, "used": 0}}
     monkeypatch.setitem(module.RECORDING["devices"][0], "nvmlDeviceGetMemoryInfo", answer)
@@ -89,7 +89,7 @@ def test_zero_bytes_are_not_believed(
 def test_as_much_memory_as_the_system(
     mode: dict[str, int], unified: bool | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where NVML gives the system's total, only the addressing mode tells unified memory from a coincidence."""
+    """If NVML reports the system's total, only the addressing mode tells unified memory from a coincidence."""
     module = replay("gb10", monkeypatch, tmp_path)
     answer = {"value": {"total": 127600748 * 1024, "free": 0, "used": 0}}
     monkeypatch.setitem(module.RECORDING["devices"][0], "nvmlDeviceGetMemoryInfo", answer)
@@ -103,7 +103,7 @@ def test_as_much_memory_as_the_system(
     ("variable", "count"), [("", 0), ("-1", 0), ("0", 1), ("GPU-", 1), ("0,0", 1), ("1", 0), ("0,GPU-other", 1)]
 )
 def test_visible_devices(variable: str, count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A GPU that Slurm or the user withholds is not offered, and the reason names the variable."""
+    """A GPU that Slurm or the user hides is not offered, and the reason names the variable."""
     replay("h200", monkeypatch, tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     host = probe()
@@ -153,7 +153,7 @@ def test_control_group_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     ],
 )
 def test_shortfalls(requires: dict[str, Any], count: int, snapshot: SnapshotAssertion) -> None:
-    """Each reason states what is needed and what was found."""
+    """Each reason has the required and the found value."""
     reasons = shortfalls(requires, a_host(a_gpu()))
     assert len(reasons) == count
     if reasons:
@@ -181,7 +181,7 @@ def test_no_gpu_is_said_once(snapshot: SnapshotAssertion) -> None:
 
 
 def test_no_single_gpu_has_everything(snapshot: SnapshotAssertion) -> None:
-    """A big old GPU and a small new one do not make a big new one."""
+    """A large old GPU and a small new one do not add up."""
     host = a_host(a_gpu(memory_bytes=48 * GIB), a_gpu(index=1, uuid="GPU-b", compute_capability="12.0"))
     requires = {"device": "cuda", "memory_gib": 24, "compute_capability": "12.0"}
     assert shortfalls(requires, host) == snapshot
@@ -344,7 +344,7 @@ NEWER_THAN_DRIVER = "needs a driver for CUDA 13.0, for which torch 2.13.0 was bu
 def test_a_torch_that_finds_no_gpu_is_none_for_a_gpu(
     monkeypatch: pytest.MonkeyPatch, cuda: str | None, driver: str | None, reasons: list[str]
 ) -> None:
-    """It would raise in the subject's code, and the claim would be refuted by how torch was installed."""
+    """Its error would be raised in the subject's code, and an installation would refute the claim."""
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     tool = Tool("torch", "2.13.0", "/site-packages/torch", {"cuda": cuda, "hip": None})
     monkeypatch.setattr(toolchain, "torch", lambda: tool)
@@ -357,7 +357,7 @@ def test_a_torch_that_finds_no_gpu_is_none_for_a_gpu(
 
 @pytest.fixture
 def with_triton(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a claim requires whose kernels Triton launches on the GPU; all of it is installed."""
+    """A claim whose kernels Triton launches on the GPU; everything is installed."""
     monkeypatch.setattr(requirements, "_exists", lambda name: True)
     monkeypatch.setenv("CC", "/usr/bin/cc")
     return {"device": "cuda", "modules": ["triton"]}
@@ -366,7 +366,7 @@ def with_triton(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_triton_needs_a_compiler_for_its_launcher(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_triton: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
-    """Without one its error would be the subject's; on a CPU it interprets, and compiles no launcher."""
+    """Without one its error would count as the subject's. On a CPU the interpreter compiles no launcher."""
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
     assert shortfalls(with_triton, a_host(a_gpu())) == snapshot

@@ -1,4 +1,4 @@
-"""Sampling real processes, and what the driver is said to have seen, replayed from recorded drivers."""
+"""Samples of real processes, and the driver's view, replayed from recorded drivers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_newest_sample_is_at_hand() -> None:
 
 
 def test_sampling_costs_less_than_a_hundredth_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However dear a sample is: where it takes 5 ms of processor time, samples become rarer."""
+    """If a sample takes 5 ms of processor time, samples become rarer."""
 
     def dear(self: object) -> process_tree.Readings:
         begin = time.thread_time()
@@ -152,7 +152,7 @@ def test_a_sample_that_fails_is_no_failure_of_the_trial(monkeypatch: pytest.Monk
 
 
 def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the one who asks for a sample, who has a trial's time limit to watch, nor the one who stops."""
+    """Neither the reader of a sample, who watches a time limit, nor the one who stops it."""
     import harness.machine.telemetry as module
 
     monkeypatch.setattr(module, "_SAMPLE_SECONDS", 0.2)
@@ -174,7 +174,7 @@ def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Device memory is not supported, memory a process is: the one is None with its reason, the other read."""
+    """Device memory is not supported, memory per process is; the reason is recorded."""
     pynvml = replay("gb10", monkeypatch, tmp_path)
     pynvml.running = [(os.getpid(), 7 << 30), (1, 1 << 30)]
     sampler = Sampler(GB10)
@@ -190,7 +190,7 @@ def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_descendant_on_the_gpu_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Also one that sampling has not come across yet when the driver lists it."""
+    """This includes one that sampling has not found when the driver lists it."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     with running(BUSY_CHILD) as process:
         assert process.stdout
@@ -215,7 +215,7 @@ def _parent(pid: int) -> int | None:
 
 
 def test_the_driver_never_saw_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What a silent fall-back to the CPU looks like: NVML answers, and lists others only."""
+    """A silent fall-back to the CPU: NVML answers, and lists other processes only."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(1, 1 << 30)]
     sampler = Sampler(H200)
@@ -239,7 +239,7 @@ def test_seen_but_memory_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_ids_of_another_namespace_decide_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    """In a container the driver may list our trial under an id that means nothing here: neither seen nor unseen."""
+    """In a container the driver may list the trial under an unknown id: neither seen nor unseen."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = [(4194999, 1 << 30), (0, None)]
     sampler = Sampler(H200)
@@ -252,7 +252,7 @@ def test_ids_of_another_namespace_decide_nothing(
 
 @pytest.mark.parametrize("once", [False, True])
 def test_nvml_fails(once: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A single unanswered question is enough: the trial may have been on the GPU just then."""
+    """One unanswered question is enough: the trial may have been on the GPU then."""
     pynvml = replay("h200", monkeypatch, tmp_path)
     pynvml.running = []
     pynvml.broken.add("nvmlDeviceGetComputeRunningProcesses")

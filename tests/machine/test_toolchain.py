@@ -1,4 +1,4 @@
-"""What the survey of tools makes of tools that answer, are missing, fail or hang."""
+"""The survey of tools that answer, are missing, fail or hang."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OPTIONAL = ("wgpu", "triton")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty machine: no tool on PATH but the shell's, no package but torch; tests add what they need."""
+    """An empty machine: only the shell's tools on PATH, only torch as a package; tests add the rest."""
     for name in ("CUDA_HOME", "CUDA_PATH", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "bin").mkdir()
@@ -73,7 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class _Hiding:
-    """Finds none of the optional packages, so that only those in the folder are there."""
+    """Find none of the optional packages, so that only those in the folder exist."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -92,12 +92,12 @@ def put(path: Path, script: str) -> Path:
 
 
 def bundled(tools: Toolchain) -> list[Tool]:
-    """Without what the machine that runs the tests has in /usr/local/cuda."""
+    """Without the machine's own /usr/local/cuda."""
     return [tool for tool in tools.ptxas if tool.details.get("found_by") != "/usr/local/cuda"]
 
 
 def test_every_ptxas_that_triton_could_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Triton's own, the one that a variable names, and the toolkit's, each once and with what it compiles for."""
+    """Triton's own, that of the variable, and the toolkit's; each once, with its targets."""
     put(folder / "triton" / "__init__.py", "__version__ = '3.9.0'\nraise SystemExit('imported')\n")
     own = put(folder / "triton" / "backends" / "nvidia" / "bin" / "ptxas-blackwell", PTXAS)
     named = put(folder / "mine" / "ptxas", PTXAS)

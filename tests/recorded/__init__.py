@@ -1,4 +1,4 @@
-"""Recorded answers of NVML, and a way to put one of them in NVML's place."""
+"""Recorded answers of NVML, and a way to replay one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles of every verdict, as reports get them."""
+"""Bundles of every verdict, in the form that reports read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def examined(record: Record) -> BundleResult:
 
 
 def unsound(text: str) -> BundleResult:
-    """An unsound bundle, whose finding has a text that does not come from the harness."""
+    """An unsound bundle. The text of its finding does not come from the harness."""
     finding = Finding(Code.TAMPERED, text, text)
     name = text.replace("/", "").replace("\0", "") or "x"
     on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # the name of a file may be any bytes

@@ -38,12 +38,12 @@ from harness.report import bound_text
     ],
 )
 def test_bounds(keyword: str, limit: Any, unit: str, expected: str) -> None:
-    """A rule stays as it is."""
+    """A rule is shown unchanged."""
     assert bound_text.of(Bound(keyword, limit), unit) == expected
 
 
 def test_every_keyword_has_words() -> None:
-    """So that a keyword added to the dialect is forgotten neither here nor in the schema of records."""
+    """A new keyword must be added here and in the schema of records."""
     assert {*_CHECKS, RULE} == set(bound_text._WORDS)
     schema = strictjson.load(schema_folder() / "record.schema.json")
     assert {*_CHECKS, RULE} == set(schema["$defs"]["bound"]["properties"]["keyword"]["enum"])

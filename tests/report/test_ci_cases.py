@@ -1,4 +1,4 @@
-"""The cases of a claim, which all reports for machines share."""
+"""The cases of a claim, which all machine-readable reports share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.report.bundles import every_verdict, unsound
     ],
 )
 def test_clauses_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
-    """Each with what became of it."""
+    """Each has its result."""
     found = {case.name: case for case in ci_cases.of_record(claim_result(tmp_path, **changes).record)}
     assert found[name].status == status
     assert found[name].message
@@ -42,7 +42,7 @@ def test_clauses_and_mutants_become_cases(tmp_path: Path, changes: Any, name: st
 
 @pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED])
 def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdict) -> None:
-    """A mutant that was not run does not show that the claim was not measured."""
+    """A mutant that did not run does not show that the claim is NOT_MEASURED."""
     record = replace(
         claim_result(tmp_path).record, verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space")
     )
@@ -51,7 +51,7 @@ def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdi
 
 
 def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
-    """A reader who counts the cases that are not green sees it."""
+    """A reader who counts the other cases sees the verdict."""
     for bundle in every_verdict(tmp_path):
         statuses = Counter(case.status for case in ci_cases.of_bundle(bundle))
         if bundle.record is None:
@@ -63,6 +63,6 @@ def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:
 
 
 def test_an_unsound_bundle_says_what_is_wrong(tmp_path: Path) -> None:
-    """And nothing of what its record says."""
+    """The record's texts are left out."""
     (case,) = ci_cases.of_bundle(unsound("summary.md"))
     assert case.message == "unsound: TAMPERED summary.md: summary.md"

@@ -11,19 +11,19 @@ ROWS = [("name", "newest", "earlier"), ("a_longer_name", "1.5 nats", "")]
 
 
 def test_as_wide_as_the_widest() -> None:
-    """Without blanks at the end."""
+    """There are no spaces at the end."""
     assert list(aligned(ROWS)) == ["  name           newest    earlier", "  a_longer_name  1.5 nats"]
 
 
 def test_what_does_not_fit_follows_below() -> None:
-    """By whole columns, so that none is torn."""
+    """Whole columns move, so no column is split."""
     assert list(aligned(ROWS, 30)) == ["  name           newest", "      earlier", "  a_longer_name  1.5 nats"]
     assert list(aligned(ROWS, 5))[:2] == ["  name", "      newest    earlier"]
 
 
 @given(st.lists(st.tuples(*[st.text(max_size=9)] * 3), min_size=1, max_size=5), st.none() | st.integers(1, 60))
 def test_every_cell_is_shown(rows: list[tuple[str, str, str]], width: int | None) -> None:
-    """And nothing that steers a terminal."""
+    """Control characters are escaped."""
     shown = "\n".join(aligned(rows, width))
     assert all(line.isprintable() for line in shown.split("\n"))
     for cell in (cell.strip() for row in rows for cell in row):

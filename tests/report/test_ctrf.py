@@ -1,4 +1,4 @@
-"""CTRF reports, held against the published schema."""
+"""CTRF reports against the published schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 
 
 def results(bundles: Sequence[BundleResult]) -> dict[str, Any]:
-    """What a reader takes from a report that is of the schema, with counts that are true."""
+    """The results of a report that is valid and whose counts are right."""
     document = json.loads(ctrf.render(bundles))
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
     found: dict[str, Any] = document["results"]
@@ -36,7 +36,7 @@ def results(bundles: Sequence[BundleResult]) -> dict[str, Any]:
 
 
 def test_every_verdict_is_told(tmp_path: Path) -> None:
-    """Nothing that was not measured, void or unsound counts as passed, or as still to come."""
+    """NOT_MEASURED, VOID and unsound count neither as passed nor as pending."""
     for bundle in every_verdict(tmp_path):
         found = results([bundle])
         summary = found["summary"]
@@ -53,7 +53,7 @@ def test_every_verdict_is_told(tmp_path: Path) -> None:
 
 
 def test_times_and_circumstances_are_told(tmp_path: Path) -> None:
-    """In milliseconds since 1970; a list of tests shows what narrows them."""
+    """Times are milliseconds since 1970. A list of tests shows the qualifications."""
     bundles = [bundle for bundle in every_verdict(tmp_path) if bundle.record and bundle.record.run == "e-unproven"]
     found = results(bundles)
     assert (found["summary"]["start"], found["summary"]["stop"]) == (1795205703000, 1795205707500)
@@ -65,14 +65,14 @@ def test_times_and_circumstances_are_told(tmp_path: Path) -> None:
 
 
 def test_a_time_beyond_any_is_told_as_a_number(tmp_path: Path) -> None:
-    """A bundle is not trusted: if its time is infinite in milliseconds, the other claims must still be reported."""
+    """A bundle is not trusted. If its time is infinite, the other claims are still reported."""
     record = claim_result(tmp_path, seconds=1e308, trial_seconds=1e308).record
     summary = results([examined(record)])["summary"]
     assert summary["stop"] - summary["start"] == 10**12
 
 
 def test_no_bundle_is_a_failure() -> None:
-    """Zero tests would look green."""
+    """Zero tests would look like success."""
     (test,) = results([])["tests"]
     nothing = ctrf.ci_cases.NOTHING
     assert (test["status"], test["name"]) == ("failed", f"{nothing.claim} {nothing.name}")
@@ -81,7 +81,7 @@ def test_no_bundle_is_a_failure() -> None:
 @SETTINGS
 @given(text=nasty)
 def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text: str) -> None:
-    """And is UTF-8."""
+    """The report is UTF-8."""
     found = results([examined(with_texts(tmp_path, text)), unsound(text)])
     assert found["summary"]["suites"] == 2
     assert ctrf.render([unsound(text)]).isascii()
@@ -89,5 +89,5 @@ def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text:
 
 @pytest.mark.parametrize("status", ctrf.ci_cases.Status)
 def test_each_status_is_one_of_the_format(status: ctrf.Status) -> None:
-    """A new one is not forgotten."""
+    """This test fails for a new one."""
     assert ctrf._STATUS[status] in {"passed", "failed", "skipped", "other"}

@@ -1,4 +1,4 @@
-"""What is said of the device code in a file."""
+"""The text about device code in a file."""
 
 from __future__ import annotations
 

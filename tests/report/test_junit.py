@@ -1,4 +1,4 @@
-"""JUnit reports, read back as a CI service reads them."""
+"""JUnit reports as a CI service reads them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 
 def results_of(text: str) -> dict[str, str]:
-    """What became of each case, by name; "passed" where it has no result."""
+    """The result of each case by name; "passed" if it has none."""
     cases = ElementTree.fromstring(text).iter("testcase")
     return {case.attrib["name"]: case[0].tag if len(case) else "passed" for case in cases}
 
@@ -37,7 +37,7 @@ def record_of(folder: Path, **changes: Any) -> Record:
 
 
 def test_a_claim_is_a_suite_of_its_clauses_and_mutants(tmp_path: Path) -> None:
-    """Counted, with the circumstances as properties."""
+    """It has counts, and the circumstances as properties."""
     record = record_of(tmp_path)
     text = junit.render(record)
     results = results_of(text)
@@ -73,7 +73,7 @@ def test_a_claim_is_a_suite_of_its_clauses_and_mutants(tmp_path: Path) -> None:
 def test_outcomes_become_results(
     tmp_path: Path, changes: Any, case: str, result: str, snapshot: SnapshotAssertion
 ) -> None:
-    """FAIL is a failure, what was not measured is skipped, a mutant that lived is an error."""
+    """FAIL is a failure, NOT_MEASURED is skipped, and a surviving mutant is an error."""
     text = junit.render(record_of(tmp_path, **changes))
     assert results_of(text)[case] == result
     found = ElementTree.fromstring(text).find(f".//testcase[@name='{case}']/{result}")
@@ -86,7 +86,7 @@ def test_outcomes_become_results(
     ("verdict", "result"), [(Verdict.FAIL, "failure"), (Verdict.VOID, "error"), (Verdict.NOT_MEASURED, "skipped")]
 )
 def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdict, result: str) -> None:
-    """As where every clause passed and the bundle could not be written."""
+    """For example if every clause passed and the bundle could not be written."""
     record = record_of(tmp_path, mutants={**DEFECTIVE, "silent-fallback": {"returned": 2}})
     assert set(results_of(junit.render(record)).values()) == {"error", "passed"}
     proven = replace(
@@ -96,14 +96,14 @@ def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdi
 
 
 def test_a_claim_of_which_nothing_is_known_is_no_empty_suite(tmp_path: Path) -> None:
-    """Nor is it a green one."""
+    """It does not count as passed either."""
     record = replace(record_of(tmp_path), clauses=(), mutants=())
     assert results_of(junit.render(replace(record, verdict=Verdict.NOT_MEASURED))) == {"verdict": "skipped"}
     assert results_of(junit.render(record)) == {"verdict": "passed"}
 
 
 def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
-    """A suite each, summed up."""
+    """One suite per claim, with totals."""
     good = record_of(tmp_path)
     bad = record_of(tmp_path, measurements=healthy(returned=2), run="another")
     path = tmp_path / "new" / "junit.xml"
@@ -114,13 +114,13 @@ def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
 
 
 def test_a_run_without_claims_is_an_error(tmp_path: Path) -> None:
-    """CI must not read it as green."""
+    """CI must not count it as passed."""
     junit.write([], tmp_path / "junit.xml")
     assert results_of((tmp_path / "junit.xml").read_text()) == {"nothing ran": "error"}
 
 
 def test_claims_that_are_not_due_are_no_error_and_no_pass(tmp_path: Path) -> None:
-    """A night on which nothing is stale; but a FAIL that stands is one, also beside claims that passed."""
+    """A night without stale claims is no error. A standing FAIL is one, also beside claims that passed."""
     path = tmp_path / "junit.xml"
     handle = junit.handler(path)
     handle(ClaimPassedOver("F-DEMO-COVERED-001", Verdict.PASS, "not due: DISCHARGED by evidence/one"))
@@ -138,7 +138,7 @@ def test_claims_that_are_not_due_are_no_error_and_no_pass(tmp_path: Path) -> Non
 
 
 def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -> None:
-    """A run that dies leaves errors, not the green file of the day before."""
+    """A run that dies leaves errors, not an older file."""
     path = tmp_path / "junit.xml"
     record = record_of(tmp_path)
     junit.write([record], path)
@@ -158,7 +158,7 @@ def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -
 
 
 def test_a_place_that_takes_no_file_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    """And one that is lost while claims run does not end them."""
+    """A place that is lost during the run ends no claim."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         junit.handler(tmp_path / "file" / "junit.xml")
@@ -171,7 +171,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_runs(tmp_path: Pa
 
 
 def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """`--junit /dev/stdout`."""
+    """For example `--junit /dev/stdout`."""
     junit.write([record_of(tmp_path)], Path("/dev/null"))
     assert Path("/dev/null").is_char_device()
 
@@ -179,7 +179,7 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 @SETTINGS
 @given(text=nasty)
 def test_whatever_a_text_holds_the_xml_is_valid(tmp_path: Path, text: str) -> None:
-    """Control characters, half surrogates, markup: XML has no place for most of them."""
+    """XML allows few control characters and no half surrogates."""
     rendered = junit.render(with_texts(tmp_path, text))
     root = ElementTree.fromstring(rendered.encode("utf-8"))
     assert len(list(root.iter("testcase"))) >= 17

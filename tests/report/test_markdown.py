@@ -1,4 +1,4 @@
-"""The comment on a pull request."""
+"""Comments on pull requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 
 def blocks_are_whole(text: str) -> bool:
-    """Whether every fold and every block of code is closed, and a table's rows have as many cells as its head."""
+    """Whether every fold and code block is closed, and each table row has as many cells as its head."""
     fence, open_folds, cells = "", 0, 0
     for line in text.splitlines():
         if fence:
@@ -44,7 +44,7 @@ def blocks_are_whole(text: str) -> bool:
 
 
 def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> None:
-    """In the table, over the claim's section, in JUnit, CTRF and SARIF: nobody may take it for the contract's own."""
+    """In the table, above the claim's section, in JUnit, CTRF and SARIF. It must not count as the contract's own."""
     other = "falsifiers.demo.sorting:Forgetful"
     bundle = sealed(tmp_path, subject=other)
     rewrite(bundle, "observation.json", set_at("subject", other))
@@ -62,7 +62,7 @@ def test_another_subject_is_told_where_the_verdict_stands(tmp_path: Path) -> Non
 
 
 def test_rows_say_what_sets_them_apart(tmp_path: Path) -> None:
-    """A FAIL of other parameters beside a PASS of the contract's own; a PASS that is stale or of other hardware."""
+    """A FAIL with other parameters beside the contract's PASS; a PASS that is stale or of other hardware."""
     bundles = [
         sealed(tmp_path, run="a-pass"),
         sealed(tmp_path, run="b-fail", measurements=healthy(returned=2), overrides={"steps": 5}),
@@ -85,7 +85,7 @@ def test_rows_say_what_sets_them_apart(tmp_path: Path) -> None:
 
 
 def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
-    """With the denominator."""
+    """The counts include the total."""
     text = markdown.render(every_verdict(tmp_path))
     lines = text.splitlines()
     assert lines[:4] == [
@@ -101,20 +101,20 @@ def test_verdicts_stand_first_the_gravest_on_top(tmp_path: Path) -> None:
 
 
 def test_the_text(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Counts, table, value against bound, the mutant that survived, findings, commands, folded tables."""
+    """Counts, table, value against bound, the surviving mutant, findings, commands, folded tables."""
     text = markdown.render(every_verdict(tmp_path))
     assert text.replace(str(tmp_path), "FOLDER") == snapshot
 
 
 def test_kill_tables_are_folded(tmp_path: Path) -> None:
-    """One for each sound bundle, the tags on lines of their own, so that the table between is Markdown."""
+    """One table per sound bundle. The tags have lines of their own, so that the table is Markdown."""
     text = markdown.render(every_verdict(tmp_path))
     assert text.count("<details>\n<summary>Mutants of F-DEMO-SORT-001 on a CPU: 3 declared, ") == 5
     assert "not run</summary>\n\n| mutant | fate |" in text
 
 
 def test_what_was_measured_is_folded_below_with_its_bound_in_words(tmp_path: Path) -> None:
-    """Of a PASS too, last, so that it is left out first; and the command stands once for each bundle."""
+    """A PASS has them too, at the end, so that they are dropped first. Each bundle has one command."""
     record = claim_result(tmp_path).record
     (loss,) = (
         replace(one, id="loss.maximum", bound=Bound("maximum", 2), unit="nats", value=1.5) for one in record.clauses[:1]
@@ -131,20 +131,20 @@ def test_what_was_measured_is_folded_below_with_its_bound_in_words(tmp_path: Pat
 
 
 def test_a_pass_that_nothing_narrows_needs_no_words(tmp_path: Path) -> None:
-    """A row and a folded table."""
+    """It has a row and a folded table."""
     record = claim_result(tmp_path, profile="full", target={"type": "cpu"}).record
     record = replace(record, mutants=record.mutants[:2])
     assert "###" not in markdown.render([examined(record)])
 
 
 def test_no_bundle_is_said(snapshot: SnapshotAssertion) -> None:
-    """A report without bundles is not empty."""
+    """A report without bundles has text."""
     assert markdown.render([]) == snapshot
 
 
 @pytest.mark.parametrize("limit", [markdown.LEAST, 5000, 20_000, markdown.COMMENT, markdown.SUMMARY])
 def test_any_number_of_bundles_fits(tmp_path: Path, limit: int) -> None:
-    """What is left out is counted, and the counts are of all."""
+    """The number of omitted bundles is shown, and the counts include them."""
     record = claim_result(tmp_path, measurements=healthy(returned=2)).record
     bundles: list[BundleResult] = [examined(replace(record, id=f"F-{number}-001")) for number in range(700)]
     text = markdown.render([*bundles, *[unsound(f"{number}" * 50) for number in range(300)]], limit)

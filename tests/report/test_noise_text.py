@@ -1,4 +1,4 @@
-"""How changes are put in words."""
+"""Changes in words."""
 
 from __future__ import annotations
 

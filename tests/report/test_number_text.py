@@ -1,4 +1,4 @@
-"""How numbers are written for people."""
+"""Numbers for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.report import number_text
     ],
 )  # fmt: skip
 def test_a_measured_value(measured: Any, unit: str, written: str) -> None:
-    """Six digits of what was measured, every digit of what was counted."""
+    """A measured value has six digits, a counted one has all."""
     assert number_text.value(measured, unit) == written
 
 

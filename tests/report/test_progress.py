@@ -1,4 +1,4 @@
-"""What a person sees: plain lines in a pipe, a live view on a terminal, and the relay that brings events there."""
+"""The output for people: plain lines in a pipe, a live view on a terminal, and the relay of events."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ CPU = Device("cpu", "x86_64")
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
-        """It does."""
         return True
 
 
@@ -86,7 +85,7 @@ def plain(told: list[Event], verbose: bool = False) -> list[str]:
 
 
 def live(told: list[Event], verbose: bool = False) -> str:
-    """What a terminal gets."""
+    """The output on a terminal."""
     stream = Terminal()
     take = terminal_handler(stream, verbose)
     for event in told:
@@ -95,7 +94,7 @@ def live(told: list[Event], verbose: bool = False) -> str:
 
 
 def test_the_text_of_a_run(record: Record, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Plan, wait, steps, trials, clauses, verdict, evidence and total; each verdict; and what qualifies it."""
+    """Plan, wait, steps, trials, clauses, verdict, evidence, total, and the qualifications of each verdict."""
     unsure = {**DEFECTIVE, "forgets-one": {"given": ...}}
     others = {
         "another subject": replace(record, command="harness run --subject demo:Other F", subject="demo:Other"),
@@ -128,13 +127,13 @@ def test_steps_in_a_pipe(record: Record) -> None:
 
 @pytest.mark.parametrize("told", [plain, lambda story: live(story).splitlines()], ids=["plain", "live"])
 def test_claims_that_were_not_due_are_declared(told: Callable[[list[Event]], list[str]], record: Record) -> None:
-    """The denominator is of all claims that were asked for, evaluated or not."""
+    """The total includes claims that were not evaluated."""
     not_due = events.ClaimPassedOver("F-DEMO-OTHER-001", Verdict.PASS, "not due")
     assert told([not_due, *story(record)])[-1].startswith("2 claims declared, 1 evaluated: 1 PASS")
 
 
 def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
-    """Of somebody else's trainer, which makes the steps that it makes."""
+    """A foreign trainer decides how many steps it makes."""
     made = [events.TrialStep(CONTRACT.id, SUBJECT, step, {"loss": 1.5}, None) for step in range(1, 51)]
     lines = plain([events.TrialStarted(CONTRACT.id, SUBJECT, 3), *made])
     assert [line.partition("step ")[2].partition("  loss")[0] for line in lines] == [
@@ -143,7 +142,8 @@ def test_steps_beyond_those_asked_for_are_told_rarely_and_as_such() -> None:
 
 
 def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
-    """The exception's text alone tells nobody which line to mend; once a claim, for mutants raise the same."""
+    """The exception's text alone does not name the line to mend. It is shown once per claim, because mutants raise the
+    same."""
     judgment = judge(CONTRACT, observe(healthy()))
     stack = 'Traceback (most recent call last):\n  File "stable.py", line 27, in falsify\nValueError: \x1b[2Jboo\n'
     lived = MutantOutcome("forgets-one", Fate.INCONCLUSIVE, Reason(ReasonCode.FALSIFIER_FAULT, "falsifier", "boo"))
@@ -158,20 +158,20 @@ def test_a_traceback_is_shown_where_asked_for_and_else_where_it_is() -> None:
 
 
 def test_verbose_shows_every_step(record: Record) -> None:
-    """-v hides nothing."""
+    """-v shows everything."""
     assert sum("step" in line and line.startswith("  subject") for line in plain(story(record), verbose=True)) == 50
 
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_foreign_texts_do_not_steer_a_pipe_or_forge_lines(hostile: Record, verbose: bool) -> None:
-    """A claim's texts stay in their line and print as what they are."""
+    """A claim's texts stay on one line, with control characters escaped."""
     lines = plain(story(hostile), verbose)
     assert not [line for line in lines if line.startswith("PASS F-FORGED-001")]
     assert all(line.isprintable() for line in lines)
 
 
 def test_foreign_texts_do_not_steer_a_terminal(hostile: Record) -> None:
-    """No foreign control sequence gets through, and no foreign markup is obeyed."""
+    """No foreign control sequence or markup takes effect."""
     shown = live(story(hostile), verbose=True)
     assert "\x1b[2J" not in shown
     assert "\x00" not in shown
@@ -179,7 +179,7 @@ def test_foreign_texts_do_not_steer_a_terminal(hostile: Record) -> None:
 
 
 def test_live(record: Record) -> None:
-    """On a terminal: the same facts, and the cursor is given back."""
+    """A terminal shows the same facts, and the cursor is restored."""
     shown = live(story(record))
     for fact in ("F-DEMO-SORT-001", "waiting for F-OTHER-001", "killed in 0.50 s", "/evidence/run", "1 PASS"):
         assert fact in shown
@@ -201,7 +201,7 @@ def test_live_draws_what_runs(record: Record) -> None:
 
 
 def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
-    """What was killed, what came to nothing and what did not run add up to all, here and in the Markdown table."""
+    """Killed, inconclusive and unstarted mutants add up, here and in the Markdown table."""
     unsure = {**DEFECTIVE, "forgets-one": {"given": ...}}
     record = claim_result(tmp_path, mutants=unsure).record
     for text in (verdict_text(record), markdown.render([examined(record)])):
@@ -218,7 +218,7 @@ def test_no_mutant_is_missing_from_the_count(tmp_path: Path) -> None:
     ],
 )
 def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: Reason, told: str) -> None:
-    """Without the clause, and without how the trial ended that never began."""
+    """Neither a clause nor the end of a trial that never began is shown."""
     why = Reason(ReasonCode.CLAUSE, clauses=("subject.completes",), cause=reason)
     idle = replace(record, verdict=Verdict.NOT_MEASURED, reason=why, clauses=(), trial_seconds=0.0)
     assert verdict_text(idle).startswith(f"NOT_MEASURED  {record.id}, ")
@@ -226,14 +226,14 @@ def test_what_was_in_the_way_where_nothing_ran(record: Record, reason: Reason, t
 
 
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
-    """It is not inconclusive, because no trial left it undecided."""
+    """No trial left it undecided, so it is not inconclusive."""
     record = claim_result(tmp_path, mutants={}, cut_short=True).record
     assert all(mutant.id in idle_text(record) for mutant in record.mutants)
     assert str(Fate.INCONCLUSIVE) not in "".join(plain([events.ClaimFinished(record, Path("/evidence/run"))]))
 
 
 def test_another_subject_is_said_beside_the_verdict(record: Record) -> None:
-    """A PASS of --subject must not read like the claim's own."""
+    """A PASS of --subject looks different from the claim's own."""
     text = verdict_text(replace(record, command="harness run --subject demo:Other F", subject="demo:Other"))
     assert "demo:Other" in text
     assert record.subject not in verdict_text(record)
@@ -259,7 +259,7 @@ def test_the_relay_keeps_the_order(record: Record) -> None:
 
 
 def test_a_handler_that_blocks_holds_up_nobody() -> None:
-    """A pager that nobody scrolls on costs a trial nothing, and memory stays bounded."""
+    """A pager that waits costs a trial no time, and memory stays bounded."""
     scroll, heard = threading.Event(), list[Event]()
 
     def pager(event: Event) -> None:
@@ -281,7 +281,7 @@ def test_a_handler_that_blocks_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("no")])
 def test_a_handler_that_fails_keeps_no_other_from_hearing(error: Exception) -> None:
-    """Its exception is handed back; it hears no more."""
+    """Its exception is returned, and it gets no further event."""
     heard, calls = list[Event](), list[Event]()
 
     def fail(event: Event) -> Any:

@@ -1,4 +1,4 @@
-"""The sign of life of what takes long: on a terminal alone, and only after a while."""
+"""The progress line of long commands: only on a terminal, and only after a while."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.report.progress_line import progress_line
 
 
 class Terminal(io.StringIO):
-    """What looks like one."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -34,7 +34,7 @@ def written(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, calls: int) ->
 
 
 def test_on_a_terminal_it_says_how_far_it_is_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line is taken away in the end, and the cursor is there again."""
+    """At the end the line is removed and the cursor is restored."""
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     monkeypatch.setattr(module, "_BETWEEN", 0.0)
     shown = written(monkeypatch, Terminal(), 30)
@@ -45,19 +45,19 @@ def test_on_a_terminal_it_says_how_far_it_is_and_cleans_up(monkeypatch: pytest.M
 
 
 def test_what_is_done_at_once_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are."""
+    """The number of items makes no difference."""
     monkeypatch.setattr(module, "_PATIENCE", 3600.0)
     assert written(monkeypatch, Terminal(), 1000) == ""
 
 
 def test_a_pipe_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it takes."""
+    """The duration makes no difference."""
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     assert written(monkeypatch, io.StringIO(), 1000) == ""
 
 
 def test_who_is_interrupted_gets_a_clean_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the interruption."""
+    """The interruption is raised again."""
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)

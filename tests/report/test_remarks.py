@@ -1,4 +1,4 @@
-"""Remarks of a run reach the person and the JSON, and steer neither."""
+"""Remarks of a run reach the terminal and the JSON, with control characters escaped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_remark_is_shown_on_one_line() -> None:
 
 
 def test_a_remark_is_in_the_json(tmp_path: Path) -> None:
-    """With its claim."""
+    """The claim is named."""
     handle = json_handler(str(tmp_path / "run.json"))
     for event in (REMARK, events.RunFinished(1, (), 0.5, False)):
         handle(event)

@@ -1,4 +1,4 @@
-"""SARIF reports, held against the published schema."""
+"""SARIF reports against the published schema."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[Healt
 
 
 def run_of(bundles: Sequence[BundleResult]) -> dict[str, Any]:
-    """The run of a report that is of the schema, and keeps the rules that a schema cannot say."""
+    """The run of a valid report that also keeps the rules outside the schema."""
     document = json.loads(sarif.render(bundles))
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
     (run,) = document["runs"]
@@ -42,7 +42,7 @@ def run_of(bundles: Sequence[BundleResult]) -> dict[str, Any]:
 
 
 def test_every_verdict_is_told(tmp_path: Path) -> None:
-    """What was not measured is open and the run no success; what passed raises no alert."""
+    """NOT_MEASURED is open and the run no success. A PASS raises no alert."""
     expected = {
         "a-pass": ({"notApplicable"}, True),
         "b-fail": ({"fail", "notApplicable"}, True),
@@ -60,7 +60,7 @@ def test_every_verdict_is_told(tmp_path: Path) -> None:
 
 
 def test_a_failed_clause_names_value_bound_and_source(tmp_path: Path) -> None:
-    """The subject's file where the bundle says that it ran; two runs on a device class are one alert."""
+    """The subject's file if the bundle has it. Two runs on one device class are one alert."""
     record = claim_result(tmp_path, measurements=healthy(returned=2)).record
     bundles = [examined(record), examined(replace(record, run="another"))]
     failed = [result for result in run_of(bundles)["results"] if result["kind"] == "fail"]
@@ -76,7 +76,7 @@ def test_a_failed_clause_names_value_bound_and_source(tmp_path: Path) -> None:
 
 
 def test_the_counts_have_a_denominator(tmp_path: Path) -> None:
-    """A file without results says of how many it speaks."""
+    """A file without results names the number of claims."""
     properties = run_of(every_verdict(tmp_path))["properties"]
     assert properties["bundles"] == 6
     assert properties["verdicts"] == {"FAIL": 1, "NOT_MEASURED": 1, "PASS": 2, "UNSOUND": 1, "VOID": 1}
@@ -93,7 +93,7 @@ def test_no_bundle_is_no_success() -> None:
 @SETTINGS
 @given(text=nasty)
 def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text: str) -> None:
-    """And is ASCII."""
+    """The report is ASCII."""
     bundles = [examined(with_texts(tmp_path, text)), unsound(text)]
     run_of(bundles)
     assert sarif.render(bundles).isascii()
@@ -101,5 +101,5 @@ def test_whatever_a_text_holds_the_report_is_of_the_schema(tmp_path: Path, text:
 
 @pytest.mark.parametrize("status", [one for one in sarif.Status if one is not sarif.Status.PASS])
 def test_each_status_is_one_of_the_format(status: sarif.Status) -> None:
-    """A new one is not forgotten."""
+    """This test fails for a new one."""
     assert sarif._KINDS[status][0] in {"fail", "open", "notApplicable"}

@@ -1,4 +1,4 @@
-"""Foreign texts in the output of a run in GitHub Actions are not executed."""
+"""GitHub Actions executes no foreign text in the output of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = re.compile(r"(?m)^\s*::|##\[")
 
 
 def written(*texts: str) -> str:
-    """What these writes come to."""
+    """The text that these writes give."""
     buffer = io.BytesIO()
     stream = Escaping(buffer, encoding="utf-8", newline="")
     for text in texts:
@@ -33,21 +33,21 @@ def written(*texts: str) -> str:
 
 @given(st.lists(st.text(alphabet=" \t:#[]a\n\r", max_size=6), max_size=6))
 def test_no_command_is_written(texts: list[str]) -> None:
-    """However the text is cut into writes."""
+    """The text may be split into any writes."""
     once, pieces = written("".join(texts)), written(*texts)
     assert once == pieces
     assert not any(COMMAND.search(line) for line in re.split(r"[\r\n]", pieces))
 
 
 def test_what_is_no_command_stays_as_it_is() -> None:
-    """Only colons at the beginning of a line, and brackets after a number sign."""
+    """Only colons at the start of a line, and brackets after a number sign, are changed."""
     text = "a::b\n  x: [1, 2] # 3\nsorting.py::test\n"
     assert written(text) == text
 
 
 @given(st.recursive(st.text(alphabet="#[:\n", max_size=5), lambda inner: st.lists(inner, max_size=3)))
 def test_json_keeps_its_meaning(value: object) -> None:
-    """Reports on standard output are JSON nevertheless."""
+    """Reports on standard output stay valid JSON."""
     for indent in (None, 2):
         assert json.loads(written(json.dumps(value, indent=indent))) == value
 

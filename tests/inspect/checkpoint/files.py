@@ -28,19 +28,19 @@ SETTING = Setting(parameters={}, device="cpu", seed=0, workspace=Path("/nowhere"
 
 
 def safetensors_bytes(arrays: Arrays) -> bytes:
-    """By the package safetensors."""
+    """Written by the package safetensors."""
     return safetensors.numpy.save({name: np.ascontiguousarray(one) for name, one in arrays.items()}, {"format": "np"})
 
 
 def torch_zip(arrays: Arrays) -> bytes:
-    """By torch.save, as a state_dict inside a dict with a step count."""
+    """Written by torch.save, as a state_dict inside a dict with a step count."""
     file = io.BytesIO()
     torch.save({"model": {name: torch.from_numpy(one.copy()) for name, one in arrays.items()}, "step": 7}, file)
     return file.getvalue()
 
 
 def gguf_bytes(arrays: Arrays, folder: Path) -> bytes:
-    """By the package gguf."""
+    """Written by the package gguf."""
     path = folder / "written.gguf"
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_uint32("llama.block_count", 2)
@@ -56,7 +56,7 @@ def gguf_bytes(arrays: Arrays, folder: Path) -> bytes:
 
 
 def apr(arrays: Arrays, metadata: Mapping[str, Any] | None = None) -> bytes:
-    """By the reference subject of the APR claims, whose reader and writer share nothing with the inspector."""
+    """Written by the reference subject of the APR claims, which shares no code with the inspector."""
     records = [
         TensorRecord(name, APR_NUMBERS[one.dtype.name], one.shape, one.tobytes()) for name, one in arrays.items()
     ]
@@ -64,7 +64,7 @@ def apr(arrays: Arrays, metadata: Mapping[str, Any] | None = None) -> bytes:
 
 
 def with_apr_header(data: bytes, at: int, value: bytes) -> bytes:
-    """The file with other bytes in its header, and both checksums made right again."""
+    """The file with other bytes in its header, and both checksums corrected."""
     changed = bytearray(data)
     changed[at : at + len(value)] = value
     changed[40:44] = struct.pack("<I", zlib.crc32(bytes(changed[:40] + changed[44:64])))
@@ -73,7 +73,7 @@ def with_apr_header(data: bytes, at: int, value: bytes) -> bytes:
 
 
 def zero_tensors() -> bytes:
-    """The file of 200 bytes that was once published in place of a model: metadata, and not one tensor."""
+    """The file of 200 bytes that was once published as a model: metadata and no tensor."""
     said = {
         "teacher_model": "",
         "temperature": "4",

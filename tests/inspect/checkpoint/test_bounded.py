@@ -35,7 +35,7 @@ except Refused as refused:
 
 
 def outcome(path: Path) -> str:
-    """What a process with little memory says about the file."""
+    """What a process with little memory reports about the file."""
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, path], capture_output=True, text=True, timeout=60, check=False
     )
@@ -56,7 +56,7 @@ def laughs() -> bytes:
 
 
 def views() -> bytes:
-    """Twenty thousand tensors that each view one storage of 4 MB from another element on: 80 GB to look at."""
+    """Twenty thousand tensors that each view one storage of 4 MB from another element on: 80 GB to read."""
     shifted = (tensor(n, (1_000_000,), (1,), size=1_020_000)[2:-1] for n in range(20_000))
     return b"\x80\x02(" + b"".join(shifted) + b"t."
 
@@ -113,7 +113,7 @@ def _gguf_arrays(kind: int, length: int) -> bytes:
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_cost_little(name: str, tmp_path: Path) -> None:
-    """Refused; or read, where all that is odd about a file is an array that the package gguf could not hold."""
+    """They are refused, or read if the only oddity is an array that the package gguf could not hold."""
     path = tmp_path / "bomb"
     path.write_bytes(BOMBS[name](tmp_path))
     assert outcome(path).startswith("read 0" if name == "GGUF with forty million elements in an array" else "refused")

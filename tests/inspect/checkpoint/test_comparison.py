@@ -18,7 +18,7 @@ W = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
 
 
 def written(folder: Path, **arrays: np.ndarray) -> Path:  # type: ignore[type-arg]
-    """A safetensors file of its own."""
+    """A safetensors file."""
     path = folder / f"{len(list(folder.iterdir()))}.safetensors"
     path.write_bytes(safetensors_bytes(arrays))
     return path
@@ -34,7 +34,7 @@ def test_a_file_is_the_same_as_itself(one: str, tmp_path: Path) -> None:
 
 
 def test_the_same_weights_in_two_formats(tmp_path: Path) -> None:
-    """Whatever the order of tensors and dimensions in the file."""
+    """The order of tensors and dimensions in the file makes no difference."""
     arrays = {"b": W, "a": W.astype(np.float16)}
     (tmp_path / "gguf").write_bytes(gguf_bytes(arrays, tmp_path))
     (tmp_path / "apr").write_bytes(apr(arrays))
@@ -44,7 +44,7 @@ def test_the_same_weights_in_two_formats(tmp_path: Path) -> None:
 
 
 def test_missing_extra_and_changed(tmp_path: Path) -> None:
-    """Missing is what the other file has."""
+    """A missing tensor exists only in the other file."""
     last = np.array([0, 0, 0.5], np.float32)
     this = written(tmp_path, same=W, mine=W, shape=W, dtype=W, values=W)
     other = written(tmp_path, same=W, theirs=W, shape=W.T.copy(), dtype=W.astype(np.float16), values=W + last)
@@ -62,7 +62,7 @@ def test_missing_extra_and_changed(tmp_path: Path) -> None:
 
 
 def test_bits_that_are_no_difference_in_value(tmp_path: Path) -> None:
-    """A zero's sign is a change of 0; a NaN equals itself to the bit and is otherwise not compared."""
+    """Zeros of either sign differ by 0. Equal NaN bits are equal; other NaNs are not compared."""
     nan = np.array([np.nan, 1.0], np.float32)
     this = written(tmp_path, zero=np.array([0.0, 1.0]), same=nan, nan=nan)
     other = written(tmp_path, zero=np.array([-0.0, 1.0]), same=nan, nan=np.array([2.0, 1.5], np.float32))
@@ -81,7 +81,7 @@ def test_against_zeros_there_is_no_relative_difference(tmp_path: Path) -> None:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=arrays_of.array_shapes(max_dims=3, max_side=6), seed=st.integers(0, 1000))
 def test_a_view_equals_its_copy(shape: tuple[int, ...], seed: int, tmp_path: Path) -> None:
-    """Transposed strides on one side, row-major on the other; and a change of one element is found."""
+    """One side has transposed strides, the other is row-major. A change of one element is found."""
     tensor = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
     view = tensor.permute(*reversed(range(tensor.ndim)))
     torch.save({"t": view}, tmp_path / "view.pt")

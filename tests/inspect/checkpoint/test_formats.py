@@ -1,4 +1,4 @@
-"""Files of every format, as their own libraries write them, are read as they are."""
+"""Files of every format, written by their own libraries, are read correctly."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_was_written_is_seen(format_name: str, arrays: dict[str, Any], tmp_
 
 
 def test_metadata_of_every_format(tmp_path: Path) -> None:
-    """Long arrays are counted rather than kept."""
+    """Long arrays are counted, not kept."""
     arrays = {"w": np.arange(4, dtype=np.float32)}
     seen = {}
     for name, write in FORMATS.items():
@@ -83,7 +83,7 @@ def test_metadata_of_every_format(tmp_path: Path) -> None:
 
 
 def test_the_200_bytes_that_were_published(tmp_path: Path) -> None:
-    """Valid safetensors, which every loader opens, and no weights."""
+    """Valid safetensors that every loader opens, without weights."""
     path = tmp_path / "model.safetensors"
     path.write_bytes(zero_tensors())
     assert path.stat().st_size == 200
@@ -137,7 +137,7 @@ def test_four_bit_floats_of_safetensors(tmp_path: Path) -> None:
 
 
 def test_views_of_storages(tmp_path: Path) -> None:
-    """Transposed, sliced, expanded and tied tensors have the digest of what torch would make contiguous."""
+    """Transposed, sliced, expanded and tied tensors have the digest of torch's contiguous copy."""
     base = torch.randn(6, 5)
     given_ = {
         "base": base,
@@ -177,7 +177,7 @@ def test_a_whole_training_state(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q8_0", "TQ1_0", "BF16"])
 def test_quantised_gguf(tmp_path: Path, kind: str) -> None:
-    """The numbers are those of the package gguf."""
+    """The numbers equal those of the package gguf."""
     quantisation = gguf.GGMLQuantizationType[kind]
     packed = gguf.quants.quantize(np.random.default_rng(0).standard_normal((4, 256), np.float32), quantisation)
     writer = gguf.GGUFWriter(tmp_path / "file.gguf", "llama")
@@ -195,7 +195,7 @@ def test_quantised_gguf(tmp_path: Path, kind: str) -> None:
 
 
 def test_apr_departures_that_can_be_read(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """Each is a finding: no flag for row-major, reserved bytes, unknown flags."""
+    """A missing flag for row-major, reserved bytes and unknown flags are findings."""
     path = tmp_path / "file.apr"
     good = apr({"a": np.ones(3, np.float32), "b": np.arange(3, dtype=np.int8)})
     path.write_bytes(good)
@@ -220,7 +220,7 @@ def test_apr_flags_that_are_refused(tmp_path: Path, bit: int, snapshot: Snapshot
 
 
 def test_a_placeholder_of_apr_is_empty_and_not_zero(tmp_path: Path) -> None:
-    """A head tied to the embedding is named with its shape and no bytes."""
+    """A head tied to the embedding has its name and shape, and no bytes."""
     from falsifiers.apr.subject import AprFile, TensorRecord
     from tests.inspect.checkpoint.files import SETTING, Reference
 
@@ -252,7 +252,7 @@ def test_quantised_apr(tmp_path: Path) -> None:
 
 
 def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
-    """A tensor of each kind, and one of none."""
+    """One tensor of each kind, and one of none."""
     nan = np.ones(4, np.float32)
     nan[1:3] = np.nan, np.inf
     arrays = {
@@ -276,7 +276,7 @@ def test_findings_are_about_what_they_say(tmp_path: Path) -> None:
 
 
 def test_deviation_of_numbers_far_from_zero(tmp_path: Path) -> None:
-    """Numbers that differ in the last bit of single precision; a file of more than one piece."""
+    """Numbers that differ in the last bit of single precision, in a file of several pieces."""
     array = np.full(3 << 20, 16384.0, np.float32)
     array[::2] = np.nextafter(array[::2], np.float32(np.inf))
     (tmp_path / "file").write_bytes(safetensors_bytes({"t": array}))

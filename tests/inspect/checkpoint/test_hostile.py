@@ -1,4 +1,4 @@
-"""Whatever the bytes of a file are, it is read or refused: no other exception, no hang, no code of the file runs."""
+"""Any bytes are read or refused: no other exception, no hang, and no code of the file runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def healthy(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
 
 
 def looked_at(path: Path, data: bytes) -> Inspection | Refused:
-    """What the inspector says about these bytes; anything but an inspection or a refusal fails the test."""
+    """The inspection or refusal of these bytes; anything else fails the test."""
     path.write_bytes(data)
     try:
         return inspect(path)
@@ -152,7 +152,7 @@ SAID = st.fixed_dictionaries(
 @example(header={"t": {"dtype": "U8", "shape": [-1], "data_offsets": [1, 0]}}, length=None, data=b"\0")
 @example(header={"t": {"dtype": "U8", "shape": [True], "data_offsets": [0, 1]}}, length=None, data=b"\0")
 def test_safetensors_headers(header: Any, length: int | None, data: bytes, tmp_path: Path) -> None:
-    """Any JSON, and what its own library refuses is never accepted."""
+    """Any JSON. A header that the format's own library refuses is never accepted."""
     text = json.dumps(header).encode()
     path = tmp_path / "file"
     seen = looked_at(path, struct.pack("<Q", len(text) if length is None else length) + text + data)

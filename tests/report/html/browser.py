@@ -1,4 +1,4 @@
-"""A real browser, and the rules by which pages are checked for those who cannot see or point."""
+"""A real browser, and accessibility rules for pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AXE, _AXE_SHA256 = "axe-core-4.14.1", "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Headless Chromium; the test is skipped, with the reason, where there is none."""
+    """Headless Chromium; without it the test is skipped with the reason."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
@@ -38,7 +38,7 @@ def browser() -> Iterator[Any]:
 
 
 def axe_source(cache: Path) -> str:
-    """axe-core, from npm at the first call; the test is skipped, with the reason, where npm cannot fetch it."""
+    """axe-core, from npm at the first call; if npm cannot fetch it, the test is skipped with the reason."""
     package = cache / f"{_AXE}.tgz"
     if not package.exists():
         command = ["npm", "pack", _AXE.replace("core-", "core@"), "--silent", "--pack-destination", str(cache)]

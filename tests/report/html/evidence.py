@@ -1,4 +1,4 @@
-"""A folder of bundles with every verdict, and with some that are unsound or cannot be read."""
+"""A folder of bundles with every verdict, some of them unsound or unreadable."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bundles(folder: Path) -> dict[str, Path]:
 
 
 def _long_names(folder: Path) -> ClaimResult:
-    """A reduced run that leaves clauses out, and measures what has a long name or unit."""
+    """A reduced run that omits clauses, with measurements of long names and units."""
     content = document()
     content["profiles"]["reduced"]["omits"] = ["left_aside"]
     names = ("modules_new_shared_all_products", "modules_old_for_each_layer_all_products")
@@ -84,6 +84,6 @@ def _long_names(folder: Path) -> ClaimResult:
 def write(
     paths: Sequence[Path], folder: Path, project: Project | None = None, limits: Limits | None = None
 ) -> list[Entry]:
-    """A site of these bundles, trusting no key."""
+    """Write a site of these bundles; no key is trusted."""
     against = Against(state=ProjectState(project) if project else None)
     return site.write(list(verify_all(paths, limits, against)), folder, against, project, limits)

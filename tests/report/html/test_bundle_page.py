@@ -1,4 +1,4 @@
-"""What a bundle's page says, and that nothing in a bundle can make it say anything else."""
+"""What a bundle's page says. Nothing in a bundle can change that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 
 class Structure(HTMLParser):
-    """The tags of a page with their attributes' names, and its text."""
+    """The tags and attribute names of a page, and its text."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -55,7 +55,7 @@ class Structure(HTMLParser):
 
 
 def shown(contents: Contents, **settings: Any) -> str:
-    """The text of the page, with single spaces, and none before a stop."""
+    """The text of the page with single spaces, and none before a stop."""
     return re.sub(r" (?=[,.:;])", "", " ".join(Structure(page_of(contents, **settings)).text.split()))
 
 
@@ -66,7 +66,7 @@ def with_killer(contents: Contents, case: Counterexample) -> Contents:
 
 
 def verified(contents: Contents) -> Verification:
-    """What verifying a sound bundle with this record says."""
+    """The result of verifying a sound bundle with this record."""
     record, contract = contents.record, contents.contract
     remarks = coverage(record, contract.subject if contract else record.subject)
     return Verification(Path(record.run), (), remarks, verdict=record.verdict, proven=record.proven, id=record.id)
@@ -91,7 +91,7 @@ STATEMENTS: dict[str, Any] = {
 
 
 def test_the_statement_and_the_headings(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    """The verdict as a sentence, what qualifies it, and the headings of the page, for every kind of result."""
+    """The verdict as a sentence, its qualifications and the page's headings, for every kind of result."""
     texts: dict[str, Any] = {}
     for number, (name, changes) in enumerate(STATEMENTS.items()):
         page = page_of(Contents.read(sealed(tmp_path / str(number), **changes)))
@@ -114,7 +114,7 @@ def inner(page: str, begin: str, end: str) -> str:
 
 
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
-    """It is counted and listed as interrupted, and not as undecided."""
+    """It is counted and listed as interrupted, not as undecided."""
     mutants = {"forgets-one": DEFECTIVE["forgets-one"]}
     text = shown(Contents.read(sealed(tmp_path, mutants=mutants, cut_short=True)))
     assert "1 of 3 mutants killed, 2 interrupted" in text
@@ -122,7 +122,7 @@ def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run
 
 
 def test_what_the_profile_leaves_out_is_said_beside_the_verdict(tmp_path: Path) -> None:
-    """Under it as many names as are counted, in the counts, and a row for each; no row where all were judged."""
+    """The names, the counts and the rows agree. A run that judged everything has no such row."""
     profiles = document()["profiles"]
     profiles["reduced"]["omits"] = ["largest", "smallest"]
     [kept, *_] = MUTANTS
@@ -145,7 +145,7 @@ def test_what_the_profile_leaves_out_is_said_beside_the_verdict(tmp_path: Path) 
 
 
 def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path) -> None:
-    """And what the run speaks for."""
+    """It also says what the run stands for."""
     text = shown(Contents.read(sealed(tmp_path)))
     for expected in (
         "The sorter returns every item it was given, the smallest first. https://example.org/sorting section 1",
@@ -158,7 +158,7 @@ def test_a_page_has_the_claim_its_sources_and_how_to_run_it_again(tmp_path: Path
 
 
 def test_what_the_claim_is_about_stands_first(tmp_path: Path) -> None:
-    """Not how many values there were, where there is more to say."""
+    """The number of values comes only if there is nothing else to say."""
     kept = {**MUTANTS[1], "violates": ["given.const"]}
     contract = contract_in(tmp_path, rules=[], mutants=[kept])
     page = page_of(Contents.read(sealed(tmp_path, contract=contract)))
@@ -167,7 +167,7 @@ def test_what_the_claim_is_about_stands_first(tmp_path: Path) -> None:
 
 
 def test_how_a_trial_ended_is_told_with_its_traceback(tmp_path: Path) -> None:
-    """Lines stay lines, and steer nothing."""
+    """Lines stay lines, and control characters are escaped."""
     contents = Contents.read(sealed(tmp_path, measurements={}))
     assert contents.observation is not None
     ending = Ending(EndingKind.SUBJECT_FAULT, Phase.SUBJECT, "no memory", traceback="one\n\x1b[2J<two>\r\nthree")
@@ -177,7 +177,7 @@ def test_how_a_trial_ended_is_told_with_its_traceback(tmp_path: Path) -> None:
 
 
 def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
-    """A FAIL of a mutant is no FAIL of the claim."""
+    """A FAIL of a mutant is not a FAIL of the claim."""
     contents = Contents.read(sealed(tmp_path))
     other = replace(contents, record=replace(contents.record, subject="falsifiers.demo.sorting:Forgetful"))
     assert (
@@ -187,7 +187,7 @@ def test_a_subject_that_is_not_the_contracts_is_named(tmp_path: Path) -> None:
 
 
 def test_counterexamples_are_shown(tmp_path: Path) -> None:
-    """The subject's, and under the mutant that it killed; how to run one again; bounded."""
+    """The subject's, and each killed mutant's; with the command to replay it; bounded."""
     case = Counterexample({"items": [1, 2]}, ("nothing-lost",), {"lost": math.nan}, "</pre><b>", 17, True)
     contents = replace(Contents.read(sealed(tmp_path)), counterexample=case)
     contents = with_killer(contents, case)
@@ -201,7 +201,7 @@ def test_counterexamples_are_shown(tmp_path: Path) -> None:
 
 
 def test_plots_have_units_and_words(tmp_path: Path) -> None:
-    """Loss by step, time a step, memory in binary units."""
+    """Loss by step, time per step, memory in binary units."""
     contents = Contents.read(sealed(tmp_path, rows=20))
     series = Series({**contents.metrics.columns, "tokens_per_second": (5000.0,) * 20, "peak_bytes": (2.0**31,) * 20})
     text = shown(replace(contents, metrics=series))
@@ -212,7 +212,7 @@ def test_plots_have_units_and_words(tmp_path: Path) -> None:
 
 
 def test_an_unsound_bundle_is_called_so_first(tmp_path: Path) -> None:
-    """Whatever its record says."""
+    """The record makes no difference."""
     bundle = sealed(tmp_path)
     (bundle / "metrics.csv").write_text("step,seconds\n")
     text = shown(Contents.read(bundle), verification=verify(bundle))
@@ -222,7 +222,7 @@ def test_an_unsound_bundle_is_called_so_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["contract.json", "observation.json", "trials.log", "metrics.csv", "environment.json"])
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b'a,a\n"', b"[[[[[[1]]]]]]"])
 def test_what_is_broken_is_left_out_and_the_rest_is_shown(tmp_path: Path, name: str, content: bytes) -> None:
-    """File by file."""
+    """Each file is read alone."""
     bundle = sealed(tmp_path)
     (bundle / name).write_bytes(content)
     text = shown(Contents.read(bundle))
@@ -230,7 +230,7 @@ def test_what_is_broken_is_left_out_and_the_rest_is_shown(tmp_path: Path, name: 
 
 
 def test_without_a_record_there_is_nothing_to_show(tmp_path: Path) -> None:
-    """And it is said why."""
+    """The page says why."""
     bundle = sealed(tmp_path)
     (bundle / "record.json").write_text('{"id": "x"}')
     with pytest.raises(ContentsError, match=r"record\.json"):
@@ -238,7 +238,7 @@ def test_without_a_record_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """What lies elsewhere is not shown."""
+    """Files outside the bundle are not shown."""
     bundle = sealed(tmp_path)
     secret = tmp_path / "secret"
     secret.write_text("a secret")
@@ -251,7 +251,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 @SETTINGS
 @given(text=nasty)
 def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, text: str) -> None:
-    """The page has the same elements and attributes whatever its texts are, and no character steers a terminal."""
+    """The texts change neither elements nor attributes of the page, and control characters are escaped."""
 
     def page(word: str) -> str:
         record = with_texts(tmp_path, word)
@@ -266,7 +266,7 @@ def test_no_text_breaks_out_of_its_place(pristine: Contents, tmp_path: Path, tex
         )
 
     def elements(word: str) -> list[object]:
-        """But for the places where the page lets a name break, after its underscores."""
+        """The elements of a page, without the places where a name may break after an underscore."""
         return [tag for tag in Structure(page(word)).tags if tag != ("wbr", ())]
 
     assert elements(f"a{text}a") == elements("plain")
@@ -280,7 +280,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Contents:
 
 
 def test_the_policy_lets_nothing_in(tmp_path: Path) -> None:
-    """No address of anything but links, and hashes of the style and the script that are there."""
+    """The page has only links to other addresses, and hashes of its own style and script."""
     page = page_of(Contents.read(sealed(tmp_path)))
     assert "default-src &#39;none&#39;" in page
     addresses = re.findall(r'(?:src|action|data|poster|background)="|url\(|@import|<link|<iframe|<object|<form', page)
@@ -290,7 +290,7 @@ def test_the_policy_lets_nothing_in(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_no_web_address_is_no_link(tmp_path: Path) -> None:
-    """A script in an address would run where it is clicked."""
+    """An address with a script would run on a click."""
     result = claim_result(tmp_path / "contracts")
     contents = Contents.read(sealed(tmp_path))
     document = {**result.contract.document, "sources": [{"uri": "javascript:alert(1)", "locator": "here"}]}
@@ -300,7 +300,7 @@ def test_a_source_that_is_no_web_address_is_no_link(tmp_path: Path) -> None:
 
 
 def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
-    """All of it is on the page, its first sentences open; a short one is left whole."""
+    """The first sentences are open and the rest is folded. A short claim stays whole."""
     sentences = [f"Sentence {number} says that losses fall." for number in range(40)]
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, claim=" ".join(sentences)))))
     lead, _, rest = page[page.index('<p class="claim">') :].partition("<summary>and what else it says</summary>")
@@ -309,7 +309,7 @@ def test_a_long_claim_is_parted_at_a_sentence(tmp_path: Path) -> None:
 
 
 def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None:
-    """They are what the claim is about."""
+    """They are the core of the claim."""
     mutants = [{**MUTANTS[1], "id": f"m{number}", "violates": ["given.const"]} for number in range(3)]
     page = page_of(Contents.read(sealed(tmp_path, contract=contract_in(tmp_path, mutants=mutants))))
     first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
@@ -317,7 +317,7 @@ def test_clauses_that_most_mutants_must_fail_stand_first(tmp_path: Path) -> None
 
 
 def test_what_was_not_measured_is_shown_by_the_claim_and_not_by_its_types(tmp_path: Path) -> None:
-    """A missing measurement leaves its type unknown too, which tells a reader nothing."""
+    """A missing measurement also lacks its type, which says nothing new."""
     page = page_of(Contents.read(sealed(tmp_path, measurements=healthy(smallest=..., returned=...))))
     first = page[page.index('<ul class="highlights">') :].partition("</ul>")[0]
     assert re.findall(r"<code>([a-z][^<]*)</code>", first)[:2] == ["nothing-lost", "ordered"]

@@ -1,4 +1,4 @@
-"""Which numbers a clause compares, and how far apart they are in words."""
+"""The numbers that a clause compares, and their distance in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.contracts import contract_of, document, healthy, observe
 
 
 def compared(rule: str, **measured: Any) -> list[tuple[float, str, float]]:
-    """What the page says that a rule compared."""
+    """The numbers that the page shows for a rule."""
     rules = [*document()["rules"], {"id": "it", "rule": rule, "message": "no", "source": "a test"}]
     contract = contract_of(document(rules=rules))
     observation = observe(healthy(**measured))
@@ -43,12 +43,12 @@ def compared(rule: str, **measured: Any) -> list[tuple[float, str, float]]:
     ],
 )
 def test_the_sides_of_a_rule(rule: str, expected: list[tuple[float, str, float]]) -> None:
-    """The measured side first; rules that are no comparison of numbers have none."""
+    """The measured side comes first. A rule that does not compare numbers has none."""
     assert compared(rule) == expected
 
 
 def test_what_does_not_explain_the_outcome_is_not_drawn() -> None:
-    """NaN fails a rule that compares nothing else."""
+    """A NaN fails a rule that compares other values."""
     assert compared("self.smallest <= self.largest", smallest=float("nan")) == []
 
 
@@ -63,7 +63,7 @@ def test_what_does_not_explain_the_outcome_is_not_drawn() -> None:
     ],
 )
 def test_the_sides_of_a_bound(clause: str, measured: dict[str, Any], expected: list[tuple[float, str, float]]) -> None:
-    """Of a list its length."""
+    """A list counts with its length."""
     contract = contract_of(document())
     observation = observe(healthy(**measured))
     (result,) = (one for one in judge(contract, observation).clauses if one.id == clause)
@@ -81,12 +81,12 @@ def test_the_sides_of_a_bound(clause: str, measured: dict[str, Any], expected: l
     ],
 )  # fmt: skip
 def test_margins_in_words(value: float, operator: str, bound: float, margin: str) -> None:
-    """Percent where they are near, factors where they are far."""
+    """Percent if they are near, factors if they are far."""
     assert Comparison(value, operator, bound).margin == margin
 
 
 def test_a_row_without_a_contract_shows_what_the_record_says() -> None:
-    """As in a bundle whose contract cannot be read."""
+    """For example in a bundle whose contract cannot be read."""
     contract = contract_of(document())
     result = judge(contract, observe(healthy(returned=2))).with_outcome(Outcome.FAIL)[0]
     row = Clauses.of(None).row(result, None)
@@ -95,7 +95,7 @@ def test_a_row_without_a_contract_shows_what_the_record_says() -> None:
 
 
 def test_parse_is_what_the_page_uses(tmp_path: Any) -> None:
-    """A contract from a bundle names its sources, which rows then show."""
+    """A contract from a bundle names its sources, which the rows show."""
     content = document()
     contract = parse(content, tmp_path / "contract.json", b"{}")
     result = next(one for one in judge(contract, observe(healthy())).clauses if one.id == "given.const")

@@ -19,7 +19,7 @@ SAMPLES = st.lists(st.none() | st.floats(), min_size=1, max_size=400)
 
 
 def coordinates(text: str) -> list[float]:
-    """Every number in the attributes of a drawing that place something."""
+    """Every number in a drawing's attributes that sets a position."""
     root = ET.fromstring(text)
     found = []
     for one in root.iter():
@@ -30,7 +30,7 @@ def coordinates(text: str) -> list[float]:
 
 @given(value=NUMBERS, bound=NUMBERS, operator=st.sampled_from(["<", "<=", ">", ">=", "=="]))
 def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -> None:
-    """Also for numbers that no double holds the difference of."""
+    """This includes numbers whose difference a double cannot hold."""
     comparison = Comparison(value, operator, bound)
     drawing = scale(comparison)
     assert all(-1 <= number <= 161 for number in coordinates(drawing))
@@ -40,7 +40,7 @@ def test_a_scale_stays_in_its_frame(value: float, bound: float, operator: str) -
 
 @pytest.mark.parametrize(("value", "bound"), [(1.0, 2.0), (-2.0, -1.0), (-1.0, 1.0), (1e-9, 1.0), (0.0, 5.0)])
 def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
-    """On plain and on logarithmic scales."""
+    """On linear and on logarithmic scales."""
     root = ET.fromstring(scale(Comparison(value, "<", bound)))
     dot = next(float(one.get("cx", "")) for one in root.iter("circle"))
     mark = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
@@ -49,7 +49,7 @@ def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
 
 @given(values=SAMPLES)
 def test_a_plot_stays_in_its_frame(values: list[float | None]) -> None:
-    """Gaps, NaN, infinities and the largest doubles included; what it says in words counts them."""
+    """Gaps, NaN, infinities and the largest doubles included; its text counts them."""
     figure = Figure("Loss", "nats", "step", (Line("loss", range(len(values)), values),))
     drawing = plot.draw(figure)
     assert all(-5 <= number <= 365 for number in coordinates(drawing))
@@ -60,7 +60,7 @@ def test_a_plot_stays_in_its_frame(values: list[float | None]) -> None:
 
 
 def test_a_plot_keeps_every_peak_of_a_long_series() -> None:
-    """One sample in ten thousand, however few points are drawn."""
+    """One sample in ten thousand; the number of drawn points makes no difference."""
     values = [1.0] * 10_000
     values[4321] = 9.0
     figure = Figure("Memory", "GiB", "s", (Line("memory", range(10_000), values),))

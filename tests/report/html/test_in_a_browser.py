@@ -1,4 +1,4 @@
-"""The site as people see it: in a real browser, from the file system, on a desk and on a phone, in both themes."""
+"""The site in a real browser, from the file system: desk and phone, both themes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def show(chromium: Any) -> Iterator[Any]:
-    """Opens a page, and afterwards holds that it asked for nothing and complained of nothing."""
+    """Open a page; at the end assert that it requested nothing and logged no error."""
     contexts, complaints = [], []
 
     def shown(address: str, width: int = 1280, **settings: Any) -> Any:
@@ -56,7 +56,7 @@ def show(chromium: Any) -> Iterator[Any]:
 
 
 def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
-    """Nothing sticks out to the side, no name lies over its number, and the verdict is in sight without scrolling."""
+    """Nothing overflows to the side, no name covers its number, and the verdict is visible without scrolling."""
     for name, address in pages.items():
         page = show(address)
         for width, theme in SCREENS:
@@ -88,7 +88,7 @@ def test_the_verdict_is_the_first_word(pages: dict[str, str], show: Any, name: s
 
 
 def test_a_hostile_title_is_only_text(pages: dict[str, str], show: Any) -> None:
-    """No dialog, no picture, no element, no template of it; `show` holds that nothing was asked for."""
+    """It opens no dialog and adds no element; `show` asserts that nothing was requested."""
     page = show(pages["HOSTILE"])
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 1
@@ -98,7 +98,7 @@ def test_a_hostile_title_is_only_text(pages: dict[str, str], show: Any) -> None:
 
 
 def test_everything_is_there_without_a_script(pages: dict[str, str], show: Any) -> None:
-    """What only a script could do is not offered; filters work all the same."""
+    """Controls that need a script are absent. Filters work."""
     page = show(pages["FAIL"], java_script_enabled=False)
     assert not page.locator(".find").is_visible()
     text = page.locator("main").inner_text()
@@ -113,7 +113,7 @@ def test_everything_is_there_without_a_script(pages: dict[str, str], show: Any) 
 
 
 def test_the_index_is_searched_as_one_types(pages: dict[str, str], show: Any) -> None:
-    """All words must be there, and it says how many bundles are left."""
+    """All words must match, and the page shows how many bundles are left."""
     page = show(pages["index"])
     page.get_by_label("Find").fill("sorting VOID")
     assert [row.inner_text().split()[0] for row in page.locator(".bundles li:visible").all()] == ["VOID"]
@@ -123,7 +123,7 @@ def test_the_index_is_searched_as_one_types(pages: dict[str, str], show: Any) ->
 
 
 def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
-    """Each place is marked; colours are gone and what looks like markup is text."""
+    """Each match is marked. Colours are removed, and markup is text."""
     page = show(pages["FAIL"])
     log = page.locator("pre.log").first
     assert log.text_content().startswith("step 1\nstep 2\nMemoryError: <b>no</b>\n")
@@ -133,7 +133,7 @@ def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
 
 
 def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any) -> None:
-    """The first stop leads past everything to the verdict's reasons; folded parts open; long texts can be scrolled."""
+    """The first tab stop leads to the verdict's reasons; folded parts open; long texts scroll."""
     page = show(pages["PASS"])
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the verdict"
@@ -146,7 +146,7 @@ def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any
 
 
 def test_axe_finds_nothing(pages: dict[str, str], chromium: Any, pytestconfig: pytest.Config) -> None:
-    """On a desk and on a phone, in a theme each (the colours of both), with everything unfolded."""
+    """Desk and phone, one theme each (the colours of both), with everything unfolded."""
     source = axe_source(pytestconfig.cache.mkdir("axe"))
     for name in ("index", "LONG", "FAIL", "VOID", "NOT_MEASURED", "TAMPERED", "UNREADABLE"):
         context = chromium.new_context(bypass_csp=True)  # axe has to be brought in, which the page's policy forbids

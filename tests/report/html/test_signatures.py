@@ -1,4 +1,4 @@
-"""Who signed a bundle, and what verifying remarked, as reviewers read it on its page and in the index."""
+"""Signers and remarks of a bundle, on its page and in the index."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SIGNATURES = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
 
 @pytest.fixture(scope="module")
 def signers() -> tuple[CryptoSigner, CryptoSigner]:
-    """Whom we trust, and a stranger."""
+    """A trusted signer and a stranger."""
     signer = pytest.importorskip("securesystemslib.signer", reason="needs the extra `sign`").CryptoSigner
     return signer.generate_ed25519(), signer.generate_ed25519()
 
 
 @pytest.fixture(scope="module")
 def evidence(tmp_path_factory: pytest.TempPathFactory, signers: tuple[CryptoSigner, CryptoSigner]) -> Path:
-    """A bundle that whom we trust signed, one of a stranger, one of nobody, and one with a forged statement."""
+    """A bundle by a trusted signer, one by a stranger, an unsigned one, and one with a forged statement."""
     ours, theirs = signers
     folder = tmp_path_factory.mktemp("signed")
     sign(sealed(folder, run="ours"), ours)
@@ -54,7 +54,7 @@ def written(evidence: Path, folder: Path, *trusted: CryptoSigner, refused: froze
 
 
 def text(page: Path) -> str:
-    """What is read on a page, with single spaces and none before a stop."""
+    """The text of a page with single spaces, and none before a stop."""
     plain = re.sub(r"<style>.*?</style>|<script>.*?</script>|<[^>]*>", " ", page.read_text(), flags=re.DOTALL)
     return re.sub(r" (?=[,.:;])", "", " ".join(plain.split()))
 
@@ -62,7 +62,7 @@ def text(page: Path) -> str:
 def test_without_a_key_pages_say_who_claims_to_have_signed(
     evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
 ) -> None:
-    """In words, and that nothing was checked; unsigned is no alarm."""
+    """The page says that nothing was checked. An unsigned bundle raises no alarm."""
     folder = written(evidence, tmp_path / "site") / "F-DEMO-SORT-001"
     named = text(folder / "theirs.html")
     assert f"Signed in the name of {signers[1].public_key.keyid}; say which key you trust with --trusted-key" in named
@@ -78,7 +78,7 @@ def test_without_a_key_pages_say_who_claims_to_have_signed(
 def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
     tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
 ) -> None:
-    """Not on its page, in the comment on a pull request, or for `harness verify`: the key vouched for another file."""
+    """This holds for the page, the comment on a pull request and `harness verify`: the key signed another file."""
     bundle = sealed(tmp_path)
     sign(bundle, signers[0])
     record = bundle / "record.json"
@@ -99,7 +99,7 @@ def test_what_was_changed_after_it_was_signed_is_signed_by_nobody(
 def test_with_a_key_only_what_it_signed_is_accepted(
     evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner]
 ) -> None:
-    """The others keep their page, under another word than their verdict, and count for nothing in the index."""
+    """The others keep a page, but with another word than their verdict, and do not count in the index."""
     folder = written(evidence, tmp_path / "site", signers[0], refused=SIGNATURES)
     ours, theirs = signers[0].public_key.keyid, signers[1].public_key.keyid
     titles = {
@@ -123,7 +123,7 @@ def test_with_a_key_only_what_it_signed_is_accepted(
 
 
 def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
-    """Each remark once, by its code and in its words."""
+    """Each remark has one line with its code."""
     bundle = sealed(
         tmp_path, skipped=True, overrides={"steps": 5}, commit={"revision": None, "dirty": None, "reason": "x"}
     )
@@ -143,7 +143,7 @@ def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
 def test_every_kind_of_page_can_be_read_by_everybody(
     evidence: Path, tmp_path: Path, signers: tuple[CryptoSigner, CryptoSigner], pytestconfig: pytest.Config
 ) -> None:
-    """axe-core finds nothing in either theme, and nothing sticks out of a phone's screen."""
+    """axe-core finds nothing in either theme, and nothing overflows a phone's screen."""
     source = axe_source(pytestconfig.cache.mkdir("axe"))
     folder = written(evidence, tmp_path / "site", signers[0], refused=SIGNATURES)
     with browser() as chromium:

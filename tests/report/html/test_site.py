@@ -21,12 +21,12 @@ def pages(folder: Path) -> list[str]:
 
 
 def badges(page: str) -> list[str]:
-    """The words of a page's badges, in order."""
+    """The texts of a page's badges, in order."""
     return re.findall(r"</svg>([A-Z_a-z ]+)</span>", page)
 
 
 def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
-    """None hides the other."""
+    """No copy hides another."""
     sealed(tmp_path)
     shutil.copytree(tmp_path / "evidence", tmp_path / "more")
     entries = write(find_bundles([tmp_path / "evidence", tmp_path / "more"]), tmp_path / "site")
@@ -36,7 +36,7 @@ def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
 
 
 def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None:
-    """For any names that a forger gives to a claim and a run."""
+    """A forger gives any names to a claim and a run."""
     bundle = sealed(tmp_path)
     text = (bundle / "record.json").read_text()
     (bundle / "record.json").write_text(text.replace("2026-11-20T201503Z-cpu-3f2a9c", "../../../etc/out"))
@@ -58,7 +58,7 @@ def test_what_takes_too_long_has_a_page_that_says_so(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
-    """Not as a verdict."""
+    """It has no verdict."""
     bundle = sealed(tmp_path)
     bundle.rename(bundle.with_name(".unfinished-run~1-2-3"))
     (entry,) = write(find_bundles([tmp_path / "evidence"]), tmp_path / "site")
@@ -66,7 +66,7 @@ def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
 
 
 def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) -> None:
-    """Unsound bundles count for nothing, and claims that never ran are there."""
+    """Unsound bundles do not count. Claims that never ran are listed."""
     project = Project.find(write_project(tmp_path / "project"))
     contract = load(next(project.contracts.rglob("F-*.json")), project.search)
     result = claim_result(tmp_path / "contracts", contract=contract, mutants={"forgets-one": {"returned": 2}})
@@ -84,7 +84,7 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
 
 
 def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_path: Path) -> None:
-    """Who looks at one bundle finds its claim on top, also where the project does not have it."""
+    """A reader of one bundle finds its claim first, even if the project lacks it."""
     others = [document(id=f"F-DEMO-{name}-001") for name in ("ALPHA", "ZETA")]
     project = Project.find(write_project(tmp_path / "project", *others))
     write([sealed(tmp_path)], tmp_path / "site", project)
@@ -94,7 +94,7 @@ def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_pa
 
 
 def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
-    """The index links the FAIL beside the status, which it does not change, so that no reader overlooks it."""
+    """The index links the FAIL beside the status, which it does not change."""
     project = Project.find(write_project(tmp_path / "project"))
     contract = load(next(project.contracts.rglob("F-*.json")), project.search)
     result = claim_result(
@@ -108,7 +108,7 @@ def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Path) -> None:
-    """And says that it does."""
+    """The page says so."""
     named = bundles(tmp_path)
     sound = [path for name, path in named.items() if name in ("PASS", "VOID")]
     write(sound, tmp_path / "site")
@@ -119,7 +119,7 @@ def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Pa
 
 
 def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
-    """They are shown as text, for any content. A bundle does not contain them."""
+    """They are shown as text, whatever they contain. A bundle does not contain them."""
     bundle = sealed(tmp_path)
     root = write_project(tmp_path / "project")
     (root / "contracts" / "demo" / "F-DEMO-SORT-001.md").write_text("Why <b>three</b> items.", encoding="utf-8")
