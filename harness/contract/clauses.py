@@ -23,6 +23,7 @@ from harness.base import strictjson
 from harness.base.strictjson import DEEPEST, LARGEST, JsonObject, is_tagged
 from harness.base.vocabulary import Outcome
 from harness.contract.bound import CLOSED, Bound
+from harness.contract.cost import Allowance, Shape, checking, of_value
 from harness.contract.keywords import PatternError, check_of, is_number
 from harness.contract.reasons import Reason, ReasonCode
 
@@ -45,6 +46,8 @@ ITEM, VALUE = "[]", "{}"
 
 _TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
 """Keywords that an empty list or map satisfies vacuously, unless they require it to be empty (`maxItems` 0)."""
+_WHOLE = frozenset({"const", "enum", "uniqueItems"})
+"""Keywords that read all of a value."""
 _ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
 _STRUCTURE = frozenset({"properties", "items", "additionalProperties"})
 # Of many values, a judgment shows the one that decides: the nearest to the bound, or the farthest beyond it.
@@ -145,6 +148,11 @@ class SchemaClause(Clause):
         worst = decisive(failing) if decisive is not None and all(map(is_number, failing)) else failing[0]
         return next(index for index, value in enumerate(values) if value is worst)
 
+    def cost(self, shape: Shape) -> int:
+        """The steps to judge the clause on a measurement of this shape."""
+        deep = ITEM in self.path or VALUE in self.path or self.keyword in _WHOLE
+        return checking(self.keyword, self.argument, shape if deep else Shape(text=shape.longest))
+
     def unmeasured(self, reason: Reason) -> ClauseResult:
         """The NOT_MEASURED result, if there is no value to check."""
         return ClauseResult(self.id, Outcome.NOT_MEASURED, None, self.bound, self.unit, reason)
@@ -176,17 +184,30 @@ def brief(value: Any) -> Any:
 
 
 def judge_schema(
-    clauses: Iterable[SchemaClause], measurements: JsonObject, finite: Mapping[str, bool]
+    clauses: Iterable[SchemaClause],
+    measurements: JsonObject,
+    finite: Mapping[str, bool],
+    allowance: Allowance | None = None,
 ) -> Iterator[ClauseResult]:
-    """Judge the measurements by every clause. `finite` says for each measurement whether it is finite.
+    """Judge the measurements by every clause. A clause that costs more than is left is NOT_MEASURED.
 
     Clauses of one path are adjacent (see `clauses_of`), so each path is followed once.
+
+    Args:
+        finite: for each measurement, whether it is finite.
+        allowance: what is left for judging the trial; by default, all of it.
     """
+    allowance = allowance or Allowance()
+    shapes = {name: of_value(value) for name, value in measurements.items()}
     path: tuple[str, ...] | None = None
     values: list[Any] = []
     complete = True
     broken: int | None = None
     for clause in clauses:
+        name = clause.path[0] if clause.path else ""
+        if name in shapes and not allowance.pays(clause.cost(shapes[name])):
+            yield clause.unmeasured(Reason(ReasonCode.TOO_COSTLY, name))
+            continue
         if clause.path != path:
             path = clause.path
             if len(path) == 1:  # most paths

@@ -7,10 +7,15 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.schemas import Problem, pointer
+from harness.contract.cost import Allowance, of_schema, of_values
 from harness.contract.model import DEVICE_FIELDS, Contract
 from harness.contract.ratio import has_ratio
+from harness.contract.references import pointer_of
 
 __all__ = ["contradictions", "miscalibrated"]
+
+_MOST_COSTLY = 5
+"""How many clauses that cost too much are named."""
 
 
 def contradictions(contract: Contract) -> Iterator[Problem]:
@@ -22,6 +27,7 @@ def contradictions(contract: Contract) -> Iterator[Problem]:
     yield from _parameter_problems(contract)
     yield from _rule_problems(contract)
     yield from _mutant_problems(contract)
+    yield from _cost_problems(contract)
 
 
 def _repeated_ids(contract: Contract) -> Iterator[Problem]:
@@ -130,6 +136,32 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
                 "is the subject itself, unchanged",
                 "name a subject with the defect",
             )
+
+
+def _cost_problems(contract: Contract) -> Iterator[Problem]:
+    """The costliest clauses, if an observation within the contract's sizes can cost more than a trial's allowance."""
+    properties = contract.observation["properties"]
+    shapes = {
+        "self": {name: of_schema(schema) for name, schema in properties.items()},
+        "parameters": of_values([profile.parameters for profile in contract.profiles.values()]),
+        "device": {},
+    }
+    costs = [
+        (rule.cost(shapes), pointer("rules", index, "rule"), rule.largest(shapes))
+        for index, rule in enumerate(contract.rules)
+    ]
+    written = contract.document["observation"]
+    for clause in contract.clauses:
+        where = pointer_of(written, "observation", clause.path, clause.keyword)
+        costs.append((clause.cost(shapes["self"][clause.path[0]]), where, f"self.{clause.path[0]}"))
+    left = Allowance(len(contract.mutants)).left
+    total = sum(cost for cost, *_ in costs)
+    for cost, where, largest in sorted(costs, reverse=True)[:_MOST_COSTLY]:
+        if total <= left:
+            return
+        total -= cost
+        message = f"can take {cost:,} steps; all clauses of one trial may take {left:,}"
+        yield Problem(where, message, f"lower maxItems, maxProperties or maxLength of {largest}, or measure less")
 
 
 def miscalibrated(contract: Contract) -> Iterator[Problem]:

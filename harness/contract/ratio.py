@@ -84,6 +84,8 @@ def _evaluated(
     if scope.wrong:
         missing = any(variable != "self" or name not in measurements for variable, name in scope.wrong)
         return None if missing else [(math.inf, 1.0)]
+    if scope.costly:
+        return None
     pairs = []
     for sides in _sides(rule):
         try:

@@ -31,6 +31,8 @@ class ReasonCode(StrEnum):
     """A rule cannot read the value at `place`: it holds an integer that no double holds exactly."""
     NO_TEXT = "half of a surrogate pair"
     """A rule cannot read the value at `place`: it holds half a surrogate pair."""
+    TOO_COSTLY = "too costly"
+    """The value at `place` is so large that the clause would cost more than is left (see `harness.contract.cost`)."""
     CANNOT_BE_EVALUATED = "cannot be evaluated"
     """The CEL engine raised `text`."""
     NOT_BOOLEAN = "not boolean"

@@ -9,7 +9,7 @@ A rule over an empty list is vacuously true (`self.times.all(time, time < 1.0)`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from harness.base.vocabulary import Outcome
 from harness.contract.bound import RULE, Bound
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, ClauseResult, brief, empty_place, is_finite
+from harness.contract.cost import Allowance, Shape, evaluation, of_value
 from harness.contract.expression import ExpressionError, Kind, Node, parse
 from harness.contract.reasons import Reason, ReasonCode
 
@@ -71,6 +72,16 @@ class Rule(Clause):
         """The CEL text of the rule."""
         return str(self.bound.limit)
 
+    def cost(self, shapes: Mapping[str, Mapping[str, Shape]]) -> int:
+        """The steps to judge the rule, given the shape of each value of `self`, `parameters` and `device`."""
+        searched = sum(shapes[kind][name].size for kind, name in self.reads if name in shapes[kind])
+        return evaluation(self.tree, shapes) + searched * len(self.looks_into)
+
+    def largest(self, shapes: Mapping[str, Mapping[str, Shape]]) -> str:
+        """The name of the largest value that the rule reads."""
+        read = [(shapes[kind][name].size, f"{kind}.{name}") for kind, name in self.reads if name in shapes[kind]]
+        return max(read)[1] if read else "self"
+
     def judge(self, scope: Scope) -> ClauseResult:
         """Evaluate the rule. Only `true` is a PASS."""
         for variable, name in self.reads if scope.wrong else ():
@@ -79,6 +90,8 @@ class Rule(Clause):
                 outcome = Outcome.NOT_MEASURED if wrong is ReasonCode.MISSING else Outcome.FAIL
                 value = {name: scope.values[variable].get(name)} if outcome is Outcome.FAIL else None
                 return self._result(outcome, value, Reason(wrong, f"{variable}.{name}"))
+        if self.id in scope.costly:
+            return self._result(Outcome.NOT_MEASURED, None, Reason(ReasonCode.TOO_COSTLY, scope.costly[self.id]))
         measurements = scope.values["self"]
         seen = {}
         for path in self.names["self"]:
@@ -117,17 +130,22 @@ class Rule(Clause):
 class Scope:
     """The values of one observation that rules read, passed to the engine once for all rules."""
 
-    __slots__ = ("context", "values", "wrong")
+    __slots__ = ("context", "costly", "values", "wrong")
 
     def __init__(
         self,
-        rules: Iterable[Rule],
+        rules: Collection[Rule],
         measurements: JsonObject,
         parameters: JsonObject,
         device: Device,
         finite: Mapping[str, bool],
+        allowance: Allowance | None = None,
     ) -> None:
-
+        """Args:
+        finite: for each measurement, whether it is finite.
+        allowance: what is left for judging the trial; by default, all of it.
+        """
+        allowance = allowance or Allowance()
         self.values = {"self": measurements, "parameters": parameters, "device": device.to_json()}
         self.wrong: dict[tuple[str, str], ReasonCode] = {}
         """Why a name cannot be read. A rule that reads such a name is not evaluated."""
@@ -143,6 +161,12 @@ class Scope:
                     readable[variable][name] = _as_doubles(values[name])
                 except _UnreadableError as error:
                     self.wrong[variable, name] = error.code
+        shapes = {kind: {name: of_value(value) for name, value in found.items()} for kind, found in readable.items()}
+        self.costly: dict[str, str] = {}
+        """The rules that cost more than is left, each with the largest value that it reads."""
+        for rule in rules:
+            if not allowance.pays(rule.cost(shapes)):
+                self.costly[rule.id] = rule.largest(shapes)
         self.context = engine().Context(readable)
 
 
@@ -161,6 +185,8 @@ def compile_rule(identifier: str, text: str, message: str, source: str = "") -> 
         tree = parse(text)
     except ExpressionError as error:
         raise RuleError(f"has a form that the harness does not read: {error}") from error
+    if any(one.text == "matches" and not _is_literal_match(one) for one in tree.walk() if one.kind in _CALLS):
+        raise RuleError("matches takes a text and a literal pattern: self.name.matches('^[a-z]+$')")
     names = _paths(tree)
     if not names["self"]:
         raise RuleError("reads no measurement; a rule must mention self.<measurement>")
@@ -205,6 +231,14 @@ def _refuse_unknown(program: Program, tree: Node) -> None:
         raise RuleError(f"is ambiguous: the engine also reads {', '.join(sorted(unread))}; write it more simply")
     if len(macros) > _MOST_MACROS:
         raise RuleError(f"has more than {_MOST_MACROS} macros over lists; split it into several rules")
+
+
+_CALLS = (Kind.METHOD, Kind.FUNCTION)
+
+
+def _is_literal_match(node: Node) -> bool:
+    """Whether a call of `matches` is a method with a literal, so that its cost is known."""
+    return node.kind is Kind.METHOD and len(node.children) == 2 and node.children[1].kind is Kind.STRING
 
 
 def _is_macro(node: Node) -> bool:

@@ -16,6 +16,7 @@ from harness.contract import Contract
 from harness.contract.bound import CLOSED, Bound
 from harness.contract.builtin import COMPLETES, RESOLVED
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
+from harness.contract.cost import Allowance
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.rules import Scope
 from harness.judging.observation import Ending, EndingKind, Observation
@@ -62,7 +63,8 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
     """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
 
     A later measurement can replace an earlier one. So the measurements of a trial that was interrupted, or that lost a
-    message, are provisional: a clause that they violate is NOT_MEASURED.
+    message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the trial's
+    allowance has left is NOT_MEASURED too; that depends on sizes, not on time.
     """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
@@ -83,8 +85,9 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
     if unjudged:
         clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
         rules = tuple(rule for rule in rules if rule.id not in unjudged)
-    judged = list(judge_schema(clauses, measurements, finite))
-    scope = Scope(rules, measurements, observation.parameters, observation.device, finite)
+    allowance = Allowance(len(contract.mutants))
+    judged = list(judge_schema(clauses, measurements, finite, allowance))
+    scope = Scope(rules, measurements, observation.parameters, observation.device, finite, allowance)
     judged.extend(rule.judge(scope) for rule in rules)
     if observation.unseen:
         reads: list[tuple[str, ...]] = [clause.path[:1] for clause in clauses]

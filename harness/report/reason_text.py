@@ -65,6 +65,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
         f"{one.place} holds an integer beyond 2^53, which no double holds exactly"
     ),
     ReasonCode.NO_TEXT: lambda one: f"{one.place} holds half of a surrogate pair, which is no text",
+    ReasonCode.TOO_COSTLY: lambda one: f"{one.place} is too large to be judged by this clause",
     ReasonCode.CANNOT_BE_EVALUATED: lambda one: f"the rule cannot be evaluated: {one.text}",
     ReasonCode.NOT_BOOLEAN: lambda one: f"the rule gave neither true nor false: {one.text}",
     ReasonCode.NOT_READ_BACK: lambda one: f"the {one.place} that ran was not read back",

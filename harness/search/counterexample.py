@@ -15,6 +15,7 @@ from harness.base.device import Device
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.contract.clauses import ITEM, Clause, ClauseResult, is_finite, judge_schema
+from harness.contract.cost import Allowance
 from harness.contract.ratio import ratio
 from harness.contract.rules import Scope
 
@@ -87,9 +88,11 @@ def judge_case(
     finite = {name: is_finite(value) for name, value in lists.items()}
     judged = {clause.id for clause in clauses_on_cases(contract, frozenset(measured))}
     rules = [rule for rule in contract.rules if rule.id in judged]
-    scope = Scope(rules, lists, parameters, device, finite)
     clauses = [clause for clause in contract.clauses if clause.id in judged]
-    return (*judge_schema(clauses, lists, finite), *(rule.judge(scope) for rule in rules))
+    allowance = Allowance(len(contract.mutants))
+    results = tuple(judge_schema(clauses, lists, finite, allowance))
+    scope = Scope(rules, lists, parameters, device, finite, allowance)
+    return (*results, *(rule.judge(scope) for rule in rules))
 
 
 def nearness(contract: Contract, measured: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:

@@ -155,7 +155,7 @@ def test_a_deep_observation_is_refused_or_loaded() -> None:
     """Deep nesting gives an answer and does not exhaust the stack."""
     schema: dict[str, Any] = {"type": "number"}
     for _ in range(90):
-        schema = {"type": "array", "minItems": 1, "items": schema}
+        schema = {"type": "array", "minItems": 1, "maxItems": 1, "items": schema}
     try:
         loaded = contract_of(observed(deep=schema))
     except ContractError as error:

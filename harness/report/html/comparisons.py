@@ -94,7 +94,7 @@ def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[C
     measurements = observation.measurements
     finite = {name: is_finite(value) for name, value in measurements.items()}
     scope = Scope((rule,), measurements, observation.parameters, observation.device, finite)
-    if scope.wrong:
+    if scope.wrong or scope.costly:
         return ()
     found = []
     for left, operator, right in terms:

@@ -1,0 +1,289 @@
+"""What judging costs, computed before it is done, so that no accepted contract and no observation is slow to judge.
+
+A cost is a number of steps, each of at most 30 ns or so. It follows from sizes alone, so it is the same on every
+machine:
+
+- `harness.contract.loader` estimates a contract from its `maxItems`, `maxProperties` and `maxLength`, and refuses one
+  that costs more than LIMIT.
+- `harness.judging.judge` computes the cost of each clause from the sizes of the measurements. It does not evaluate a
+  clause that an `Allowance` cannot pay for. A run and `harness verify` so come to the same judgment.
+
+The costs of CEL were measured: every mention of a value copies it, and `map` and `filter` copy their result for each
+item that they append.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from typing import Any, Final
+
+from harness.base.strictjson import DEEPEST, JsonObject
+from harness.contract.cel_engine import engine
+from harness.contract.expression import Kind, Node
+
+__all__ = ["LIMIT", "Allowance", "Shape", "checking", "evaluation", "matching", "of_schema", "of_value", "of_values"]
+
+LIMIT: Final = 300_000_000
+"""Steps for judging all trials of one run of a claim: the subject's and each mutant's. At most ten seconds or so."""
+
+_ITEMS, _CHARACTERS = 1_000, 200
+"""Assumed lengths of a list or map, and of a text, for which the contract declares no greatest length. A list inside
+another is assumed to have a hundredth of the items."""
+_KEY = 4
+"""Steps that an entry of a map takes beyond its value."""
+_LONG = 64
+"""Characters that are copied or compared in one step."""
+_STATES = 20
+"""States of a regular expression that read one character in one step."""
+_ITERATION = 3
+"""Steps that a macro takes for an item, beside its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a value can be."""
+
+    length: int = 0
+    """Items of a list, or entries of a map."""
+    inner: Shape | None = None
+    """The largest item, entry or key; None if the value is no list or map."""
+    text: int = 0
+    """Characters of a text."""
+    weight: int = 1
+    """Steps for an item, beside what it contains."""
+
+    @property
+    def size(self) -> int:
+        """Steps to copy the value."""
+        inside = 0 if self.inner is None else self.length * (self.inner.size + self.weight - 1)
+        return 1 + max(inside, self.text // _LONG)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest text in the value."""
+        return max(self.text, 0 if self.inner is None else self.inner.longest)
+
+    def joined(self, other: Shape) -> Shape:
+        """The shape of a value that is one of the two."""
+        inner = _joined([one for one in (self.inner, other.inner) if one is not None])
+        sizes = [max(getattr(self, name), getattr(other, name)) for name in ("length", "text", "weight")]
+        return Shape(sizes[0], inner, *sizes[1:])
+
+
+_SCALAR = Shape()
+_NUMBERS = frozenset({int, float, bool, type(None)})
+
+
+def of_value(value: Any, levels: int = DEEPEST) -> Shape:
+    """The shape of a JSON value. What is nested deeper than `levels` is not judged, and does not count."""
+    if isinstance(value, str):
+        return Shape(text=len(value))
+    if isinstance(value, (list, tuple)):
+        return Shape(len(value), _of_all(value, levels))
+    if isinstance(value, Mapping):
+        return Shape(len(value), _of_all((*value.values(), *value), levels), weight=1 + _KEY)
+    return _SCALAR
+
+
+def of_schema(schema: JsonObject, assumed: int = _ITEMS) -> Shape:
+    """The largest shape that an observation schema without references allows.
+
+    Args:
+        assumed: the length of a list or map for which the schema declares no greatest length.
+    """
+    inside = max(1, assumed // 100)
+    if "const" in schema or "enum" in schema:
+        return _joined([of_value(value) for value in schema.get("enum", [schema.get("const")])]) or _SCALAR
+    if "properties" in schema:
+        inner = [of_schema(one, assumed) for one in schema["properties"].values()]
+        return Shape(len(inner), _joined([*inner, *map(of_value, schema["properties"])]), weight=1 + _KEY)
+    if "additionalProperties" in schema:
+        entry = of_schema(schema["additionalProperties"], inside).joined(Shape(text=_CHARACTERS))
+        return Shape(schema.get("maxProperties", assumed), entry, weight=1 + _KEY)
+    if schema.get("type") == "array":
+        return Shape(schema.get("maxItems", assumed), of_schema(schema.get("items", {}), inside))
+    return Shape(text=schema.get("maxLength", _CHARACTERS)) if schema.get("type") == "string" else _SCALAR
+
+
+def of_values(objects: Collection[JsonObject]) -> dict[str, Shape]:
+    """For each name, the shape of its values in these objects."""
+    names = {name for one in objects for name in one}
+    return {name: _joined({of_value(one[name]) for one in objects if name in one}) or _SCALAR for name in names}
+
+
+def _of_all(values: Sequence[Any], levels: int) -> Shape:
+    if levels == 0 or _NUMBERS.issuperset(map(type, values)):
+        return _SCALAR
+    return _joined({of_value(value, levels - 1) for value in values}) or _SCALAR
+
+
+def _joined(shapes: Collection[Shape]) -> Shape | None:
+    return reduce(Shape.joined, shapes) if shapes else None
+
+
+class Allowance:
+    """What is left for judging one trial."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, mutants: int = 0) -> None:
+        """Args:
+        mutants: how many the contract has. The limit is shared by all trials of a run.
+        """
+        self.left = LIMIT // (1 + mutants)
+
+    def pays(self, cost: int) -> bool:
+        """Whether the allowance pays for a clause. It is less afterwards if it does."""
+        if cost > self.left:
+            return False
+        self.left -= cost
+        return True
+
+
+def checking(keyword: str, argument: Any, shape: Shape) -> int:
+    """The steps to check a keyword at each of its places in a value of this shape."""
+    if keyword == "pattern":
+        return shape.size * matching(argument, shape.longest)
+    return shape.size * _CHECKING.get(keyword, 10)
+
+
+_CHECKING = {"multipleOf": 100, "uniqueItems": 20, "const": 20, "enum": 20}
+"""Steps to check one value, and to say where it is if it fails."""
+
+
+def evaluation(tree: Node, shapes: Mapping[str, Mapping[str, Shape]]) -> int:
+    """The steps to evaluate a rule, given the shape of each value of `self`, `parameters` and `device`."""
+    return _Evaluation(shapes).of(tree, {})[0]
+
+
+class _Evaluation:
+    """The cost of each node of a tree, and the shape of what it evaluates to. All branches count."""
+
+    def __init__(self, shapes: Mapping[str, Mapping[str, Shape]]) -> None:
+        self._shapes = shapes
+
+    def of(self, node: Node, bound: Mapping[str, Shape]) -> tuple[int, Shape]:
+        if node.kind is Kind.STRING:
+            return 1, Shape(text=len(node.text))
+        if node.kind is Kind.NAME:
+            shape = bound.get(node.text, _SCALAR)
+            return shape.size, shape
+        if node.kind is Kind.SELECT and node.children[0].kind is Kind.NAME and node.children[0].text not in bound:
+            shape = self._shapes.get(node.children[0].text, {}).get(node.text, _SCALAR)
+            return shape.size, shape
+        if node.kind is Kind.METHOD and node.text in _MACROS and len(node.children) > 2:
+            return self._macro(node, bound)
+        found = [self.of(child, bound) for child in node.children]
+        shapes = [shape for _, shape in found]
+        sizes = sum(shape.size for shape in shapes)
+        cost = 1 + sum(cost for cost, _ in found) + sizes
+        if node.kind in (Kind.SELECT, Kind.INDEX):
+            return cost, shapes[0].inner or _SCALAR
+        if node.kind in (Kind.LIST, Kind.MAP):
+            weight = 1 if node.kind is Kind.LIST else 1 + _KEY
+            return cost, Shape(len(shapes), _joined(shapes) or _SCALAR, weight=weight)
+        if node.kind is Kind.CONDITIONAL:
+            return cost, shapes[1].joined(shapes[2])
+        if node.text == "+" and len(shapes) == 2:
+            one, other = shapes
+            whole = Shape(one.length + other.length, one.joined(other).inner, one.text + other.text)
+            return cost + whole.size, whole
+        if node.text == "in":
+            return cost + shapes[0].size * max(1, shapes[1].length), _SCALAR
+        if node.text == "string" and shapes:
+            return cost, Shape(text=max(_CHARACTERS, shapes[0].text))
+        if node.text == "matches" and len(shapes) == 2:
+            return cost + matching(_literal(node.children[1].text), shapes[0].text), _SCALAR
+        return cost, _SCALAR
+
+    def _macro(self, node: Node, bound: Mapping[str, Shape]) -> tuple[int, Shape]:
+        over, name, *bodies = node.children
+        cost, shape = self.of(over, bound)
+        count, item = shape.length, shape.inner or _SCALAR
+        inside = {**bound, name.text: item}
+        found = [self.of(body, inside) for body in bodies]
+        cost += count * (_ITERATION + item.size + sum(one for one, _ in found))
+        if node.text in ("all", "exists"):
+            return cost, _SCALAR
+        kept = found[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
+        # For each item, what was kept so far is copied.
+        return cost + count * (count + 1) * kept.size, Shape(count, kept)
+
+
+_MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+
+
+def matching(expression: str, length: int) -> int:
+    """The steps to match a text of this length. The engine compiles the expression each time."""
+    compiling = _compiling(expression)
+    return 250 + compiling + length * compiling // 10 // _STATES
+
+
+_ATOM = re.compile(
+    r"(?P<open>\()|(?P<close>\))"
+    r"|(?P<again>[*+?]|\{(?P<least>\d+)(?:,(?P<most>\d*))?\})"
+    r"|(?P<wide>\\[wW]|\\[pP](?:\{[^}]*\}|[\s\S]))"
+    r"|(?P<class>\.|\[\^\]?|\\[dDsSbB])"
+    r"|(?P<range>\[\]?)"
+    r"|(?P<letter>\\?[\s\S])"
+)
+_STEPS = {"wide": 10_000, "class": 400, "range": 20, "letter": 10}
+"""Steps to compile one atom. Unicode's tables make words and properties large."""
+_FOLDED = 200
+"""How much more a letter takes if the expression ignores case."""
+_FLAGS = re.compile(r"\(\?[a-zA-Z-]*([ix])")
+_NEVER = 1 << 62
+
+
+@lru_cache(maxsize=1024)
+def _compiling(text: str) -> int:
+    """The steps to compile a regular expression, at most: each atom, as often as it is repeated."""
+    flags = set(_FLAGS.findall(text))
+    if "x" in flags:  # spaces and comments then mean nothing, so what is repeated cannot be told here
+        return _NEVER
+    outer: list[int] = []
+    total = last = 0
+    at = 0
+    while found := _ATOM.match(text, at):
+        at = found.end()
+        if found["open"]:
+            outer.append(total)
+            total = last = 0
+        elif found["close"]:
+            last = total
+            total += outer.pop() if outer else 0
+        elif found["again"]:
+            times = max(1, int(found["least"] or 1), int(found["most"] or 1))
+            total += last * (times - 1)
+            last *= times
+        else:
+            last = next(steps for name, steps in _STEPS.items() if found[name])
+            if found[0].startswith("["):
+                at, inside = _class(text, at)
+                last += inside
+            last *= _FOLDED if flags and not found["wide"] else 1
+            total += last
+    return total + sum(outer)
+
+
+def _class(text: str, at: int) -> tuple[int, int]:
+    """The end of a class of characters whose first bracket is behind us, and the steps of what it holds."""
+    depth, steps = 1, 0
+    while depth and at < len(text):
+        if text[at] == "\\":
+            steps += _STEPS["wide" if text[at + 1 : at + 2] in "wWpP" else "class"]
+            at += 1
+        else:
+            depth += (text[at] == "[") - (text[at] == "]")
+            steps += 1
+        at += 1
+    return at, steps
+
+
+@lru_cache(maxsize=1024)
+def _literal(text: str) -> str:
+    """The text that a literal of CEL stands for."""
+    return str(engine().compile(text).execute({}))

@@ -1,0 +1,189 @@
+"""What judging costs: computed from sizes, never too little, and refused before it is paid."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from harness.base.device import Device
+from harness.base.vocabulary import Outcome
+from harness.contract import ContractError
+from harness.contract.clauses import is_finite
+from harness.contract.cost import LIMIT, Allowance, matching, of_schema, of_value
+from harness.contract.keywords import check_of
+from harness.contract.reasons import ReasonCode
+from harness.contract.rules import RuleError, Scope, compile_rule
+from harness.judging.judge import judge
+from tests.contracts import contract_of, document, healthy, observe
+
+NESTED = "self.values.all(one, self.values.all(other, one == other || one - other != 0.5))"
+SLOWEST = 1e-6
+"""Seconds of a step on a busy machine. On an idle one, no step of these tests took more than 0.07 us."""
+
+
+def with_rule(rule: str, **sizes: int) -> dict[str, Any]:
+    """The document with one more rule, and these limits of its list."""
+    changed = document()
+    changed["observation"]["properties"]["values"] |= sizes
+    changed["rules"].append({"id": "slow", "rule": rule, "message": "slow"})
+    return changed
+
+
+@pytest.mark.parametrize("rule", [NESTED, "self.values.map(one, self.values).size() > 0"])
+def test_a_rule_that_can_take_minutes_is_refused_when_it_is_loaded(rule: str) -> None:
+    """The loader names the rule by its pointer. With few items, the same rule is accepted."""
+    changed = with_rule(rule, maxItems=20_000)
+    with pytest.raises(ContractError) as refused:
+        contract_of(changed)
+    assert [problem.pointer for problem in refused.value.problems] == [f"/rules/{len(changed['rules']) - 1}/rule"]
+    contract_of(with_rule(rule, maxItems=20))
+
+
+def test_the_clauses_of_a_schema_cost_too() -> None:
+    """A large expression on many texts is refused at its own pointer."""
+    changed = document()
+    texts = {"type": "string", "maxLength": 1000, "pattern": r"^\w{100}$"}
+    changed["observation"]["properties"]["texts"] = {"type": "array", "minItems": 1, "maxItems": 5000, "items": texts}
+    with pytest.raises(ContractError) as refused:
+        contract_of(changed)
+    assert [problem.pointer for problem in refused.value.problems] == ["/observation/properties/texts/items/pattern"]
+
+
+def test_the_limit_is_shared_by_all_trials() -> None:
+    """A contract with many mutants may spend less on each, because verify judges them all."""
+    rule = "self.values.all(one, self.values.exists(other, other == one))"
+    contract_of(with_rule(rule, maxItems=1500))
+    crowded = with_rule(rule, maxItems=1500)
+    mutant = crowded["mutants"][0]
+    crowded["mutants"] = [{**mutant, "id": f"mutant-{number}"} for number in range(50)]
+    with pytest.raises(ContractError):
+        contract_of(crowded)
+
+
+def test_more_than_was_declared_is_not_judged_by_a_costly_rule() -> None:
+    """The rule is NOT_MEASURED at once; clauses that cost little are judged."""
+    contract = contract_of(with_rule(NESTED, maxItems=20))
+    begun = time.monotonic()
+    judgment = judge(contract, observe(healthy(values=[float(number) for number in range(20_000)])))
+    assert time.monotonic() - begun < 10
+    results = {clause.id: clause for clause in judgment.clauses}
+    assert results["values.maxItems"].outcome is Outcome.FAIL
+    assert results["slow"].outcome is Outcome.NOT_MEASURED
+    reason = results["slow"].reason
+    assert reason is not None
+    assert (reason.code, reason.place) == (ReasonCode.TOO_COSTLY, "self.values")
+
+
+def test_what_is_within_the_declared_sizes_is_judged() -> None:
+    """Every clause that the loader accepted has an outcome on the largest observation that it allows."""
+    contract = contract_of(with_rule(NESTED, maxItems=300))
+    judgment = judge(contract, observe(healthy(values=[float(number) for number in range(300)])))
+    reasons = [clause.reason.code for clause in judgment.clauses if clause.reason is not None]
+    assert ReasonCode.TOO_COSTLY not in reasons
+
+
+NUMBERS = [float(number) for number in range(300)]
+TABLE = {str(number): 1.0 for number in range(300)}
+ROWS = [{"name": "x" * 100, "times": NUMBERS[:20]} for _ in range(100)]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "self.numbers.all(x, self.numbers.all(y, y >= 0.0))",
+        "self.numbers.all(x, size(self.numbers) > 0)",
+        "self.numbers.all(x, self.numbers[0] == 0.0)",
+        "self.numbers.all(x, x in self.numbers)",
+        "self.numbers.all(x, self.numbers == self.numbers)",
+        "self.numbers.map(x, x * 2.0).size() > 0",
+        "self.numbers.map(x, self.numbers + self.numbers).size() > 0",
+        "self.numbers.filter(x, x > 2.0).size() > 0",
+        "self.numbers.exists_one(x, x == 2.0)",
+        "self.numbers.map(x, x > 2.0, [x, x]).map(y, y + y).size() > 0",
+        "[self.numbers + self.numbers].map(a, a + a + a)[0].size() > 0",
+        "self.table.all(key, self.table[key] >= 0.0)",
+        "self.table.all(key, key in self.table)",
+        "self.rows.all(row, row.times.all(x, x >= 0.0))",
+        "self.rows.all(row, row in self.rows)",
+        "self.rows.all(row, self.text.contains(row.name) || true)",
+        "self.rows.map(row, self.text + row.name).size() > 0",
+        "self.rows.all(row, row.name.matches('^[a-z]{3,200}$'))",
+        r"self.rows.all(row, row.name.matches('^\\w+$'))",
+        "self.rows.all(row, string(self.numbers[1]) != 'x')",
+        "self.rows.all(row, row.name == 'x' ? true : size(self.rows) > 0)",
+    ],
+)
+def test_no_rule_takes_longer_than_its_cost(rule: str) -> None:
+    """Otherwise a contract that was accepted could be slow to judge."""
+    values = {"numbers": NUMBERS, "table": TABLE, "rows": ROWS, "text": "y" * 10_000}
+    compiled = compile_rule("slow", rule, "slow")
+    finite = {name: is_finite(value) for name, value in values.items()}
+    allowance = Allowance()
+    scope = Scope((compiled,), values, {}, Device("cpu", "a CPU"), finite, allowance)
+    assert compiled.id not in scope.costly
+    begun = time.process_time()
+    result = compiled.judge(scope)
+    taken = time.process_time() - begun
+    assert result.outcome is Outcome.PASS
+    assert taken < 0.02 + SLOWEST * (LIMIT - allowance.left)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^[0-9a-f]{64}$",
+        r"\w{60}",
+        r"(\w{8}){8}",
+        r"[\w-]{50}",
+        r"[^a]{500}",
+        r"\pL{20}",
+        r"\d{500}",
+        "(?i)[a-z]{40}",
+        "(((a{10}){10}){10}){3}",
+        "(?:a|b?c*){300}",
+        ".{300}",
+    ],
+)
+def test_no_pattern_takes_longer_than_its_cost(pattern: str) -> None:
+    """The engine compiles an expression again for every text, which takes longer than to match it."""
+    check = check_of("pattern", pattern)
+    begun = time.process_time()
+    check("a" * 100)
+    assert time.process_time() - begun < 0.005 + SLOWEST * matching(pattern, 100)
+
+
+def test_an_ordinary_pattern_is_cheap() -> None:
+    """Ten thousand digests can be judged."""
+    assert matching("^[0-9a-f]{64}$", 64) * 10_000 < LIMIT
+
+
+@pytest.mark.parametrize(
+    "rule", ["self.text.matches(self.pattern)", "matches(self.text, 'a')", "self.text.matches('a' + 'b')"]
+)
+def test_matches_needs_a_literal(rule: str) -> None:
+    """The cost of an expression that a subject chooses cannot be known."""
+    with pytest.raises(RuleError):
+        compile_rule("slow", rule, "slow")
+
+
+def test_the_shape_of_a_value_is_within_that_of_its_schema() -> None:
+    """So what the loader accepted is judged."""
+    schema = {
+        "type": "array",
+        "maxItems": 3,
+        "items": {"properties": {"name": {"type": "string", "maxLength": 5}, "one": {"type": "array", "maxItems": 2}}},
+    }
+    value = [{"name": "abcde", "one": [1, 2.5]}] * 3
+    assert of_value(value) == of_schema(schema)
+    assert of_value(value).size == 1 + 3 * (1 + 2 * (1 + 2 + 4))
+
+
+def test_joined_shapes_are_as_large_as_each() -> None:
+    """A list with a long text, a long list and a map."""
+    items: list[Any] = ["x" * 640, [1.0] * 30, {"a": "x" * 100}]
+    whole = of_value(items)
+    assert (whole.length, whole.longest) == (3, 640)
+    assert whole.inner is not None
+    assert all(whole.inner.size >= of_value(item).size for item in items)
