@@ -23,6 +23,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Machines that run these tests are shared; how long one example takes says nothing.
 hypothesis.settings.register_profile("harness", deadline=None)
+# `make fuzz`: each round takes minutes, and begins with what earlier rounds found.
+hypothesis.settings.register_profile(
+    "nightly", deadline=None, max_examples=5000, suppress_health_check=list(hypothesis.HealthCheck), print_blob=True
+)
 hypothesis.settings.load_profile("harness")
 
 

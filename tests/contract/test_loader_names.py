@@ -39,6 +39,17 @@ def test_a_mutants_id_cannot_leave_its_folder(project: Project) -> None:
     assert "is not of the form" in problem.message
 
 
+@pytest.mark.parametrize("steps", [("observation", "properties"), ("profiles", "full", "parameters")])
+def test_no_name_makes_a_map_a_number(project: Project, steps: tuple[str, ...]) -> None:
+    """A bundle writes NaN as `{"nonfinite": "NaN"}`. A map with one such name would be read as a number."""
+    content = document()
+    holder = content
+    for step in steps:
+        holder = holder[step]
+    holder["nonfinite"] = {"type": "string"} if steps[0] == "observation" else "NaN"
+    assert [problem.pointer for problem in refused(project, content)] == ["/" + "/".join((*steps, "nonfinite"))]
+
+
 def test_the_file_is_called_like_the_claim(project: Project) -> None:
     """A claim is found by the name of its file."""
     (problem,) = refused(project, document(), name="F-OTHER-001")

@@ -10,7 +10,10 @@ from harness.base.strictjson import JsonObject
 from harness.inspect.checkpoint.bounded_file import Refused
 from harness.inspect.checkpoint.dtypes import DType
 
-__all__ = ["Contents", "Entry", "refuse_overlaps"]
+__all__ = ["MOST_DIMENSIONS", "Contents", "Entry", "refuse_overlaps"]
+
+MOST_DIMENSIONS = 64
+"""numpy's limit. The product of a million dimensions would take minutes, and its digits would fill a screen."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class Entry:
     offset: int
     size: int
     strides: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `Refused` for a shape that no library has, before its product is computed."""
+        if len(self.shape) > MOST_DIMENSIONS:
+            reason = f"the tensor {self.name!r:.80} has {len(self.shape)} dimensions, more than {MOST_DIMENSIONS}"
+            raise Refused(reason)
 
     @property
     def elements(self) -> int:

@@ -81,13 +81,13 @@ def _members(source: BoundedFile) -> dict[str, _Member]:
         raise Unrecognized("is a zip archive without FOLDER/data.pkl, which PyTorch writes", 0)
     members: dict[str, _Member] = {}
     for one in listed:
+        header = source.unpack(_LOCAL_HEADER, one.header_offset, "a member's local header")
         if one.filename in members:
             raise Refused(f"two members are named {one.filename!r:.80}", one.header_offset)
         if one.compress_type != zipfile.ZIP_STORED or one.compress_size != one.file_size:
             raise Refused(f"the member {one.filename!r:.80} is compressed, which PyTorch never does", one.header_offset)
         if one.flag_bits & _ENCRYPTED:
             raise Refused(f"the member {one.filename!r:.80} is encrypted", one.header_offset)
-        header = source.unpack(_LOCAL_HEADER, one.header_offset, "a member's local header")
         if header[0] != MAGIC:
             raise Refused(f"no member begins where the directory says {one.filename!r:.80} does", one.header_offset)
         offset = one.header_offset + _LOCAL_HEADER_SIZE + header[-2] + header[-1]

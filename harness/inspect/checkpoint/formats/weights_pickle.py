@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.inspect.checkpoint.bounded_file import Refused
 from harness.inspect.checkpoint.dtypes import BY_NAME, DType
+from harness.inspect.checkpoint.entries import MOST_DIMENSIONS
 
 __all__ = ["Pickled", "Storage", "TensorView", "read"]
 
@@ -80,6 +81,8 @@ def _tensor(storage: Any, first: Any, shape: Any, strides: Any, dtype: Any) -> T
         raise _Odd("rebuilds a tensor from something other than a storage, counts and a dtype")
     if len(shape) != len(strides):
         raise _Odd("rebuilds a tensor whose numbers of strides and dimensions differ")
+    if len(shape) > MOST_DIMENSIONS:
+        raise _Odd(f"rebuilds a tensor of {len(shape)} dimensions, more than {MOST_DIMENSIONS}")
     return TensorView(storage, dtype, first, shape, strides)
 
 
