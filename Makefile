@@ -4,13 +4,15 @@ PYTHON ?= python3
 PROFILE ?= auto
 # On two cores the third worker uses the time in which the others wait.
 WORKERS ?= 3
+# Of `make fuzz` and `make mutants`.
+MINUTES ?= 60
 ARGS ?=
 PYTEST ?=
 
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test docs check clean
+.PHONY: install run test docs check fuzz mutants clean
 
 install: $(INSTALLED)
 
@@ -23,6 +25,16 @@ test: $(INSTALLED)
 docs: $(INSTALLED)
 	$(VENV)/bin/mkdocs build --strict
 	@echo 'the documentation is in build/site/index.html'
+
+# New hostile cases for every reader, in rounds, until the minutes are over or a case does harm.
+fuzz: $(INSTALLED)
+	end=$$(($$(date +%s) + 60 * $(MINUTES))); while [ $$(date +%s) -lt $$end ]; do \
+	  $(VENV)/bin/python -m pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=nightly tests/fuzz || exit 1; done
+
+# Do the tests of the harness core notice a defect in it? Continues where the last call stopped, unless there is a new commit.
+mutants: $(INSTALLED)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutation]'
+	nice -n 19 $(VENV)/bin/python -m tests.mutation.campaign --minutes $(MINUTES) $(ARGS)
 
 # A gate: the same commit gets the same answer, so the random cases are the same each time. `make test` draws new ones.
 check: docs
