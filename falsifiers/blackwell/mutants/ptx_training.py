@@ -29,6 +29,7 @@ __all__ = [
     "LoadsFromElsewhere",
     "MaximumOfTheFirstKeys",
     "NormInBfloat16",
+    "RoundsAGradient",
     "TorchAfterAStep",
 ]
 
@@ -111,6 +112,24 @@ class AddsToGradient(Engine):
     def block(self, backend: PtxBackend) -> Block:
         """See `Engine`."""
         return Block(self.shape, _Adding(backend.cache))
+
+
+class _Rounding(PtxBackend):
+    """Rounds one weight's gradient to bfloat16."""
+
+    def project_backward(
+        self, projection: str, x: Tensor, weight: Tensor, gradient: Tensor, *, bias: bool
+    ) -> ProjectionGradients:
+        found = super().project_backward(projection, x, weight, gradient, bias=bias)
+        return found._replace(weight=found.weight.bfloat16().float()) if projection == "down" else found
+
+
+class RoundsAGradient(Engine):
+    """Has one gradient of all in bfloat16."""
+
+    def block(self, backend: PtxBackend) -> Block:
+        """See `Engine`."""
+        return Block(self.shape, _Rounding(backend.cache))
 
 
 class _Shortsighted(PtxBackend):
