@@ -7,7 +7,7 @@ from dataclasses import replace
 from falsifiers.param_decomp.configuration import configuration_of
 from falsifiers.param_decomp.oracle.step import shadow
 from falsifiers.param_decomp.subject import Trainer
-from falsifiers.param_decomp.watching import watched_step
+from falsifiers.param_decomp.watching import resolve, watched_step
 from harness import Trial
 from harness.authoring.shadow_step import difference, differences
 
@@ -30,4 +30,4 @@ def falsify(trial: Trial[Trainer]) -> None:
         gradient_errors.append(max(one.ratio for one in found))
         trial.step(step, **watched.told)
     trial.measure(forwards=forwards, total_errors=total_errors, gradient_errors=gradient_errors)
-    trial.resolve(device=next(iter(trial.subject.components().values())).device.type)
+    resolve(trial, trial.subject)

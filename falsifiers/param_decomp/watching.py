@@ -6,6 +6,7 @@ are live tensors that are copied before and after the step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from falsifiers.param_decomp.subject import Masking, Trainer
 from harness import Trial
 from harness.authoring.shadow_step import Difference, difference, differences, worst
 
-__all__ = ["Call", "Forward", "Watched", "differences_of", "measure_steps", "watched_step"]
+__all__ = ["Call", "Forward", "Watched", "differences_of", "executed_rates", "measure_steps", "resolve", "watched_step"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def differences_of(watched: Watched, expected: Shadow) -> list[Difference]:
     found += differences("update", seen, moved)
     for name in watched.before.sources:
         error = float((watched.after[f"{name}.source"] - expected.after[f"{name}.source"]).abs().max())
-        found.append(Difference("source", name, error))
+        found.append(Difference("source", name, math.inf if math.isnan(error) else error))
     for name, slots in expected.slots.items():
         found += [
             Difference("slot", f"{name}.{one.tensor}", one.ratio)
@@ -151,9 +152,26 @@ def measure_steps(trial: Trial[Any], subject: Trainer, steps: Sequence[int]) -> 
         step_errors={name: one.ratio for name, one in largest.items()},
         worst_tensors={name: one.tensor for name, one in largest.items()},
     )
-    weight = next(iter(subject.components().values()))
-    trial.resolve(device=weight.device.type)
+    resolve(trial, subject)
     return pairs
+
+
+def resolve(trial: Trial[Any], subject: Trainer) -> None:
+    """Record where the components are."""
+    trial.resolve(device=next(iter(subject.components().values())).device.type)
+
+
+def executed_rates(watched: Watched) -> dict[str, float]:
+    """By name, the learning rate with which a weight moved: its movement over what Adam's slots ask for."""
+    rates = {}
+    for name, before in {**watched.before.components, **watched.before.importance}.items():
+        slots = watched.slots[name]
+        first, second = (
+            slots[key] / (1 - beta ** float(slots["step"])) for key, beta in (("exp_avg", 0.9), ("exp_avg_sq", 0.999))
+        )
+        asked = first / (second.sqrt() + 1e-8)
+        rates[name] = float(((before - watched.after[name]) * asked).sum() / (asked * asked).sum())
+    return rates
 
 
 @contextmanager

@@ -180,7 +180,7 @@ class Decomposition:
         total.backward()
         self.average_gradients()
         if config.adversarial:
-            self.adversary.ascend(self.main_source_gradients(), self.source_rate(step))
+            self.main_ascent(step)
         self.clip()
         for optimizer, rate in (
             (self.component_optimizer, self.component_rate(step)),
@@ -252,6 +252,10 @@ class Decomposition:
             gradients = torch.autograd.grad(term, list(self.adversary.sources.values()))
             averaged = [self.averaged(one) for one in gradients]
             self.adversary.ascend(dict(zip(self.adversary.sources, averaged, strict=True)), rate)
+
+    def main_ascent(self, step: int) -> None:
+        """The last ascent of a step, with the components from before their update."""
+        self.adversary.ascend(self.main_source_gradients(), self.source_rate(step))
 
     def main_source_gradients(self) -> dict[str, Tensor]:
         """The gradients of the adversarial term from the step's own backward pass, without its coefficient."""

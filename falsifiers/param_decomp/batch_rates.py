@@ -1,0 +1,35 @@
+"""F-PD-LR-4TH-001: learning rates follow the fourth root of the batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import median
+
+from falsifiers.param_decomp.subject import Trainer
+from falsifiers.param_decomp.watching import executed_rates, resolve, watched_step
+from harness import Trial
+from harness.authoring.shadow_step import difference
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Trainer]) -> None:
+    """Make the first step with each batch, and read the learning rates off the weights that moved."""
+    given = trial.parameters
+    found: dict[str, list[float]] = {"component_rates": [], "importance_rates": []}
+    formula, published = [], []
+    for place, batch in enumerate(given["batches"]):
+        setting = replace(trial.setting, parameters={**given, "batch": batch})
+        with trial.subject_fault():
+            subject = type(trial.subject)(setting)
+        watched = watched_step(trial, subject, 0)
+        rates = executed_rates(watched)
+        trial.step(place, **watched.told)
+        for kind, names in (("component", watched.before.components), ("importance", watched.before.importance)):
+            rate = median(rates[name] for name in names)
+            found[f"{kind}_rates"].append(rate)
+            right = given[f"{kind}_rate"] * (batch / given["reference_batch"]) ** 0.25
+            formula += [difference(name, rates[name], right).ratio for name in names]
+            published.append(difference(kind, rate, given[f"published_{kind}_rates"][place]).ratio)
+    trial.measure(**found, formula_errors=formula, published_errors=published)
+    resolve(trial, trial.subject)

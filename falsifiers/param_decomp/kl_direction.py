@@ -1,0 +1,49 @@
+"""F-PD-KL-DIR-001: the reconstruction loss is KL(clean || masked), in float32, a mean over rows and positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from falsifiers.param_decomp.oracle import terms
+from falsifiers.param_decomp.subject import Decomposition
+from falsifiers.param_decomp.watching import measure_steps
+from harness import Trial
+from harness.authoring.shadow_step import relative_difference
+
+__all__ = ["falsify"]
+
+_SHAPE = (2, 3, 11)
+_SCALES = (0.5, 4.0, 30.0)
+"""Small logits make the divergence almost symmetric; large ones overflow a softmax without its maximum."""
+
+
+def falsify(trial: Trial[Decomposition]) -> None:
+    """Ask for the loss of logits of our own in each precision, and train on it alone."""
+    generator = torch.Generator().manual_seed(trial.seed)
+    found: dict[str, list[float]] = {"value_errors": [], "gradient_errors": [], "half_gradient_errors": []}
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        for scale in _SCALES:
+            masked, clean = (
+                (scale * torch.randn(_SHAPE, generator=generator, dtype=torch.float64)).to(trial.device, dtype)
+                for _ in range(2)
+            )
+            value, gradient = _asked(trial, masked, clean)
+            leaf = masked.cpu().double().requires_grad_()
+            right = terms.divergence(leaf, clean.cpu().double())
+            right.backward()
+            assert leaf.grad is not None
+            found["value_errors"].append(abs(float(value) - float(right.detach())) / max(1.0, float(right.detach())))
+            name = "half_gradient_errors" if dtype is torch.bfloat16 else "gradient_errors"
+            found[name].append(relative_difference(gradient.cpu(), leaf.grad, leaf.grad))
+    trial.measure(**found)
+    measure_steps(trial, trial.subject, range(trial.parameters["watched"]))
+
+
+def _asked(trial: Trial[Decomposition], masked: Tensor, clean: Tensor) -> tuple[Tensor, Tensor]:
+    """The subject's loss, and its gradient with respect to the masked logits."""
+    with trial.subject_fault():
+        leaf = masked.clone().requires_grad_()
+        value = trial.subject.divergence(leaf, clean)
+        (gradient,) = torch.autograd.grad(value, leaf)
+        return value.detach(), gradient

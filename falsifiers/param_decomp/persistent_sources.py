@@ -1,0 +1,63 @@
+"""F-PD-PPGD-001: adversarial sources ascend the loss, persist from step to step, and stay in [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.oracle.model import clean_forward
+from falsifiers.param_decomp.oracle.step import adversarial_value, importances
+from falsifiers.param_decomp.subject import Trainer
+from falsifiers.param_decomp.watching import Watched, measure_steps
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Trainer]) -> None:
+    """Make the same step several times, so that the batch stands still, and evaluate the loss by ourselves."""
+    config = configuration_of(trial.parameters)
+    repeated = [config.steps // 2] * trial.parameters["watched"]
+    pairs = measure_steps(trial, trial.subject, repeated)
+    watched = [one for one, _ in pairs]
+    sources = torch.cat([one.after[f"{name}.source"].flatten() for one in watched for name in one.before.sources])
+    counts = [
+        _count(one.slots, name) - _count(one.before.slots, name) for one in watched for name in one.before.sources
+    ]
+    trial.measure(
+        rises=[_rise(trial, one) for one in watched],
+        forwards=[len(one.adversarial(len(trial.subject.sites))) for one in watched],
+        smallest_source=sources.min(),
+        largest_source=sources.max(),
+        sources_at_an_end=int(((sources <= 0) | (sources >= 1)).sum()),
+        updates=counts,
+        changed_between_steps=[
+            float((earlier.after[f"{name}.source"] - later.before.sources[name]).abs().max())
+            for earlier, later in pairwise(watched)
+            for name in later.before.sources
+        ],
+    )
+
+
+def _count(slots: Mapping[str, Mapping[str, Tensor]], site: str) -> int:
+    """How often Adam has updated a site's source."""
+    return int(slots[f"{site}.source"]["step"]) if f"{site}.source" in slots else 0
+
+
+def _rise(trial: Trial[Trainer], watched: Watched) -> float:
+    """By how much the sources after the step raise the adversarial loss, with the weights from before it."""
+    config = configuration_of(trial.parameters)
+    before = watched.before
+    with torch.no_grad():
+        clean, _ = clean_forward(config, before.target, before.tokens)
+        lower = importances(config, before)
+        after = {name: watched.after[f"{name}.source"] for name in before.sources}
+        values = [
+            adversarial_value(config, before, before.components, lower, sources, clean)
+            for sources in (before.sources, after)
+        ]
+    return float(values[1] - values[0])

@@ -1,0 +1,39 @@
+"""F-PD-LR-SCHED-001: learning rates fall as a cosine to a tenth, which the last step has."""
+
+from __future__ import annotations
+
+from falsifiers.param_decomp.configuration import configuration_of
+from falsifiers.param_decomp.oracle.step import cosine
+from falsifiers.param_decomp.subject import Decomposition
+from falsifiers.param_decomp.watching import executed_rates, measure_steps
+from harness import Trial
+from harness.authoring.shadow_step import difference
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Decomposition]) -> None:
+    """Train a whole run, and compare the rate of every step with the formula, as stated and as executed."""
+    config = configuration_of(trial.parameters)
+    starts = {"component": config.component_rate, "importance": config.importance_rate}
+    stated, executed = [], []
+    with trial.subject_fault():
+        told = {
+            "component": [float(trial.subject.component_rate(step)) for step in range(config.steps)],
+            "importance": [float(trial.subject.importance_rate(step)) for step in range(config.steps)],
+        }
+    for kind, rates in told.items():
+        stated += [difference(kind, rate, starts[kind] * cosine(config, step)).ratio for step, rate in enumerate(rates)]
+    pairs = measure_steps(trial, trial.subject, range(config.steps))
+    for watched, _ in pairs:
+        share = cosine(config, watched.before.step)
+        executed += [
+            difference(
+                name, rate, starts["component" if name in watched.before.components else "importance"] * share
+            ).ratio
+            for name, rate in executed_rates(watched).items()
+        ]
+    trial.resolve(steps=len(pairs))
+    trial.measure(
+        last_shares=[rates[-1] / rates[0] for rates in told.values()], stated_errors=stated, executed_errors=executed
+    )

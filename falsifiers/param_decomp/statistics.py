@@ -1,0 +1,30 @@
+"""Tests of what a subject draws. A p-value is small where draws as claimed would hardly come out so."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["chi_square_p", "share_repeated", "uniform_p"]
+
+_BINS = 20
+
+
+def chi_square_p(statistic: float, freedom: int) -> float:
+    """The probability that a chi-square variable is at least this large."""
+    half = torch.tensor([freedom / 2, statistic / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def uniform_p(values: Tensor) -> float:
+    """For numbers that are claimed to be uniform in [0, 1]: the p-value of their counts in twenty bins."""
+    places = (values * _BINS).floor().clamp(0, _BINS - 1).long()
+    counts = torch.bincount(places, minlength=_BINS).double()
+    expected = values.numel() / _BINS
+    return chi_square_p(float(((counts - expected) ** 2 / expected).sum()), _BINS - 1)
+
+
+def share_repeated(values: Tensor) -> float:
+    """The share of numbers that occur more than once, to nine digits; those at the ends of [0, 1] count too."""
+    rounded = (values * 1e9).round()
+    return 1.0 - rounded.unique().numel() / max(1, rounded.numel())
