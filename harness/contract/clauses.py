@@ -46,8 +46,6 @@ ITEM, VALUE = "[]", "{}"
 
 _TRUE_OF_NOTHING = frozenset({"maxItems", "maxProperties", "uniqueItems"})
 """Keywords that an empty list or map satisfies vacuously, unless they require it to be empty (`maxItems` 0)."""
-_WHOLE = frozenset({"const", "enum", "uniqueItems"})
-"""Keywords that read all of a value."""
 _ANNOTATIONS = frozenset({"title", "description", "examples", "x-unit", "x-source"})
 _STRUCTURE = frozenset({"properties", "items", "additionalProperties"})
 # Of many values, a judgment shows the one that decides: the nearest to the bound, or the farthest beyond it.
@@ -150,8 +148,7 @@ class SchemaClause(Clause):
 
     def cost(self, shape: Shape) -> int:
         """The steps to judge the clause on a measurement of this shape."""
-        deep = ITEM in self.path or VALUE in self.path or self.keyword in _WHOLE
-        return checking(self.keyword, self.argument, shape if deep else Shape(text=shape.longest))
+        return checking(self.keyword, self.argument, [step in (ITEM, VALUE) for step in self.path[1:]], shape)
 
     def unmeasured(self, reason: Reason) -> ClauseResult:
         """The NOT_MEASURED result, if there is no value to check."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ _ITERATION = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How large a value can be."""
+    """How large a value is or can be."""
 
     length: int = 0
     """Items of a list, or entries of a map."""
@@ -52,14 +52,8 @@ class Shape:
     """The largest item, entry or key; None if the value is no list or map."""
     text: int = 0
     """Characters of a text."""
-    weight: int = 1
-    """Steps for an item, beside what it contains."""
-
-    @property
-    def size(self) -> int:
-        """Steps to copy the value."""
-        inside = 0 if self.inner is None else self.length * (self.inner.size + self.weight - 1)
-        return 1 + max(inside, self.text // _LONG)
+    size: int = 1
+    """Steps to copy the value."""
 
     @property
     def longest(self) -> int:
@@ -69,22 +63,53 @@ class Shape:
     def joined(self, other: Shape) -> Shape:
         """The shape of a value that is one of the two."""
         inner = _joined([one for one in (self.inner, other.inner) if one is not None])
-        sizes = [max(getattr(self, name), getattr(other, name)) for name in ("length", "text", "weight")]
-        return Shape(sizes[0], inner, *sizes[1:])
+        length, text, size = (max(getattr(self, name), getattr(other, name)) for name in ("length", "text", "size"))
+        return Shape(length, inner, text, size)
+
+    def at(self, steps: Sequence[bool]) -> tuple[int, Shape]:
+        """The number of places some steps below, and the largest value there.
+
+        Args:
+            steps: for each, whether it is to every item or entry, and not to one property.
+        """
+        count, shape = 1, self
+        for each in steps:
+            count *= shape.length if each else 1
+            shape = shape.inner or _SCALAR
+        return min(count, self.size), shape
 
 
 _SCALAR = Shape()
+
+
+def _text(length: int) -> Shape:
+    return Shape(text=length, size=1 + length // _LONG)
+
+
+def _list(items: Sequence[Shape]) -> Shape:
+    return Shape(len(items), _joined(items), size=1 + sum(item.size for item in items))
+
+
+def _repeated(length: int, item: Shape, weight: int = 0) -> Shape:
+    return Shape(length, item, size=1 + length * (weight + item.size))
+
+
 _NUMBERS = frozenset({int, float, bool, type(None)})
 
 
 def of_value(value: Any, levels: int = DEEPEST) -> Shape:
     """The shape of a JSON value. What is nested deeper than `levels` is not judged, and does not count."""
     if isinstance(value, str):
-        return Shape(text=len(value))
+        return _text(len(value))
     if isinstance(value, (list, tuple)):
-        return Shape(len(value), _of_all(value, levels))
+        if levels == 0 or _NUMBERS.issuperset(map(type, value)):
+            return _repeated(len(value), _SCALAR)
+        return _list([of_value(item, levels - 1) for item in value])
     if isinstance(value, Mapping):
-        return Shape(len(value), _of_all((*value.values(), *value), levels), weight=1 + _KEY)
+        key = _text(max(map(len, value), default=0))
+        entries = of_value(list(value.values()), levels)
+        inner = key if entries.inner is _SCALAR else key.joined(entries.inner or _SCALAR)
+        return Shape(len(value), inner, size=entries.size + len(value) * (key.size + _KEY))
     return _SCALAR
 
 
@@ -98,30 +123,26 @@ def of_schema(schema: JsonObject, assumed: int = _ITEMS) -> Shape:
     if "const" in schema or "enum" in schema:
         return _joined([of_value(value) for value in schema.get("enum", [schema.get("const")])]) or _SCALAR
     if "properties" in schema:
-        inner = [of_schema(one, assumed) for one in schema["properties"].values()]
-        return Shape(len(inner), _joined([*inner, *map(of_value, schema["properties"])]), weight=1 + _KEY)
+        values = _list([of_schema(one, assumed) for one in schema["properties"].values()])
+        names = of_value(dict.fromkeys(schema["properties"]))
+        return replace(names, inner=_joined([names.inner, values.inner]), size=names.size + values.size)
     if "additionalProperties" in schema:
-        entry = of_schema(schema["additionalProperties"], inside).joined(Shape(text=_CHARACTERS))
-        return Shape(schema.get("maxProperties", assumed), entry, weight=1 + _KEY)
+        entry = of_schema(schema["additionalProperties"], inside).joined(_text(_CHARACTERS))
+        return _repeated(schema.get("maxProperties", assumed), entry, 2 + _KEY + _CHARACTERS // _LONG)
     if schema.get("type") == "array":
-        return Shape(schema.get("maxItems", assumed), of_schema(schema.get("items", {}), inside))
-    return Shape(text=schema.get("maxLength", _CHARACTERS)) if schema.get("type") == "string" else _SCALAR
+        return _repeated(schema.get("maxItems", assumed), of_schema(schema.get("items", {}), inside))
+    return _text(schema.get("maxLength", _CHARACTERS)) if schema.get("type") == "string" else _SCALAR
 
 
 def of_values(objects: Collection[JsonObject]) -> dict[str, Shape]:
     """For each name, the shape of its values in these objects."""
     names = {name for one in objects for name in one}
-    return {name: _joined({of_value(one[name]) for one in objects if name in one}) or _SCALAR for name in names}
+    return {name: _joined([of_value(one[name]) for one in objects if name in one]) or _SCALAR for name in names}
 
 
-def _of_all(values: Sequence[Any], levels: int) -> Shape:
-    if levels == 0 or _NUMBERS.issuperset(map(type, values)):
-        return _SCALAR
-    return _joined({of_value(value, levels - 1) for value in values}) or _SCALAR
-
-
-def _joined(shapes: Collection[Shape]) -> Shape | None:
-    return reduce(Shape.joined, shapes) if shapes else None
+def _joined(shapes: Collection[Shape | None]) -> Shape | None:
+    found = {shape for shape in shapes if shape is not None}
+    return reduce(Shape.joined, found) if found else None
 
 
 class Allowance:
@@ -143,13 +164,17 @@ class Allowance:
         return True
 
 
-def checking(keyword: str, argument: Any, shape: Shape) -> int:
-    """The steps to check a keyword at each of its places in a value of this shape."""
+def checking(keyword: str, argument: Any, steps: Sequence[bool], shape: Shape) -> int:
+    """The steps to check a keyword at each place below a measurement of this shape. `steps` is that of `Shape.at`."""
+    count, value = shape.at(steps)
     if keyword == "pattern":
-        return shape.size * matching(argument, shape.longest)
-    return shape.size * _CHECKING.get(keyword, 10)
+        return count * matching(argument, value.longest)
+    whole = min(count * value.size, shape.size) if keyword in _WHOLE else count
+    return whole * _CHECKING.get(keyword, 10)
 
 
+_WHOLE = frozenset({"const", "enum", "uniqueItems"})
+"""Keywords that read all of a value."""
 _CHECKING = {"multipleOf": 100, "uniqueItems": 20, "const": 20, "enum": 20}
 """Steps to check one value, and to say where it is if it fails."""
 
@@ -167,7 +192,7 @@ class _Evaluation:
 
     def of(self, node: Node, bound: Mapping[str, Shape]) -> tuple[int, Shape]:
         if node.kind is Kind.STRING:
-            return 1, Shape(text=len(node.text))
+            return 1, _text(len(node.text))
         if node.kind is Kind.NAME:
             shape = bound.get(node.text, _SCALAR)
             return shape.size, shape
@@ -183,18 +208,19 @@ class _Evaluation:
         if node.kind in (Kind.SELECT, Kind.INDEX):
             return cost, shapes[0].inner or _SCALAR
         if node.kind in (Kind.LIST, Kind.MAP):
-            weight = 1 if node.kind is Kind.LIST else 1 + _KEY
-            return cost, Shape(len(shapes), _joined(shapes) or _SCALAR, weight=weight)
+            return cost, replace(_list(shapes), size=1 + sizes + _KEY * len(shapes))
         if node.kind is Kind.CONDITIONAL:
             return cost, shapes[1].joined(shapes[2])
         if node.text == "+" and len(shapes) == 2:
             one, other = shapes
-            whole = Shape(one.length + other.length, one.joined(other).inner, one.text + other.text)
+            whole = Shape(
+                one.length + other.length, one.joined(other).inner, one.text + other.text, one.size + other.size
+            )
             return cost + whole.size, whole
         if node.text == "in":
             return cost + shapes[0].size * max(1, shapes[1].length), _SCALAR
         if node.text == "string" and shapes:
-            return cost, Shape(text=max(_CHARACTERS, shapes[0].text))
+            return cost, _text(max(_CHARACTERS, shapes[0].text))
         if node.text == "matches" and len(shapes) == 2:
             return cost + matching(_literal(node.children[1].text), shapes[0].text), _SCALAR
         return cost, _SCALAR
@@ -210,7 +236,7 @@ class _Evaluation:
             return cost, _SCALAR
         kept = found[-1][1] if node.text == "map" else item if node.text == "filter" else _SCALAR
         # For each item, what was kept so far is copied.
-        return cost + count * (count + 1) * kept.size, Shape(count, kept)
+        return cost + count * (count + 1) * kept.size, _repeated(count, kept)
 
 
 _MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})

@@ -75,7 +75,7 @@ class Rule(Clause):
     def cost(self, shapes: Mapping[str, Mapping[str, Shape]]) -> int:
         """The steps to judge the rule, given the shape of each value of `self`, `parameters` and `device`."""
         searched = sum(shapes[kind][name].size for kind, name in self.reads if name in shapes[kind])
-        return evaluation(self.tree, shapes) + searched * len(self.looks_into)
+        return evaluation(self.tree, shapes) + 10 * searched
 
     def largest(self, shapes: Mapping[str, Mapping[str, Shape]]) -> str:
         """The name of the largest value that the rule reads."""
