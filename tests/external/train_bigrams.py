@@ -113,7 +113,7 @@ def go_wrong(how: str, step: int) -> None:
     if how == "hang":
         time.sleep(3600)
     if how == "flood":
-        for _ in range(2000):
+        for _ in range(200):
             print("x" * 100_000)
 
 

@@ -24,10 +24,10 @@ SMOKE = "F-DISTILL-SMOKE-001"
 BIGRAMS = BIGRAMS_FILE.relative_to(ROOT).as_posix()
 
 
-def run(folder: Path, claim: str, *options: str, mutants: bool = False) -> tuple[int, str]:
+def run(folder: Path, claim: str, *options: str, mutants: bool = False, project: Path = ROOT) -> tuple[int, str]:
     """Exit status and output of `harness run`; bundles go to `folder/evidence`."""
     asked = ["run", claim, "--device", "cpu", "--evidence", str(folder / "evidence"), *options]
-    done = harness(ROOT, *asked, *([] if mutants else ["--no-mutants"]), home=folder, seconds=300)
+    done = harness(project, *asked, *([] if mutants else ["--no-mutants"]), home=folder, seconds=300)
     return done.returncode, done.stdout + done.stderr
 
 
