@@ -14,10 +14,16 @@ from typing import Any
 
 import pytest
 
-__all__ = ["axe_source", "browser"]
+__all__ = ["SCREENS", "axe_source", "browser", "violations"]
+
+SCREENS = [(1280, "light"), (360, "dark")]
+"""A desk and a phone, in a theme each."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _AXE, _AXE_SHA256 = "axe-core-4.14.1", "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
+_OF_A_SCREEN = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
+"""axe's rules that depend on width and theme. The others find the same on every screen."""
+_RUN = "async asked => (await axe.run(asked)).violations.map(one => [one.id, one.nodes.map(node => node.html)])"
 
 
 @contextmanager
@@ -53,3 +59,23 @@ def axe_source(cache: Path) -> str:
         member = archive.extractfile("package/axe.min.js")
         assert member is not None
         return member.read().decode("utf-8")
+
+
+def violations(page: Any, address: str, axe: str) -> dict[str, Any]:
+    """What axe finds on each screen with everything unfolded, by rule, and how far the page is too wide.
+
+    Args:
+        page: of a context that bypasses the page's policy, which forbids to bring in axe.
+    """
+    page.goto(address)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    page.evaluate(axe)
+    found: dict[str, Any] = {}
+    for (width, theme), asked in zip(SCREENS, ({}, {"runOnly": _OF_A_SCREEN}), strict=True):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=theme)
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+            found[f"width at {width}"] = wide
+        for rule, elements in page.evaluate(_RUN, asked):
+            found[f"{rule} at {width} in {theme}"] = elements
+    return found

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from harness.evidence.verification import find_bundles
-from tests.report.html.browser import axe_source, browser
+from tests.report.html.browser import SCREENS, axe_source, browser, violations
 from tests.report.html.evidence import bundles, write
-
-SCREENS = [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")]
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +32,42 @@ def chromium() -> Iterator[Any]:
         yield running
 
 
-@pytest.fixture
-def show(chromium: Any) -> Iterator[Any]:
-    """Open a page; at the end assert that it requested nothing and logged no error."""
-    contexts, complaints = [], []
+@pytest.fixture(scope="module")
+def contexts(chromium: Any) -> Callable[..., Any]:
+    """A page for each set of settings, because a new one takes a second."""
+    return functools.cache(lambda **settings: chromium.new_context(**settings).new_page())
 
-    def shown(address: str, width: int = 1280, **settings: Any) -> Any:
-        context = chromium.new_context(viewport={"width": width, "height": 900}, **settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.on("request", lambda request: request.url == address or complaints.append(f"asked for {request.url}"))
+
+@pytest.fixture
+def show(contexts: Callable[..., Any]) -> Iterator[Any]:
+    """Open a page; at the end assert that it requested nothing and logged no error."""
+    complaints: list[str] = []
+    asked = {"about:blank"}
+    heard = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "dialog": lambda dialog: complaints.append(dialog.message),
+        "request": lambda request: request.url in asked or complaints.append(f"asked for {request.url}"),
+    }
+    used = set()
+
+    def shown(address: str, **settings: Any) -> Any:
+        page = contexts(**settings)
+        if page not in used:
+            used.add(page)
+            for event, handler in heard.items():
+                page.on(event, handler)
+        asked.add(address)
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.emulate_media(color_scheme="light")
+        page.goto("about:blank")  # a page that is open already would not be loaded again
         page.goto(address)
         return page
 
     yield shown
-    for context in contexts:
-        context.close()
+    for page in used:
+        for event, handler in heard.items():
+            page.remove_listener(event, handler)
     assert complaints == []
 
 
@@ -145,19 +161,8 @@ def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any
     assert page.locator("details[open] code", has_text="given.type").is_visible()
 
 
-def test_axe_finds_nothing(pages: dict[str, str], chromium: Any, pytestconfig: pytest.Config) -> None:
-    """Desk and phone, one theme each (the colours of both), with everything unfolded."""
+def test_axe_finds_nothing(pages: dict[str, str], contexts: Callable[..., Any], pytestconfig: pytest.Config) -> None:
+    """Desk and phone, one theme each, with everything unfolded."""
     source = axe_source(pytestconfig.cache.mkdir("axe"))
     for name in ("index", "LONG", "FAIL", "VOID", "NOT_MEASURED", "TAMPERED", "UNREADABLE"):
-        context = chromium.new_context(bypass_csp=True)  # axe has to be brought in, which the page's policy forbids
-        page = context.new_page()
-        page.goto(pages[name])
-        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-        page.evaluate(source)
-        for width, theme in (SCREENS[0], SCREENS[-1]):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme=theme)
-            found = page.evaluate("axe.run()")["violations"]
-            told = [(one["id"], one["impact"], [node["html"] for node in one["nodes"]][:3]) for one in found]
-            assert told == [], (name, width, theme)
-        context.close()
+        assert violations(contexts(bypass_csp=True), pages[name], source) == {}, name
