@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import struct
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +26,10 @@ SMOKE = "F-DISTILL-SMOKE-001"
 BIGRAMS = BIGRAMS_FILE.relative_to(ROOT).as_posix()
 
 
-def run(folder: Path, claim: str, *options: str, mutants: bool = False, project: Path = ROOT) -> tuple[int, str]:
+def run(folder: Path, *asked: str, mutants: bool = False, project: Path = ROOT) -> tuple[int, str]:
     """Exit status and output of `harness run`; bundles go to `folder/evidence`."""
-    asked = ["run", claim, "--device", "cpu", "--evidence", str(folder / "evidence"), *options]
-    done = harness(project, *asked, *([] if mutants else ["--no-mutants"]), home=folder, seconds=300)
+    where = ["--device", "cpu", "--evidence", str(folder / "evidence")]
+    done = harness(project, "run", *asked, *where, *([] if mutants else ["--no-mutants"]), home=folder, seconds=300)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -64,26 +66,41 @@ def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) ->
     return Seen(recorded.measurements, recorded.unseen, recorded.resolved, ending, reason)
 
 
+def small_project(folder: Path, mutants: Mapping[str, Collection[str]]) -> Path:
+    """A copy of this project with these claims and of their mutants only those that are named: each takes seconds."""
+    copy = folder / "project"
+    for package in ("falsifiers", "tests/external"):
+        shutil.copytree(ROOT / package, copy / package)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    (copy / "contracts" / "distill").mkdir(parents=True)
+    for claim, ids in mutants.items():
+        contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
+        contract["mutants"] = [one for one in contract["mutants"] if one["id"] in ids]
+        contract.pop("calibration", None)  # it names every mutant
+        (copy / "contracts" / "distill" / f"{claim}.json").write_text(json.dumps(contract))
+    return copy
+
+
 def named(folder: Path) -> list[str]:
     """The options that name these models."""
     return [word for name in ("teacher", "student") for word in ("-P", f"{name}={folder / name}.pt")]
 
 
-def bundle(folder: Path) -> Path:
-    """The only bundle."""
-    (found,) = (path.parent for path in (folder / "evidence").rglob("record.json"))
+def bundle(folder: Path, claim: str = "*") -> Path:
+    """The only bundle, or the only one of a claim."""
+    (found,) = (path.parent for path in (folder / "evidence").glob(f"*/{claim}/*/record.json"))
     return found
 
 
-def record(folder: Path) -> dict[str, Any]:
+def record(folder: Path, claim: str = "*") -> dict[str, Any]:
     """Its record."""
-    document: dict[str, Any] = json.loads((bundle(folder) / "record.json").read_text())
+    document: dict[str, Any] = json.loads((bundle(folder, claim) / "record.json").read_text())
     return document
 
 
-def clauses(folder: Path) -> dict[str, str]:
+def clauses(folder: Path, claim: str = "*") -> dict[str, str]:
     """The outcomes of its clauses."""
-    return {clause["id"]: clause["outcome"] for clause in record(folder)["clauses"]}
+    return {clause["id"]: clause["outcome"] for clause in record(folder, claim)["clauses"]}
 
 
 def verified(folder: Path) -> bool:

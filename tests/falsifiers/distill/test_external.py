@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -27,9 +26,9 @@ from tests.falsifiers.distill.outside import (
     outside,
     record,
     run,
+    small_project,
     verified,
 )
-from tests.falsifiers.distill.trials import CONTRACTS
 
 NO_TRAINED_TOKENIZER = ("-P", "tokenizer=bytes")
 """The full profile's tokenizer takes ten seconds to train."""
@@ -116,29 +115,15 @@ def test_a_run_that_is_over_is_not_made_again(tmp_path: Path) -> None:
     assert (place / "model.safetensors").exists()
 
 
-@pytest.fixture
-def two_mutants(folder: Path) -> Path:
-    """A copy of this project in which MAXSTEPS has two mutants, because each of its thirteen takes seconds."""
-    copy = folder / "project"
-    for package in ("falsifiers", "tests/external"):
-        shutil.copytree(ROOT / package, copy / package)
-    shutil.copy(ROOT / "pyproject.toml", copy)
-    contract = json.loads((CONTRACTS / f"{MAX_STEPS}.json").read_text())
-    contract["mutants"] = [one for one in contract["mutants"] if one["id"] in ("one-step-more", "zero-is-nothing")]
-    place = copy / "contracts" / "distill"
-    place.mkdir(parents=True)
-    (place / f"{MAX_STEPS}.json").write_text(json.dumps(contract))
-    return copy
-
-
-def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path, two_mutants: Path) -> None:
+def test_a_foreign_trainer_is_proven_to_count_its_steps(folder: Path) -> None:
     """Every clause of the claim can be seen from outside, where every step leaves a checkpoint; the mutants die too."""
     options = ["--profile", "reduced", "--subject", f"command:{BIGRAMS}", *named(folder), "-P", "checkpoint_every=1"]
-    status, said = run(folder, MAX_STEPS, *options, mutants=True, project=two_mutants)
+    project = small_project(folder, {MAX_STEPS: {"one-step-more", "zero-is-nothing"}})
+    status, said = run(folder, MAX_STEPS, *options, mutants=True, project=project)
     assert status == 0, said
     sealed = record(folder)
     assert (sealed["verdict"], sealed["proven"], sealed["resolved"]["steps"]) == ("PASS", True, 50)
-    assert {mutant["fate"] for mutant in sealed["mutants"]} == {"killed"}
+    assert [mutant["fate"] for mutant in sealed["mutants"]] == ["killed", "killed"]
     assert sealed["overrides"] == {"checkpoint_every": 1}
     assert sealed["subject"] == "falsifiers.distill.external:Command"
     assert {BIGRAMS, "tests/external/train_bigrams.py"} <= sealed["sources"].keys()

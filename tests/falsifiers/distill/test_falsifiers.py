@@ -40,7 +40,7 @@ from falsifiers.distill.mutants.updating import (
 from falsifiers.distill.reference import Distillation
 from harness import NotMeasured
 from harness.base import strictjson
-from tests.cli.harness_command import harness
+from tests.falsifiers.distill.outside import record, run, small_project
 from tests.falsifiers.distill.trials import CONTRACTS, a_setting, a_trial
 
 MAX_STEPS = "F-DISTILL-MAXSTEPS-001"
@@ -308,20 +308,21 @@ def test_an_export_holds_what_the_last_step_left(tmp_path: Path) -> None:
     assert "model.embed_tokens.weight" in averaged["not_of_last_step"]
 
 
-@pytest.mark.parametrize(
-    ("claim", "subject", "status", "said"),
-    [
-        (CRASH, "reference:Distillation", 0, "PASS"),
-        (CRASH, "mutants.resuming:WritesInPlace", 1, "torn.maxItems"),
-        (FAIL_SOFT, "reference:Distillation", 0, "PASS"),
-        (FAIL_SOFT, "mutants.failing:HarmlessExport", 1, "exit_codes_without_export[].minimum"),
-        (FAIL_SOFT, "mutants.failing:KeepsFailedCopy", 1, "different_afterwards.maxItems"),
-    ],
-)
-def test_runs_that_die_are_survived(tmp_path: Path, claim: str, subject: str, status: int, said: str) -> None:
+def test_runs_that_die_are_survived(tmp_path: Path) -> None:
     """From the command line, because the trials of these claims fork: this process has threads by now."""
-    asked = ["--profile", "reduced", "--no-mutants", "--device", "cpu", "--evidence", str(tmp_path / "evidence")]
-    entry = f"falsifiers.distill.{subject}"
-    done = harness(CONTRACTS.parents[1], "run", claim, *asked, "--subject", entry, home=tmp_path, seconds=300)
-    assert done.returncode == status, done.stdout + done.stderr
-    assert said in done.stdout
+    killed_by = {
+        CRASH: {"writes-in-place": "torn.maxItems"},
+        FAIL_SOFT: {
+            "harmless-export": "exit_codes_without_export[].minimum",
+            "keeps-failed-copy": "different_afterwards.maxItems",
+        },
+    }
+    project = small_project(tmp_path, killed_by)
+    status, said = run(tmp_path, *killed_by, "--profile", "reduced", mutants=True, project=project)
+    assert status == 0, said
+    for claim, mutants in killed_by.items():
+        sealed = record(tmp_path, claim)
+        assert (sealed["verdict"], sealed["proven"]) == ("PASS", True)
+        failed = {one["id"]: one["failed"] for one in sealed["mutants"]}
+        assert failed.keys() == mutants.keys()
+        assert all(clause in failed[mutant] for mutant, clause in mutants.items())
