@@ -14,23 +14,34 @@ from pathlib import Path
 POOL = ("contract", "judging", "evidence", "lint", "search", "run")
 """Folders of tests/ where a module's tests are looked for."""
 
+ELSEWHERE = {
+    "harness/contract/entry_point.py": ["tests/contract/test_loader.py", "tests/contract/test_loader_names.py"],
+    "harness/contract/imports.py": ["tests/evidence/test_staleness.py"],
+    "harness/contract/model.py": ["tests/contract/test_loader.py", "tests/judging/test_judge.py"],
+    "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
+    "harness/evidence/durable.py": ["tests/evidence/test_seal_refused.py", "tests/run/test_engine.py"],
+    "harness/evidence/keys.py": ["tests/cli/test_signing.py"],
+    "harness/evidence/survey.py": ["tests/cli/test_list.py", "tests/cli/test_status.py"],
+    "harness/evidence/untrusted.py": ["tests/evidence/test_verification.py", "tests/evidence/test_hostile.py"],
+}
+"""Tests of modules that no test needs to import."""
+
 
 def select(tree: Path, module: str) -> list[str]:
-    """The files whose tests may notice a defect in a module such as "harness/judging/judge.py", the likeliest first.
+    """The files with a module's tests: those named after it, those that import it, and those that are listed above.
 
-    These are the files that are named after the module, those that import it, and the others of its package.
+    If there is none, these are all tests of the package. Tests of other modules would notice some defects too, but a
+    module should not depend on them, and each survivor would take minutes.
     """
     _, package, file = Path(module).parts
-    name, imported = Path(file).stem, re.compile(rf"\bharness\.{package}\.{Path(file).stem}\b")
-    ranks: dict[Path, int] = {}
-    for path in sorted(one for folder in POOL for one in (tree / "tests" / folder).glob("test_*.py")):
-        if path.parent.name == package and path.stem.startswith(f"test_{name}"):
-            ranks[path] = 0
-        elif imported.search(path.read_text(encoding="utf-8")):
-            ranks[path] = 1
-        elif path.parent.name == package:
-            ranks[path] = 2
-    return [path.relative_to(tree).as_posix() for path in sorted(ranks, key=lambda path: ranks[path])]
+    name = Path(file).stem
+    imports = re.compile(rf"^\s*from harness\.{package}(\.{name} import| import .*\b{name}\b)", flags=re.MULTILINE)
+    files = sorted(path for folder in POOL for path in (tree / "tests" / folder).glob("test_*.py"))
+    own = [path for path in files if path.parent.name == package and path.stem.startswith(f"test_{name}")]
+    own += [path for path in files if path not in own and imports.search(path.read_text(encoding="utf-8"))]
+    found = [path.relative_to(tree).as_posix() for path in own]
+    found += [path for path in ELSEWHERE.get(module, ()) if path not in found]
+    return found or [f"tests/{package}"]
 
 
 def main() -> int:
