@@ -142,7 +142,7 @@ def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
 ) -> None:
     """Every file is synced whole, and its folder, before the rename; the target folder after it."""
     done: list[tuple[str, int]] = []
-    fsync, rename = os.fsync, Path.rename
+    fsync, rename = os.fsync, os.rename
 
     def identity(path: Path | int) -> tuple[str, int]:
         told = os.stat(path)
@@ -152,22 +152,28 @@ def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
         done.append(identity(descriptor))
         fsync(descriptor)
 
+    written: list[Path] = []
     left: list[Path] = []
 
-    def renaming(self: Path, target: Path) -> Path:
-        if self.name.startswith(UNFINISHED):  # not a folder of leases
-            left.extend(path for path in (self, *self.rglob("*")) if identity(path) not in done)
+    def renaming(
+        source: str | Path, target: str | Path, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        if str(source).startswith(UNFINISHED):  # not a folder of leases
+            folder = Path(f"/proc/self/fd/{src_dir_fd}") / source
+            written.extend((folder, *folder.rglob("*")))
+            left.extend(path for path in written if identity(path) not in done)
             done.clear()
-        return rename(self, target)
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
     monkeypatch.setattr(os, "fsync", syncing)
-    monkeypatch.setattr(Path, "rename", renaming)
+    monkeypatch.setattr(os, "rename", renaming)
     whole = bench(honest)
     whole.engine._seal = Sealer(tmp_path / "evidence").seal
     record = only(whole.run())
     (place,) = (tmp_path / "evidence").glob(f"*/*/{record.run}")
+    assert len(written) > len(list(place.iterdir())) > 0
     assert left == []
-    assert identity(place.parent)[0] in dict(done)
+    assert {identity(folder)[0] for folder in (place.parent, place.parents[1], place.parents[2])} <= dict(done).keys()
 
 
 def test_secrets_in_variables_are_masked(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
