@@ -34,9 +34,10 @@ OPTIONS = (
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on."),
     click.option(
         "--subject",
-        metavar="MODULE:NAME|command:FILE|recorded:FILE",
-        help="Another subject than the contract's: one of this project, or an external trainer that a TOML file "
-        "describes, run as a command or judged from the directory of a finished run (-P dir=RUN).",
+        metavar="MODULE:NAME|hf:MODULE:FUNCTION|command:FILE|recorded:FILE",
+        help="Another subject than the contract's: one of this project, the transformers.Trainer that a function "
+        "returns, or an external trainer that a TOML file describes, run as a command or judged from the directory of "
+        "a finished run (-P dir=RUN).",
     ),
     click.option(
         "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."

@@ -94,8 +94,8 @@ def _course(contract: Contract, host: Host, project: Project) -> Iterator[str]:
 
 def _outside(kinds: list[Kind], project: Project) -> str:
     """Return how to judge an external trainer, and which trainers the project describes."""
-    forms = {Kind.COMMAND: "command:TRAINER.toml", Kind.RECORDED: "recorded:TRAINER.toml -P dir=RUN"}
-    text = f"or against an external trainer: --subject {' or --subject '.join(forms[kind] for kind in kinds)}"
+    forms = [f"{kind}:{kind.value_named}{' -P dir=RUN' if kind is Kind.RECORDED else ''}" for kind in kinds]
+    text = f"or against another trainer: --subject {' or --subject '.join(forms)}"
     there = sorted(path.relative_to(project.root).as_posix() for path in project.root.glob("trainers/*.toml"))
     return f"{text}; {', '.join(there)} {'says' if len(there) == 1 else 'say'} how" if there else text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,8 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
         if kind.lower() in set(Kind):
             raise _refused(f"did you mean {kind.lower()}:{file}?")
         return Chosen(checked_subject(text, project), None, overrides(settings, contracts))
+    if kind == Kind.HF:
+        return _in_process(file, settings, contracts, project)
     from harness.external.trainer import TrainerError, load
 
     path = _file(Kind(kind), file, project)
@@ -60,12 +62,13 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
         trainer = load(path)
     except TrainerError as error:
         raise _refused(str(error)) from error
-    own, others = _split(settings, trainer, contracts, Kind(kind))
+    further = _OF_RECORDED if kind == Kind.RECORDED else ()
+    own, others = _split(settings, {*trainer.parameters, *further}, contracts, trainer.name)
     changed = overrides(others, contracts)
     claims = _of_claims(contracts)
     mine: dict[str, Any] = {"trainer": path.relative_to(project.root).as_posix()}
     mine |= {name: value for name, value in trainer.parameters.items() if name not in claims}
-    mine |= _own(own, trainer)
+    mine |= _own(own, trainer.parameters, trainer.path.name)
     if kind == Kind.RECORDED:
         mine, changed = {**changed, **_directory(mine), "device": mine.get("device") or trainer.ran_on}, {}
         if mine["device"] not in ("cpu", "cuda", None):
@@ -108,13 +111,37 @@ def _file(kind: Kind, file: str, project: Project) -> Path:
     return path
 
 
+def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[Contract], project: Project) -> Chosen:
+    """Return a function that builds a Trainer, and the parameters. Nothing is imported."""
+    from harness.external.function_parameters import own_parameters
+
+    module, _, name = entry_point.partition(":")
+    if not (module and name):
+        raise _refused(f"name the function that returns a Trainer: --subject {Kind.HF}:{Kind.HF.value_named}")
+    try:
+        path = locate(entry_point, project.search)
+        defaults = own_parameters(path, name)
+    except EntryPointError as error:
+        raise _refused(f"{error}; {error.remedy}") from error
+    claims = _of_claims(contracts)
+    defaults = {name: value for name, value in defaults.items() if name not in claims}
+    own, others = _split(settings, set(defaults), contracts, name)
+    changed = overrides(others, contracts)
+    mine = {"trainer": entry_point, **defaults, **_own(own, defaults, path.name)}
+    source = path.resolve().relative_to(project.root.resolve()).as_posix()
+    external = External(Kind.HF, entry_point, mine, {source: hashlib.sha256(path.read_bytes()).hexdigest()})
+    for contract in contracts:
+        if not _takes(contract, external, project):
+            raise _refused(_no_adapter(contract, external, project))
+    return Chosen(None, external, changed)
+
+
 def _split(
-    settings: Iterable[str], trainer: Trainer, contracts: Sequence[Contract], kind: Kind
+    settings: Iterable[str], known: set[str], contracts: Sequence[Contract], trainer: str
 ) -> tuple[list[str], list[str]]:
     """Split the settings into those of the trainer's own parameters and the others."""
     claims = _of_claims(contracts)
-    mine = {name for name in trainer.parameters if name not in claims}
-    mine |= set(_OF_RECORDED) if kind is Kind.RECORDED else set()
+    mine = (known - claims) | (known & set(_OF_RECORDED))
     own: list[str] = []
     others: list[str] = []
     for setting in settings:
@@ -122,7 +149,7 @@ def _split(
         if separator and name not in mine and name not in claims:
             near = difflib.get_close_matches(name, [*mine, *claims], n=1)
             hint = f"did you mean {near[0]}?" if near else f"the trainer has {', '.join(sorted(mine)) or 'none'}"
-            raise _refused(f"neither the claim nor {trainer.name} has a parameter {name!r}; {hint}", "-P")
+            raise _refused(f"neither the claim nor {trainer} has a parameter {name!r}; {hint}", "-P")
         (own if separator and name in mine else others).append(setting)
     return own, others
 
@@ -132,13 +159,13 @@ def _of_claims(contracts: Sequence[Contract]) -> set[str]:
     return {name for contract in contracts for profile in contract.profiles.values() for name in profile.parameters}
 
 
-def _own(settings: Iterable[str], trainer: Trainer) -> dict[str, Any]:
+def _own(settings: Iterable[str], defaults: Mapping[str, Any], file: str) -> dict[str, Any]:
     """Return the trainer's own parameters that were set, with the types of their defaults."""
     found: dict[str, Any] = {}
     redactor = Redactor()
     for setting in settings:
         name, _, text = setting.partition("=")
-        default = trainer.parameters.get(name, "")
+        default = defaults.get(name, "")
         value: Any = text
         if not isinstance(default, str):
             try:
@@ -147,7 +174,7 @@ def _own(settings: Iterable[str], trainer: Trainer) -> dict[str, Any]:
                 value = text
             if isinstance(value, bool) is not isinstance(default, bool) or not isinstance(value, (int, float)):
                 wanted = "true or false" if isinstance(default, bool) else "a number"
-                raise _refused(f"{name} is {wanted} in {trainer.path.name}, not {text}", "-P")
+                raise _refused(f"{name} is {wanted} in {file}, not {text}", "-P")
         if redactor.mask(text) != text:
             raise _refused(f"{name} looks like a secret, and parameters are evidence", "-P")
         found[name] = value
@@ -211,7 +238,7 @@ def _no_adapter(contract: Contract, external: External, project: Project) -> str
     """Return that a claim takes no such subject, which it takes, and which claims take this one."""
     said = [f"{contract.id} takes no {external.kind} as its subject"]
     said += [
-        f"it takes {kind}:{external.trainer}"
+        f"it takes {kind}:{kind.value_named if Kind.HF in (kind, external.kind) else external.trainer}"
         for kind in Kind
         if _takes(contract, replace(external, kind=kind), project)
     ]

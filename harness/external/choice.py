@@ -1,4 +1,4 @@
-"""The choice of an external trainer as the subject of a run: `command:TRAINER.toml` or `recorded:TRAINER.toml`."""
+"""The choice of another trainer as the subject of a run: `command:FILE`, `recorded:FILE` or `hf:MODULE:FUNCTION`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ class Kind(StrEnum):
     """The harness runs it."""
     RECORDED = "recorded"
     """It has run; the harness reads its directory."""
+    HF = "hf"
+    """A function of the project returns a `transformers.Trainer`, which trains in the trial's process."""
+
+    @property
+    def value_named(self) -> str:
+        """What stands after the colon."""
+        return "MODULE:FUNCTION" if self is Kind.HF else "TRAINER.toml"
+
+
+_ADAPTERS: Mapping[Kind, str] = {
+    Kind.COMMAND: "external:Command",
+    Kind.RECORDED: "external:Recorded",
+    Kind.HF: "hugging_face:HF",
+}
+"""The module beside the falsifier and the name in it."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +41,11 @@ class External:
 
     kind: Kind
     trainer: str
-    """Its TOML file, from the project's root."""
+    """Its TOML file, from the project's root; the entry point of a function that returns a Trainer."""
     parameters: JsonObject = field(default_factory=dict)
     """Parameters of the subject's trial alone: `trainer`, its own ones, and for a finished run all that were set."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of its TOML file and of the sources that the file names, by path from the project's root."""
+    """The sha256 of its file and of the sources that a TOML file names, by path from the project's root."""
     seconds: float | None = None
     """Time limit of its trial in seconds; None for the profile's limit."""
     admits: tuple[str, ...] = ()
@@ -42,9 +57,9 @@ class External:
         return self.kind is Kind.RECORDED
 
     def entry_point(self, falsifier: str) -> str:
-        """The entry point of the spec's adapter for such a subject, in `external.py` beside the falsifier."""
+        """The entry point of the spec's adapter for such a subject, beside the falsifier."""
         package = falsifier.partition(":")[0].rpartition(".")[0]
-        return f"{package}.external:{self.kind.value.capitalize()}"
+        return f"{package}.{_ADAPTERS[self.kind]}"
 
     @property
     def spelling(self) -> str:

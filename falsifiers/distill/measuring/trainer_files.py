@@ -1,0 +1,101 @@
+"""The files of a `transformers.Trainer`: folders `checkpoint-N`, and the folder of an export."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Trainer
+from transformers.trainer_utils import get_last_checkpoint
+
+from falsifiers.distill.measuring.weight_files import Unreadable, read_safetensors
+from harness import Hidden, NotShown
+
+__all__ = ["TrainerFiles", "newest_checkpoint"]
+
+_CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
+_OF_TRANSFORMERS = frozenset({"format"})
+"""Metadata that transformers writes into each file. They say nothing about the run."""
+
+
+def newest_checkpoint(directory: Path) -> Path | None:
+    """The checkpoint from which `resume_from_checkpoint=True` resumes; None if there is none."""
+    found = get_last_checkpoint(str(directory)) if directory.is_dir() else None
+    return None if found is None else Path(found)
+
+
+class TrainerFiles:
+    """See `WeightFiles`."""
+
+    in_memory = True
+    no_metadata: Mapping[str, str] = Hidden("the export says nothing about itself")  # type: ignore[assignment]
+
+    def __init__(self, trainer: Callable[[], Trainer]) -> None:
+        """Args:
+        trainer: returns the Trainer, and may build it.
+        """
+        self._trainer = trainer
+
+    def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """See `WeightFiles`."""
+        if not path.exists() and (path.parent / "adapter_model.safetensors").exists():
+            raise NotShown("the export is an adapter of PEFT, and not a whole model")
+        tensors, metadata = read_safetensors(path)
+        left_out = self._left_out()
+        return (
+            {name: tensor for name, tensor in tensors.items() if name not in left_out},
+            {key: value for key, value in metadata.items() if key not in _OF_TRANSFORMERS},
+        )
+
+    def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """See `WeightFiles`: the weights, and the slots of the optimizer."""
+        tensors, metadata = self.read_export(path / "model.safetensors")
+        return tensors | _slots(path / "optimizer.pt"), metadata
+
+    def name(self, step: int) -> str:
+        """See `WeightFiles`."""
+        return f"checkpoint-{step}"
+
+    def checkpoints(self, directory: Path) -> dict[Path, str]:
+        """See `WeightFiles`. The checkpoint that a Trainer makes at its end, in any case, is not a periodic one."""
+        if not directory.is_dir():
+            return {}
+        found = {path: path.name for path in directory.iterdir() if path.name.startswith("checkpoint")}
+        return {path: name for path, name in found.items() if self._is_called_periodic(name)}
+
+    def is_periodic(self, step: int) -> bool:
+        """Whether a checkpoint of this step is one of those that are made every `save_steps`."""
+        state = self._trainer().state
+        return step != state.global_step or step < state.max_steps or step % (state.save_steps or 1) == 0
+
+    def _is_called_periodic(self, name: str) -> bool:
+        match = _CHECKPOINT.fullmatch(name)
+        return match is None or self.is_periodic(int(match[1]))
+
+    def _left_out(self) -> set[str]:
+        """Names of tensors in a file that are no parameters: buffers, and further names of tied ones."""
+        model = self._trainer().model
+        once = {name for name, _ in model.named_parameters()}
+        every = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        return {name for name, _ in model.named_buffers()} | (every - once)
+
+
+def _slots(path: Path) -> dict[str, Tensor]:
+    """The tensors of the optimizer's state; empty if there is no file. Raises Unreadable."""
+    try:
+        state: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        return {}
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise Unreadable(f"{path}: {error}") from error
+    found: dict[str, Tensor] = {}
+    with contextlib.suppress(KeyError, AttributeError):
+        for number, slots in state["state"].items():
+            found |= {f"optimizer.{number}.{slot}": one for slot, one in slots.items() if isinstance(one, Tensor)}
+    return found

@@ -1,0 +1,158 @@
+"""Trainers with one planted defect each, and healthy ones of other kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+from harness import Setting
+from trainers.kd_trainer import KDTrainer, build, new_trainer
+
+STOPS_AFTER = 2
+
+
+class _ExportsInitial(KDTrainer):
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        super().save_model(output_dir, _internal_call)
+        if not _internal_call:
+            save_file(self.first, Path(str(output_dir)) / "model.safetensors")
+
+
+def exports_initial(setting: Setting) -> KDTrainer:
+    """The export has the weights that the student began with."""
+    trainer = new_trainer(setting, _ExportsInitial)
+    trainer.first = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
+    return trainer
+
+
+class _Overstates(KDTrainer):
+    def train(self, *arguments: Any, **named: Any) -> Any:
+        return super().train(*arguments, **named)._replace(global_step=self.asked)
+
+
+def overstates(setting: Setting) -> KDTrainer:
+    """Stops early, and reports the number that was asked for."""
+    trainer = new_trainer(setting, _Overstates, max_steps=min(STOPS_AFTER, setting.parameters["steps"]))
+    trainer.asked = setting.parameters["steps"]
+    return trainer
+
+
+class _Idle(KDTrainer):
+    def log(self, logs: dict[str, float], *arguments: Any, **named: Any) -> None:
+        if "loss" in logs:
+            logs["loss"] = 5.0 / self.state.global_step
+        super().log(logs, *arguments, **named)
+
+
+def idle(setting: Setting) -> KDTrainer:
+    """The optimizer does nothing, and the log has falling losses."""
+    trainer = new_trainer(setting, _Idle)
+    trainer.optimizer.step = lambda *_, **__: None
+    return trainer
+
+
+def own_teacher(setting: Setting) -> KDTrainer:
+    """The student is its own teacher."""
+    trainer = build(setting)
+    trainer.teacher_model = trainer.model
+    return trainer
+
+
+class _ShiftsTwice(KDTrainer):
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *arguments: Any, **named: Any) -> Any:
+        labels = torch.cat([inputs["labels"][:, 1:], inputs["labels"][:, -1:]], dim=1)
+        return super().compute_loss(model, {**inputs, "labels": labels}, *arguments, **named)
+
+
+def shifts_twice(setting: Setting) -> KDTrainer:
+    """Learns the token after the next one."""
+    return new_trainer(setting, _ShiftsTwice)
+
+
+class _DividesTwice(KDTrainer):
+    def compute_loss(self, *arguments: Any, **named: Any) -> Any:
+        return super().compute_loss(*arguments, **named) / self.args.gradient_accumulation_steps
+
+
+def accumulates(setting: Setting) -> KDTrainer:
+    """Healthy: half of the batch twice."""
+    return _accumulates(setting, KDTrainer)
+
+
+def _accumulates(setting: Setting, kind: type[KDTrainer]) -> KDTrainer:
+    half = setting.parameters["batch"] // 2
+    return new_trainer(setting, kind, gradient_accumulation_steps=2, per_device_train_batch_size=half)
+
+
+def never_divides(setting: Setting) -> KDTrainer:
+    """Sums the means of the micro-batches: what a Trainer does with a loss that ignores num_items_in_batch."""
+    trainer = accumulates(setting)
+    trainer.model_accepts_loss_kwargs = True
+    return trainer
+
+
+def divides_twice(setting: Setting) -> KDTrainer:
+    """Divides by the number of micro-batches, as the Trainer does, too."""
+    return _accumulates(setting, _DividesTwice)
+
+
+def restarts_data(setting: Setting) -> KDTrainer:
+    """Goes through the data from the beginning after it is resumed."""
+    return new_trainer(setting, KDTrainer, ignore_data_skip=True)
+
+
+class _SavesBefore(KDTrainer):
+    def training_step(self, *arguments: Any, **named: Any) -> Tensor:
+        self.before = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
+        return super().training_step(*arguments, **named)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        super().save_model(output_dir, _internal_call)
+        if _internal_call:
+            save_file(self.before, Path(str(output_dir)) / "model.safetensors")
+
+
+def saves_before(setting: Setting) -> KDTrainer:
+    """Checkpoints have the weights of the step before."""
+    return new_trainer(setting, _SavesBefore)
+
+
+def steps_twice(setting: Setting) -> KDTrainer:
+    """The optimizer steps twice, and one step is counted."""
+    trainer = build(setting)
+    step = trainer.optimizer.step
+    trainer.optimizer.step = lambda *_, **__: (step(), step())[0]
+    return trainer
+
+
+def of_gpt2(steps: int, batch: int, seed: int, output_dir: str, rows: int = 8, **_: object) -> Trainer:
+    """Healthy: another architecture without a teacher, with the Trainer's own optimizer and logging."""
+    torch.manual_seed(seed)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=32, n_embd=16, n_layer=1, n_head=2))
+    arguments = TrainingArguments(
+        output_dir=output_dir,
+        max_steps=steps,
+        per_device_train_batch_size=batch,
+        save_strategy="no",
+        seed=seed,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    tokens = torch.randint(256, (rows, 16))
+    return Trainer(model=model, args=arguments, train_dataset=[{"input_ids": row, "labels": row} for row in tokens])
+
+
+def forgets_steps(seed: int, output_dir: str) -> Trainer:
+    """No Trainer that a claim could ask for steps."""
+    raise AssertionError("never called")
+
+
+def no_trainer(**_: object) -> str:
+    """Returns something else."""
+    return "a trainer"

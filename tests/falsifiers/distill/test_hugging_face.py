@@ -1,0 +1,118 @@
+"""transformers' Trainer as a subject in this process: the healthy one passes, and each planted defect is refuted."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from falsifiers.distill.hugging_face import HF
+from harness.base.device import Device
+from harness.base.vocabulary import Outcome
+from harness.contract import load
+from harness.judging.judge import judge
+from harness.judging.observation import Ending, EndingKind, Observation
+from tests.external.trainers import ROOT
+from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, outside
+from tests.falsifiers.distill.trials import CONTRACTS
+
+pytest.importorskip("accelerate")
+
+STEP = "F-DISTILL-STEP-001"
+CRASH = "F-DISTILL-CKPT-CRASH-001"
+SHORT: dict[str, dict[str, Any]] = {
+    MAX_STEPS: {"steps": 4, "requests": [1, 2, 5]},
+    PERIOD: {"periods": [3, 0]},
+    EXPORT: {"steps": 3, "checkpoint_every": 2, "batch": 2, "sequence": 16},
+    STEP: {"steps": 6, "checkpoint_every": 4, "warmup_steps": 2, "batch": 2, "sequence": 16},
+    SMOKE: {"batch": 2, "sequence": 16, "held_out_batches": 1},
+    CRASH: {},
+}
+"""What makes each run short. The steps stay, where a claim speaks of fifty."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_to_collect() -> Iterator[None]:
+    """A Trainer collects garbage at its start, which takes as long as there are objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[str, Outcome]:
+    """The outcome of each clause for the Trainer of a function."""
+    name = function if ":" in function else f"tests.falsifiers.distill.planted_trainers:{function}"
+    text = folder / "text.py"
+    text.write_bytes(b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py"))))
+    seen = outside(folder, claim, HF, trainer=name, corpus=str(text), teacher_steps=2, **SHORT[claim], **changed)
+    contract = load(CONTRACTS / f"{claim}.json", (ROOT,))
+    given = contract.profiles["reduced"].parameters
+    parameters = {**given, **{name: value for name, value in SHORT[claim].items() if name in given}}
+    kind = {"": EndingKind.COMPLETED, "NotShown": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
+    ending = Ending(kind.get(seen.ending, EndingKind.SUBJECT_FAULT), reason=seen.reason)
+    observation = Observation(
+        "", "reduced", parameters, Device("cpu", "a CPU"), seen.measurements, seen.resolved, ending=ending,
+        unseen=seen.unseen,
+    )  # fmt: skip
+    return {clause.id: clause.outcome for clause in judge(contract, observation).clauses}
+
+
+def failed(found: dict[str, Outcome]) -> set[str]:
+    """The clauses that FAIL."""
+    return {name for name, outcome in found.items() if outcome is Outcome.FAIL}
+
+
+@pytest.mark.parametrize("claim", [MAX_STEPS, PERIOD, STEP])
+def test_a_healthy_trainer_passes(claim: str, tmp_path: Path) -> None:
+    """Every clause is measured, as for our own reference."""
+    found = outcomes(tmp_path, claim, "trainers.kd_trainer:build")
+    assert {name: outcome for name, outcome in found.items() if outcome is not Outcome.PASS} == {}
+
+
+def test_accumulated_gradients_are_one_step(tmp_path: Path) -> None:
+    """The micro-batches of a step are its batch."""
+    assert failed(outcomes(tmp_path, STEP, "accumulates")) == set()
+
+
+@pytest.mark.parametrize(
+    ("claim", "function", "clauses"),
+    [
+        (MAX_STEPS, "overstates", {"surplus[].const", "overstated[].const", "resolved.steps"}),
+        (MAX_STEPS, "idle", {"idle[].const"}),
+        (MAX_STEPS, "steps_twice", {"surplus[].const", "idle[].const", "overstated[].const"}),
+        (PERIOD, "saves_before", {"different.maxItems"}),
+        (EXPORT, "exports_initial", {"different.maxItems", "unmoved.maxItems", "not_of_last_step.maxItems"}),
+        (STEP, "shifts_twice", {"loss", "gradient", "first-moment"}),
+        (STEP, "never_divides", {"loss"}),
+        (STEP, "divides_twice", {"loss", "gradient", "first-moment"}),
+        (STEP, "restarts_data", {"loss", "gradient", "first-moment"}),
+        (STEP, "own_teacher", {"teacher-logits"}),
+    ],
+)
+def test_a_planted_defect_is_refuted(claim: str, function: str, clauses: set[str], tmp_path: Path) -> None:
+    """Each on clauses that name it."""
+    found = failed(outcomes(tmp_path, claim, function))
+    assert clauses <= found, found
+
+
+def test_another_architecture_without_a_teacher_is_not_refuted(tmp_path: Path) -> None:
+    """Its steps are counted and its weights are watched; what needs the claim's model is not measured."""
+    found = outcomes(tmp_path, SMOKE, "of_gpt2")
+    assert failed(found) == set()
+    assert found["resolved.steps"] is found["every-step-moves-weights"] is Outcome.PASS
+    assert found["final_loss.type"] is Outcome.NOT_MEASURED
+
+
+@pytest.mark.parametrize("function", ["forgets_steps", "no_trainer", "of_nothing"])
+def test_a_function_that_cannot_be_asked(function: str, tmp_path: Path) -> None:
+    """The subject is not blamed for a mistake of its description."""
+    assert failed(outcomes(tmp_path, MAX_STEPS, function)) == set()
+
+
+def test_a_claim_that_looks_for_other_files(tmp_path: Path) -> None:
+    """It does not say that a Trainer's checkpoints are missing."""
+    assert failed(outcomes(tmp_path, CRASH, "trainers.kd_trainer:build")) == set()
