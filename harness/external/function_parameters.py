@@ -30,10 +30,8 @@ def own_parameters(path: Path, name: str) -> dict[str, Any]:
             return {
                 argument.arg: value.value
                 for argument, value in defaults.items()
-                if argument.arg not in GIVEN and _is_literal(value)
+                if argument.arg not in GIVEN
+                and isinstance(value, ast.Constant)
+                and isinstance(value.value, (str, int, float, bool))
             }
     return {}
-
-
-def _is_literal(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and isinstance(value.value, (str, int, float, bool))
