@@ -71,7 +71,7 @@ class Tracer:
         Raises:
             Unseeable: the code does something that fake tensors cannot show.
         """
-        fake = FakeTensorMode()  # imports parts of torch that must see the real torch.cuda
+        fake = _Fakes()  # imports parts of torch that must see the real torch.cuda
         with ExitStack() as stack:
             stack.enter_context(present_device())
             stack.enter_context(pretended_cuda(self, self._device))
@@ -234,6 +234,12 @@ class Tracer:
             block = self.trace.blocks[watch.number - 1]
             if block.owner is Owner.TEMPORARIES:
                 block.owner = owner
+
+
+class _Fakes(FakeTensorMode):
+    """Makes no real tensor on the device on the way, such as for `torch.tensor(…, device="cuda")`."""
+
+    avoid_device_init = True
 
 
 class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
