@@ -84,6 +84,10 @@ class Modules:
             self._bounds.append(number)
             self._inside.append(self.running())
 
+    def name(self, module: torch.nn.Module) -> str:
+        """The path of a module that has been entered, itself or as part of another."""
+        return self._names[module]
+
     def running(self) -> str:
         """The module whose forward runs, or ''."""
         return self._names[self._running[-1]] if self._running else ""

@@ -31,7 +31,7 @@ class Prediction:
         allocated: the largest `torch.cuda.memory_allocated()`, over the build and two steps.
         reserved: the largest `torch.cuda.memory_reserved()`.
         by_owner: what is allocated at the peak, by what it is held for.
-        by_module: the same by the module that allocated it; "" stands for outside modules.
+        by_module: the same by module (`Block.module`); "" stands for outside modules.
         place: the operator and lines at the peak.
         phases: the peaks of the build and of each step.
         timeline: allocated and reserved after each event that the trace kept, at most 2,000 of them.
@@ -159,5 +159,5 @@ def _composition(trace: Trace, settings: AllocatorSettings, until: int) -> tuple
     for number, taken in held.items():
         block = trace.blocks[number - 1]
         owners[block.owner.value] += taken.size
-        modules[block.place.module] = modules.get(block.place.module, 0) + taken.size
+        modules[block.module] = modules.get(block.module, 0) + taken.size
     return owners, modules, trace.blocks[trace.events[until] - 1].place

@@ -44,10 +44,17 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Block:
-    """One storage on the device. `bytes` is what was requested."""
+    """One storage on the device.
+
+    Attributes:
+        bytes: what was requested.
+        module: the module that the storage belongs to: of a parameter, its gradient and its optimizer's state the module
+            that has the parameter, otherwise the module that ran; empty if there is none.
+    """
 
     bytes: int
     place: Place
+    module: str
     stream: int = 0
     owner: Owner = Owner.TEMPORARIES
 

@@ -32,6 +32,14 @@ __all__ = ["Tracer"]
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 
 
+# The operators of foreach and fused optimizers that write into their arguments.
+_IN_PLACE = frozenset(
+    name
+    for name in torch._C._dispatch_get_all_op_names()
+    if name.startswith(("aten::_foreach_", "aten::_fused_")) and name.partition(".")[0].endswith("_")
+)
+
+
 class _Watch(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a storage, with the key and the number of its block."""
 
@@ -62,6 +70,7 @@ class Tracer:
         self._parameters: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._seen_modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._owning: dict[int, str] = {}
         self._workspaces: set[bool] = set()
 
     @contextmanager
@@ -137,7 +146,7 @@ class Tracer:
         hidden = hidden_temporaries(packet, arguments, keywords, result)
         if hidden:
             place = self.place(str(operator))
-            numbers = [self._allocate(Block(size, place)) for size in hidden]
+            numbers = [self._allocate(Block(size, place, place.module)) for size in hidden]
             for number in numbers:
                 self._free(number)
 
@@ -151,7 +160,8 @@ class Tracer:
         size = storage.nbytes()
         if not size:
             return
-        block = Block(size, self.place(str(operator)))
+        place = self.place(str(operator))
+        block = Block(size, place, place.module)
         if node is not None and torch.is_grad_enabled():
             block.owner = Owner.ACTIVATIONS
         watch = _Watch(storage, self._died)
@@ -177,7 +187,8 @@ class Tracer:
         """cuBLAS keeps a workspace for each thread that calls it; torch runs backward in a thread of its own."""
         if is_backward not in self._workspaces and self._device.blas_workspace:
             self._workspaces.add(is_backward)
-            self._allocate(Block(self._device.blas_workspace, self.place(operator), owner=Owner.WORKSPACES))
+            block = Block(self._device.blas_workspace, self.place(operator), "", owner=Owner.WORKSPACES)
+            self._allocate(block)
 
     def _module_entered(self, module: torch.nn.Module, inputs: Any) -> None:
         self._modules.entered(module, inputs)
@@ -187,13 +198,15 @@ class Tracer:
     def _own_module(self, module: torch.nn.Module) -> None:
         for inner in module.modules():
             self._seen_modules.add(inner)
+            name = self._modules.name(inner)
             for parameter in inner._parameters.values():
                 if parameter is not None:
                     self._parameters[id(parameter)] = parameter
-                    self._own(parameter, Owner.PARAMETERS)
+                    self._owning.setdefault(id(parameter), name)
+                    self._own(parameter, Owner.PARAMETERS, name)
             for buffer in inner._buffers.values():
                 if buffer is not None:
-                    self._own(buffer, Owner.BUFFERS)
+                    self._own(buffer, Owner.BUFFERS, name)
 
     def _optimizer_entered(self, optimizer: torch.optim.Optimizer, _arguments: Any, _keywords: Any) -> None:
         self._in_optimizer += 1
@@ -210,23 +223,25 @@ class Tracer:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     self._parameters[id(parameter)] = parameter
-            for state in optimizer.state.values():
+            for parameter, state in optimizer.state.items():
                 for value in state.values() if isinstance(state, dict) else ():
                     if isinstance(value, torch.Tensor):
-                        self._own(value, Owner.OPTIMIZER)
+                        self._own(value, Owner.OPTIMIZER, self._owning.get(id(parameter), ""))
         for parameter in self._parameters.values():
-            self._own(parameter, Owner.PARAMETERS)
+            name = self._owning.get(id(parameter), "")
+            self._own(parameter, Owner.PARAMETERS, name)
             if parameter.grad is not None:
-                self._own(parameter.grad, Owner.GRADIENTS)
+                self._own(parameter.grad, Owner.GRADIENTS, name)
 
     def claim_build(self) -> None:
         """Name what the build left, and that no module or optimizer is known to hold, inputs."""
         self._own_all(Owner.INPUTS)
 
-    def _own(self, tensor: torch.Tensor, owner: Owner) -> None:
+    def _own(self, tensor: torch.Tensor, owner: Owner, module: str) -> None:
         watch = self._watches.get(tensor.untyped_storage()._cdata)
         if watch is not None:
-            self.trace.blocks[watch.number - 1].owner = owner
+            block = self.trace.blocks[watch.number - 1]
+            block.owner, block.module = owner, module
 
     def _own_all(self, owner: Owner) -> None:
         """Give an owner to everything that lives and has none yet."""
@@ -251,6 +266,8 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, operator: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
     ) -> Any:
         keywords = keywords or {}
+        if operator.name() in _IN_PLACE and arguments[0] and arguments[0][0].device.type == "cuda":
+            return None  # allocates nothing, and fake tensors would take long to find that out
         try:
             result = operator(*arguments, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
