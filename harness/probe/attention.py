@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from harness.probe.device import Device
 from harness.probe.errors import ProbeError
 
-__all__ = ["AttentionChoice"]
+__all__ = ["attention_of"]
 
 _HALF = (torch.float16, torch.bfloat16)
 
 
-class AttentionChoice(TorchFunctionMode):
-    """Chooses as `sdp_utils.cpp` of torch does for the device; without a GPU, torch itself cannot."""
+@contextmanager
+def attention_of(device: Device) -> Iterator[None]:
+    """Let scaled_dot_product_attention choose as `sdp_utils.cpp` of torch does on the device.
 
-    def __init__(self, device: Device) -> None:
-        super().__init__()
-        self._is_ampere = device.capability >= (8, 0)
+    Without a GPU torch itself cannot choose, or silently chooses the implementation with explicit scores.
+    """
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
-        keywords = keywords or {}
-        if function is torch.nn.functional.scaled_dot_product_attention:
-            return self._attend(*arguments, **keywords)
-        return function(*arguments, **keywords)
-
-    def _attend(
-        self,
+    def attend(
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
@@ -40,45 +34,47 @@ class AttentionChoice(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> torch.Tensor:
         settings: Any = torch.backends.cuda
-        aten: Any = torch.ops.aten
-        result: torch.Tensor
-        if query.device.type != "cuda":
-            result = aten.scaled_dot_product_attention(
-                query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-            )
-            return result
         mask = _as_bias(attn_mask, query.dtype)
-        if settings.flash_sdp_enabled() and self._is_flash_able(query, key, value, mask, is_causal, enable_gqa):
+        may_flash = settings.flash_sdp_enabled() and device.capability >= (8, 0)
+        if may_flash and _is_flash_able(query, key, value, mask, is_causal, enable_gqa):
             return _flash(query, key, value, dropout_p, is_causal, scale)
         if settings.mem_efficient_sdp_enabled() and _is_efficient_able(query, key, value, enable_gqa):
             return _efficient(query, key, value, mask, dropout_p, is_causal, scale)
         if not settings.math_sdp_enabled():
             raise ProbeError("no enabled implementation of scaled_dot_product_attention takes these tensors")
-        result = aten._scaled_dot_product_attention_math(
+        math: Any = torch.ops.aten._scaled_dot_product_attention_math
+        result: torch.Tensor = math(
             query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
         )[0]
         return result
 
-    def _is_flash_able(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor | None,
-        is_causal: bool,
-        enable_gqa: bool,
-    ) -> bool:
-        return (
-            self._is_ampere
-            and mask is None
-            and query.dim() == 4
-            and query.dtype in _HALF
-            and query.dtype == key.dtype == value.dtype
-            and query.size(-1) == key.size(-1) == value.size(-1) <= 256
-            and not (is_causal and query.size(-2) != key.size(-2))
-            and _are_heads_alike(query, key, value, enable_gqa)
-            and all(each.stride(-1) == 1 for each in (query, key, value))
-        )
+    library: Any = torch.library.Library("aten", "IMPL")
+    for dispatch_key in ("AutogradCUDA", "CUDA"):
+        library.impl("scaled_dot_product_attention", attend, dispatch_key)
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def _is_flash_able(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> bool:
+    return (
+        mask is None
+        and query.dim() == 4
+        and query.dtype in _HALF
+        and query.dtype == key.dtype == value.dtype
+        and query.size(-1) == key.size(-1) == value.size(-1) <= 256
+        and not (is_causal and query.size(-2) != key.size(-2))
+        and _are_heads_alike(query, key, value, enable_gqa)
+        and all(each.stride(-1) == 1 for each in (query, key, value))
+    )
 
 
 def _is_efficient_able(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:

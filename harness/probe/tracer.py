@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.probe.attention import AttentionChoice
+from harness.probe.attention import attention_of
 from harness.probe.device import Device
 from harness.probe.errors import Unseeable
 from harness.probe.kernels import BLAS, hidden_temporaries
@@ -93,7 +93,7 @@ class Tracer:
                 stack.callback(handle.remove)
             stack.enter_context(fake)
             stack.enter_context(_Dispatch(self))
-            stack.enter_context(AttentionChoice(self._device))
+            stack.enter_context(attention_of(self._device))
             yield
 
     def begin(self, phase: str) -> None:

@@ -1,0 +1,40 @@
+"""The verdict on both sides of a capacity, and between them."""
+
+from harness.probe import AllocatorSettings, Fit, Prediction, predict, verdict
+from harness.probe.device import device_named
+from harness.probe.prediction import examined
+from harness.probe.trace import Block, Place, Trace
+from tests.probe import steps
+
+MIB = 1024**2
+
+
+def _step() -> Prediction:
+    return predict(steps.mlp, batch=4096)
+
+
+def test_the_margin_is_unknown_and_its_sides_are_not() -> None:
+    prediction = _step()
+    needed = next(
+        size for size in range(prediction.allocated // 8, 4 * prediction.reserved, MIB)
+        if verdict(prediction, size, context=0).fit is not Fit.DOES_NOT_FIT
+    )  # fmt: skip
+    verdicts = [verdict(prediction, int(needed * factor), context=0).fit for factor in (0.98, 1.02, 1.1, 1.3)]
+    assert verdicts == [Fit.DOES_NOT_FIT, Fit.UNKNOWN, Fit.UNKNOWN, Fit.FITS]
+
+
+def test_the_context_is_not_the_allocators() -> None:
+    prediction = _step()
+    assert verdict(prediction, 2 * prediction.reserved, context=0).fit is Fit.FITS
+    assert verdict(prediction, 2 * prediction.reserved, context=2 * prediction.reserved).fit is Fit.DOES_NOT_FIT
+
+
+def test_what_the_allocator_gives_back_makes_a_step_fit_below_its_peak() -> None:
+    trace = Trace(starts=[("build", 0)])
+    place = Place("build", "aten.empty", "", "", "")
+    trace.free(trace.allocate(Block(30 * MIB, place, "")))
+    trace.allocate(Block(36 * MIB, place, ""))
+    prediction = examined(trace, device_named("H200"), AllocatorSettings())
+    assert (prediction.allocated, prediction.reserved) == (36 * MIB, 66 * MIB)
+    tight = verdict(prediction, 45 * MIB, context=0)
+    assert (tight.fit, tight.retries) == (Fit.FITS, 1)
