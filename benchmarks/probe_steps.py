@@ -26,12 +26,21 @@ SHAPES = {
 
 def model(size: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> Qwen2ForCausalLM:
     """A Qwen2 with random weights on the GPU."""
+    with torch.device("cuda"):
+        return Qwen2ForCausalLM(_config(size, attention)).to(dtype)
+
+
+def empty(size: str) -> Qwen2ForCausalLM:
+    """A Qwen2 on the default device."""
+    return Qwen2ForCausalLM(_config(size, "sdpa"))
+
+
+def _config(size: str, attention: str) -> Qwen2Config:
     config = Qwen2Config(
         vocab_size=151936, num_key_value_heads=2, tie_word_embeddings=True, use_cache=False, **SHAPES[size]
     )
     config._attn_implementation = attention
-    with torch.device("cuda"):
-        return Qwen2ForCausalLM(config).to(dtype)
+    return config
 
 
 def distillation(

@@ -48,7 +48,7 @@ def attention_of(device: Device) -> Iterator[None]:
         )[0]
         return result
 
-    library: Any = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     for dispatch_key in ("AutogradCUDA", "CUDA"):
         library.impl("scaled_dot_product_attention", attend, dispatch_key)
     try:

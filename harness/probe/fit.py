@@ -43,8 +43,8 @@ class Verdict:
 def verdict(prediction: Prediction, capacity: int | None = None, *, context: int | None = None) -> Verdict:
     """Say whether the step runs on a device with `capacity` bytes, all of them if None.
 
-    The allocator is simulated with a limit that is smaller than what it may have by the probe's error, and with one that
-    is larger by it. The step fits if it does with the smaller limit. It does not fit if it does not with the larger one.
+    The allocator is simulated with two limits: what it may have less the probe's error, and that plus the error. The
+    step fits if it does with the smaller limit. It does not fit if it does not with the larger one.
 
     Args:
         prediction: of the step.

@@ -48,8 +48,8 @@ class Block:
 
     Attributes:
         bytes: what was requested.
-        module: the module that the storage belongs to: of a parameter, its gradient and its optimizer's state the module
-            that has the parameter, otherwise the module that ran; empty if there is none.
+        module: the module that the storage belongs to. For a parameter, its gradient and its optimizer's state, that is
+            the module that has the parameter; otherwise the one that ran. Empty if there is none.
     """
 
     bytes: int

@@ -27,7 +27,7 @@ from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda
 from harness.probe.trace import EMPTY_CACHE, Block, Owner, Place, Trace
 
-__all__ = ["Tracer"]
+__all__ = ["Fakes", "Tracer"]
 
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 
@@ -80,10 +80,9 @@ class Tracer:
         Raises:
             Unseeable: the code does something that fake tensors cannot show.
         """
-        fake = _Fakes()  # imports parts of torch that must see the real torch.cuda
+        fake = Fakes()
         with ExitStack() as stack:
-            stack.enter_context(present_device())
-            stack.enter_context(pretended_cuda(self, self._device))
+            stack.enter_context(self.pretending())
             for handle in (
                 register_module_forward_pre_hook(self._module_entered),
                 register_module_forward_hook(self._modules.left, always_call=True),
@@ -93,7 +92,13 @@ class Tracer:
                 stack.callback(handle.remove)
             stack.enter_context(fake)
             stack.enter_context(_Dispatch(self))
-            stack.enter_context(attention_of(self._device))
+            yield
+
+    @contextmanager
+    def pretending(self) -> Iterator[None]:
+        """Pretend that this process has the device."""
+        FakeTensorMode()  # imports parts of torch that must see the real torch.cuda
+        with present_device(), pretended_cuda(self, self._device), attention_of(self._device):
             yield
 
     def begin(self, phase: str) -> None:
@@ -251,7 +256,7 @@ class Tracer:
                 block.owner = owner
 
 
-class _Fakes(FakeTensorMode):
+class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
     """Makes no real tensor on the device on the way, such as for `torch.tensor(…, device="cuda")`."""
 
     avoid_device_init = True

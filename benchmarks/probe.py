@@ -1,0 +1,281 @@
+"""The probe's predictions beside what torch measures on this GPU, and its speed beside its peers.
+
+    python -m benchmarks.probe [--only distillation-4x256 …] [--kernels] [--json FILE]
+
+Each configuration is predicted and measured in processes of its own. Without a GPU only predictions are printed.
+`--kernels` measures instead what single operators and the context take, for harness/probe/device.py and kernels.py.
+
+Columns: predicted and measured peaks of `torch.cuda.max_memory_allocated` and `max_memory_reserved` in GiB over build
+and two steps, their relative error in percent, and seconds: of the prediction, of torch's MemTracker on the same step,
+and of the measured run. `outside` is how many bytes more the GPU had in use, by NVML, while the prediction ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+GIB = 1024**3
+
+CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "distillation-4x256": ("distillation", {}),
+    "distillation-8x512": ("distillation", {"batch": 8, "length": 512}),
+    "distillation-16x128": ("distillation", {"batch": 16, "length": 128}),
+    "distillation-2x2048": ("distillation", {"batch": 2, "length": 2048}),
+    "fused-4x512": ("distillation", {"length": 512, "optimizer": "fused"}),
+    "math-attention-4x1024": ("distillation", {"length": 1024, "math": True}),
+    "math-attention-eager-4x512": ("distillation", {"length": 512, "attention": "eager"}),
+    "flash-bfloat16-8x512": ("distillation", {"batch": 8, "length": 512, "bfloat16": True}),
+    "flash-autocast-8x512": ("distillation", {"batch": 8, "length": 512, "autocast": True}),
+    "checkpointing-8x512": ("distillation", {"batch": 8, "length": 512, "checkpointing": True}),
+    "accumulate-4-of-2x512": ("distillation", {"batch": 2, "length": 512, "accumulate": 4}),
+    "chunked-8x512": ("distillation", {"batch": 8, "length": 512, "chunks": 8}),
+    "byte-adam-4x256": ("distillation", {"optimizer": "byte"}),
+    "clipped-sgd-4x512": ("distillation", {"length": 512, "optimizer": "sgd", "clip": True}),
+    "1.5b-autocast-2x1024": ("language_model", {}),
+    "1.5b-float32-2x512": ("language_model", {"length": 512, "optimizer": "foreach", "autocast": False}),
+    "decomposition": ("decomposition", {}),
+    "decomposition-wide": ("decomposition", {"components": 16384, "sites": 4}),
+}
+
+
+def main() -> int:
+    """Run what the arguments ask for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=list(CONFIGURATIONS), default=list(CONFIGURATIONS))
+    parser.add_argument("--kernels", action="store_true", help="measure single operators and the context")
+    parser.add_argument(
+        "--trackers",
+        nargs="*",
+        default=["distillation-4x256", "1.5b-float32-2x512", "decomposition"],
+        help="time MemTracker",
+    )
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(_CHILDREN[arguments.child](*_chosen(arguments.only[0]))))
+        return 0
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if arguments.kernels:
+        from benchmarks.probe_kernels import measured
+
+        rows: Any = measured()
+        print(json.dumps(rows, indent=1))
+    else:
+        rows = [_row(name, has_gpu, name in arguments.trackers) for name in arguments.only]
+        _print_summary(rows)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
+    return 0
+
+
+def _row(name: str, has_gpu: bool, is_tracked: bool) -> dict[str, Any]:
+    with _Outside() as outside:
+        predicted = _child("predict", name)
+    row = {"name": name, "predicted": predicted, "outside": outside.most}
+    if has_gpu:
+        row["measured"] = _child("measure", name)
+    if is_tracked:
+        row["tracker"] = _child("track", name)
+    print(_line(row), flush=True)
+    return row
+
+
+def _child(what: str, name: str) -> dict[str, Any]:
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.probe", "--child", what, "--only", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        return {"error": done.stderr.strip()[-600:]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def _chosen(name: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+    from benchmarks import probe_steps
+
+    function, keywords = CONFIGURATIONS[name]
+    return getattr(probe_steps, function), keywords
+
+
+def _predict(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    from harness.probe import predict
+
+    start = time.perf_counter()
+    found = predict(build, **keywords)
+    seconds = time.perf_counter() - start
+    return {
+        "allocated": found.allocated,
+        "reserved": found.reserved,
+        "seconds": seconds,
+        "phases": [(each.phase, each.allocated, each.reserved) for each in found.phases],
+        "by_owner": found.by_owner,
+        "place": found.place._asdict(),
+    }
+
+
+def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    start = time.perf_counter()
+    phases = []
+
+    def note(phase: str) -> None:
+        torch.cuda.synchronize()
+        phases.append((phase, torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()))
+        torch.cuda.reset_peak_memory_stats()
+
+    step = build(**keywords)
+    note("build")
+    for phase in ("step 1", "step 2"):
+        step()
+        note(phase)
+    free, total = torch.cuda.mem_get_info()
+    return {
+        "allocated": max(allocated for _, allocated, _ in phases),
+        "reserved": max(reserved for _, _, reserved in phases),
+        "seconds": time.perf_counter() - start,
+        "phases": phases,
+        "context": total - free - torch.cuda.memory_reserved(),
+        "retries": torch.cuda.memory_stats()["num_alloc_retries"],
+    }
+
+
+def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """torch's tracker on fake tensors, as its documentation shows. Without a GPU one is pretended."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    from harness.probe.device import device_named
+    from harness.probe.tracer import Fakes, Tracer
+
+    start = time.perf_counter()
+    with ExitStack() as stack:
+        if torch.cuda.is_available():
+            stack.enter_context(FakeTensorMode())
+        else:
+            stack.enter_context(Tracer(device_named("H200")).pretending())
+            stack.enter_context(Fakes())
+        step = build(**keywords)
+        cells: list[Any] = [cell.cell_contents for cell in step.__closure__ or ()]
+        held = [each for each in cells if isinstance(each, torch.nn.Module | torch.optim.Optimizer)]
+        tracker = MemTracker()
+        tracker.track_external(*held)
+        with tracker:
+            step()
+            tracker.reset_mod_stats()
+            step()
+        peak = tracker.get_tracker_snapshot("peak")
+    found = sum(parts["Total"] for device, parts in peak.items() if device.type == "cuda")
+    return {"allocated": found, "seconds": time.perf_counter() - start}
+
+
+_CHILDREN = {"predict": _predict, "measure": _measure, "track": _track}
+
+
+class _Outside:
+    """Samples by NVML how many bytes the GPU has in use, and keeps the largest difference to the beginning."""
+
+    def __init__(self) -> None:
+        self.most: int | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> _Outside:
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+            first = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+        except Exception:  # no driver
+            return self
+
+        def sample() -> None:
+            while not self._stop.wait(0.02):
+                more = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used - first)
+                self.most = max(more, self.most or 0)
+
+        self._thread = threading.Thread(target=sample, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _line(row: dict[str, Any]) -> str:
+    predicted, measured, tracker = row["predicted"], row.get("measured", {}), row.get("tracker", {})
+    parts = [f"{row['name']:28}"]
+    for found in (predicted, measured):
+        if "error" in found:
+            return " ".join([*parts, "error:", found["error"].splitlines()[-1][-200:]])
+    for key in ("allocated", "reserved"):
+        parts.append(f"{key} {predicted[key] / GIB:8.3f}")
+        if measured:
+            parts.append(f"measured {measured[key] / GIB:8.3f} error {_error(row, key):+6.2f} %")
+    parts.append(f"{predicted['seconds']:5.1f} s")
+    if "error" in tracker:
+        parts.append(f"MemTracker: {tracker['error'].splitlines()[-1][:100]}")
+    elif tracker:
+        parts.append(f"MemTracker {tracker['allocated'] / GIB:.3f} in {tracker['seconds']:.1f} s")
+    if measured:
+        parts.append(f"real {measured['seconds']:.1f} s context {measured['context'] / 1024**2:.0f} MiB")
+    if row["outside"] is not None:
+        parts.append(f"outside {row['outside']} B")
+    return "  ".join(parts)
+
+
+def _error(row: dict[str, Any], key: str) -> float:
+    measured: int = row["measured"][key]
+    return 100 * (row["predicted"][key] / measured - 1)
+
+
+def _print_summary(rows: list[dict[str, Any]]) -> None:
+    good = [row for row in rows if "allocated" in row["predicted"] and "allocated" in row.get("measured", {})]
+    for key in ("allocated", "reserved"):
+        errors = [abs(_error(row, key)) for row in good]
+        if errors:
+            print(
+                f"{key}: median error {statistics.median(errors):.2f} %, worst {max(errors):.2f} %, {len(good)} steps"
+            )
+    for row in rows:
+        if "seconds" in row.get("tracker", {}) and "seconds" in row["predicted"]:
+            factor = row["tracker"]["seconds"] / row["predicted"]["seconds"]
+            print(f"{row['name']}: MemTracker takes {factor:.1f} times as long")
+    if importlib.util.find_spec("accelerate") is not None:
+        _print_accelerate()
+
+
+def _print_accelerate() -> None:
+    """accelerate's estimate of training with Adam: four times the model, without activations."""
+    import torch
+    from accelerate.utils import calculate_maximum_sizes
+
+    from benchmarks import probe_steps
+
+    with torch.device("meta"):
+        for size in probe_steps.SHAPES:
+            total, _ = calculate_maximum_sizes(probe_steps.empty(size))
+            print(f"accelerate, {size}: {4 * total / GIB:.2f} GiB for a step with Adam in float32")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
