@@ -23,8 +23,10 @@ class Stream:
         self.rows = rows
         self.device = device
 
-    def generator(self, row: int, purpose: int) -> torch.Generator:
-        """The stream of a row for one purpose: a site's place, or -1 for the routing."""
+    def generator(self, row: int, purpose: int) -> torch.Generator | None:
+        """The stream of a row for one purpose: a site's place, or -1 for the routing. None without data."""
+        if self.device.type == "meta":
+            return None
         generator = torch.Generator(self.device)
         return generator.manual_seed(hash((*self.key, row, purpose)) % _LARGEST_SEED)
 

@@ -188,8 +188,13 @@ class Decomposition:
         ):
             optimizer.param_groups[0]["lr"] = rate
             optimizer.step()
-        values = {**terms, "total": total}
-        return {} if self.device.type == "meta" else {name: float(value.detach()) for name, value in values.items()}
+        return self.told({**terms, "total": total})
+
+    def told(self, values: Mapping[str, Tensor]) -> Mapping[str, float]:
+        """The values as numbers, their means over ranks; nothing of tensors without data."""
+        if self.device.type == "meta":
+            return {}
+        return {name: float(self.averaged(value.detach().clone())) for name, value in values.items()}
 
     def importances_of(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """The clean logits, and both gates of every site's importances on the clean path."""

@@ -1,0 +1,76 @@
+"""F-PD-GLOBALSUM-001: two ranks make the steps that one rank makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from falsifiers.param_decomp.ranks import run_of_ranks
+from falsifiers.param_decomp.subject import Trainer
+from harness import Setting, Trial
+from harness.authoring.shadow_step import Difference, difference, differences, worst
+
+__all__ = ["falsify"]
+
+Trace = list[dict[str, Any]]
+"""By step, what a rank had after it."""
+
+
+def falsify(trial: Trial[Trainer]) -> None:
+    """Train with one rank and with two in processes of their own, and compare every step."""
+    build = type(trial.subject)
+
+    def work(rank: int) -> Trace:
+        return _trace(build, trial.setting, trial.parameters["watched"])
+
+    with trial.subject_fault():
+        (alone,) = run_of_ranks(1, work, trial.workspace / "one")
+        ranks = run_of_ranks(2, work, trial.workspace / "two")
+    found = [one for seen in ranks for one in _differences(seen, alone)]
+    apart = list(_differences(ranks[1], ranks[0]))
+    largest, between = worst(found), worst(apart)
+    trial.measure(
+        steps=len(alone),
+        rows=[len(one[0]["tokens"]) for one in (alone, *ranks)],
+        rows_kept=bool(torch.equal(torch.cat([one[0]["tokens"] for one in ranks]), alone[0]["tokens"])),
+        rank_errors={name: one.ratio for name, one in largest.items()},
+        worst_tensors={name: one.tensor for name, one in largest.items()},
+        replica_errors={name: one.ratio for name, one in between.items()},
+    )
+    trial.resolve(device=alone[0]["device"])
+
+
+def _trace(build: Any, setting: Setting, steps: int) -> Trace:
+    """Make steps, and copy what each leaves."""
+    subject: Trainer = build(setting)
+    found = []
+    for step in range(1, steps + 1):
+        told = dict(subject.step(step))
+        weights = {**subject.components(), **subject.importance_weights()}
+        sources = {f"{name}.source": one for name, one in subject.sources().items()}
+        found.append(
+            {
+                "tokens": subject.batch(step).cpu(),
+                "terms": told,
+                "gradient": {name: one.grad.clone() for name, one in weights.items() if one.grad is not None},
+                "state": {name: one.detach().clone() for name, one in {**weights, **sources}.items()},
+                "slot": {
+                    f"{name}.{key}": torch.as_tensor(one).clone()
+                    for name, slots in subject.slots().items()
+                    for key, one in slots.items()
+                },
+                "device": next(iter(weights.values())).device.type,
+            }
+        )
+    return found
+
+
+def _differences(seen: Trace, right: Trace) -> Iterator[Difference]:
+    """How far one rank's steps are from another's, by quantity and tensor."""
+    for ours, theirs in zip(seen, right, strict=True):
+        for name, value in theirs["terms"].items():
+            yield Difference("term", name, difference("term", ours["terms"].get(name, 0.0), value).ratio)
+        for quantity in ("gradient", "state", "slot"):
+            yield from differences(quantity, ours[quantity], theirs[quantity])

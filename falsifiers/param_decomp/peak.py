@@ -1,0 +1,48 @@
+"""The peak of live tensor storage while something runs, on any device."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+__all__ = ["LiveStorage"]
+
+
+class LiveStorage(TorchDispatchMode):
+    """Counts the bytes of every storage that an operation returns, until the storage dies.
+
+    What lived before is not counted, unless an operation returns it: a view or a result in place.
+
+    Attributes:
+        peak: the largest sum so far.
+        live: the sum now.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak = self.live = 0
+        self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        result = function(*arguments, **(keywords or {}))
+        for one in tree_iter(result):
+            if isinstance(one, Tensor):
+                self._keep(one.untyped_storage())
+        return result
+
+    def _keep(self, storage: torch.UntypedStorage) -> None:
+        if storage in self._known:
+            return
+        self._known.add(storage)
+        size = storage.nbytes()
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._free, size)
+
+    def _free(self, size: int) -> None:
+        self.live -= size

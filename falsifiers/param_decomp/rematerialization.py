@@ -1,0 +1,66 @@
+"""F-PD-REMAT-001: computing layers again in the backward pass lowers the peak and changes no gradient."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from falsifiers.param_decomp.peak import LiveStorage
+from falsifiers.param_decomp.subject import Trainer
+from falsifiers.param_decomp.watching import Watched, measure_steps, watched_step
+from harness import Trial
+from harness.authoring.shadow_step import differences
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Trainer]) -> None:
+    """Make the same steps with and without rematerialization, compare them, and weigh one more step of each."""
+    plain, again = (_further(trial, remat=remat) for remat in (False, True))
+    steps = range(trial.parameters["watched"])
+    gradients, terms, redrawn, recomputed = [], [], [], []
+    pairs = measure_steps(trial, again, steps)
+    for watched, _ in pairs:
+        other = watched_step(trial, plain, watched.before.step)
+        gradients.append(max(one.ratio for one in differences("", watched.gradients, other.gradients)))
+        terms += [abs(watched.told[name] - value) for name, value in other.told.items()]
+        redrawn += _redrawn(watched)
+        recomputed.append(len(watched.again))
+    peaks = {name: _peak(trial, subject, len(steps)) for name, subject in (("plain", plain), ("again", again))}
+    trial.measure(
+        gradient_differences=gradients,
+        term_differences=terms,
+        redrawn=redrawn,
+        recomputed_calls=recomputed,
+        plain_peak=peaks["plain"],
+        remat_peak=peaks["again"],
+    )
+
+
+def _further(trial: Trial[Trainer], *, remat: bool) -> Trainer:
+    """A subject of the trial's kind, with or without rematerialization."""
+    with trial.subject_fault():
+        return type(trial.subject)(replace(trial.setting, parameters={**trial.parameters, "remat": remat}))
+
+
+def _redrawn(watched: Watched) -> list[float]:
+    """Of each call of the backward pass, the smallest difference of its mask from one that its site had before."""
+    found = []
+    for call in watched.again:
+        masks = [one.masking.mask for forward in watched.forwards for one in forward.calls if one.site == call.site]
+        found.append(min(float((call.masking.mask - mask).abs().max()) for mask in masks))
+    return found
+
+
+def _peak(trial: Trial[Trainer], subject: Trainer, step: int) -> int:
+    """The peak of live bytes in a step: those of the allocator on a GPU, those of all storages elsewhere."""
+    with trial.subject_fault():
+        if trial.device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            subject.step(step)
+            return torch.cuda.max_memory_allocated() - before
+        with LiveStorage() as storage:
+            subject.step(step)
+        return storage.peak

@@ -1,0 +1,33 @@
+"""F-PD-DOC-DRIFT-001: the text of the pull request describes the configuration that was merged. It does not."""
+
+from __future__ import annotations
+
+import torch
+
+from falsifiers.param_decomp.subject import Decomposition
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Decomposition]) -> None:
+    """Read each value off what the trainer does, and divide it by the one that the text states."""
+    with trial.subject_fault():
+        rows, sequence = trial.subject.batch(0).shape
+        powers = [float(trial.subject.p(step)) for step in (0, 1)]
+        nothing = torch.zeros(1, 1, 1, dtype=torch.float64)
+        plain, _ = trial.subject.frequencies({next(iter(trial.subject.sites)): nothing}, 0)
+        sites = [one.shape[1] for name, one in trial.subject.components().items() if name.endswith(".V")]
+    given = trial.parameters
+    seen = {
+        "batch": rows,
+        "sequence": sequence,
+        # p falls linearly, so that one step's fall tells the number of steps.
+        "steps": (given["stated_first_p"] - given["stated_last_p"]) / (powers[0] - powers[1]),
+        "eps": float(plain) ** (1 / powers[0]),
+        "first_p": powers[0],
+        "sites": len(sites),
+        "components": max(sites),
+    }
+    trial.measure(**{f"{name}_ratio": value / given[f"stated_{name}"] for name, value in seen.items()})
+    trial.resolve(device="cpu")  # tensors without data have no device; what ran is Python
