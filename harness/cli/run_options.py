@@ -43,6 +43,7 @@ OPTIONS = (
         "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
     ),
     click.option("--no-mutants", is_flag=True, help="Skip the mutants; a PASS is then shown as unproven everywhere."),
+    click.option("--isolate", is_flag=True, help="Run each subject in a process of its own, apart from the falsifier."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial."),
     click.option(
         "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
@@ -98,6 +99,7 @@ class RunOptions:
     subject: str | None
     parameters: tuple[str, ...]
     no_mutants: bool
+    isolate: bool
     seed: int
     jobs: int | None
     evidence: Path | None
@@ -128,6 +130,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         external=chosen.external,
         parameters=chosen.parameters,
         mutants=not given.no_mutants,
+        isolate=given.isolate,
         jobs=given.jobs,
         seed=given.seed,
         slurm=slurm,
@@ -139,7 +142,29 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
             "--stale looks for evidence of the contracts as they are, on this machine; leave out --subject, -P, "
             "--no-mutants and --executor, or --stale"
         )
+    if given.isolate:
+        _require_isolable(request, project)
     return request
+
+
+def _require_isolable(request: RunRequest, project: Project) -> None:
+    """Check that the subjects of every claim can run apart from their falsifiers.
+
+    Raises:
+        click.UsageError: one cannot; the text names the method, or what else is in the way.
+    """
+    if request.external is not None:
+        raise click.UsageError("an external trainer runs in a process of its own already; leave out --isolate")
+    if request.slurm is not None:
+        return  # the job checks it, on a node that can import the falsifiers
+    from harness.execution.isolable import obstacles
+
+    found = obstacles(project, request.contracts)
+    able = [contract.id for contract in request.contracts if not found[contract.id]]
+    lines = [f"{name}: {why}" for name, why in found.items() if why]
+    if lines:
+        others = f"\nThese can: {', '.join(able)}" if able else ""
+        raise click.UsageError("--isolate is not possible for\n  " + "\n  ".join(lines) + others)
 
 
 def _slurm_options(executor: str, partition: str | None, text: str) -> list[str] | None:

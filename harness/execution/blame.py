@@ -7,7 +7,7 @@ import errno
 from harness.authoring.faults import described
 from harness.execution import frameworks
 
-__all__ = ["machine_fault"]
+__all__ = ["MachineObstacle", "machine_fault"]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT)
 _GIB = 2**30
@@ -20,6 +20,10 @@ _BROKEN_GPU = {
 """By a part of the text of CUDA errors 46, 214, 35 and 802 (cudaGetErrorString). No program can cause these."""
 
 
+class MachineObstacle(Exception):
+    """What the machine lacks, as the subject's process saw it; a cause of the subject's exception."""
+
+
 def machine_fault(error: BaseException | None, memory_gib: float) -> str:
     """What the machine lacks; empty if the exception is the subject's fault.
 
@@ -29,6 +33,8 @@ def machine_fault(error: BaseException | None, memory_gib: float) -> str:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
+        if isinstance(error, MachineObstacle):
+            return str(error)
         text = described(error)
         if (isinstance(error, OSError) and error.errno in _DISK) or "No space left on device" in text:
             return "the disk is full"

@@ -18,7 +18,7 @@ from harness.base.removal import remove
 from harness.execution.messages import Import, Imports, MessageError, Request, Start, decode, encode
 from harness.execution.worker import IMPORTING
 
-__all__ = ["ForkServer", "ForkServerError"]
+__all__ = ["IMPORT_SECONDS", "PYTHON", "ForkServer", "ForkServerError", "server_environment"]
 
 IMPORT_SECONDS = 600.0
 """Time limit for imports. torch from a cold network drive takes minutes; a module that waits may never end."""
@@ -27,6 +27,19 @@ _LARGEST_REPLY = 64 << 20
 _LOG = "server.log"
 _LONGEST_SAID = 2000
 """Bytes of the server's log that a message about its end quotes."""
+
+
+PYTHON = (sys.executable, "-P", "-m")
+"""Runs a module of the harness in the root of a project, which may have a package `harness` of its own."""
+
+
+def server_environment(admits: Sequence[str] = ()) -> dict[str, str]:
+    """The environment of processes that import a project's code: what is allowed, and the variables `admits`."""
+    environment = allowed_environment()
+    environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
+    return environment
 
 
 class ForkServerError(RuntimeError):
@@ -43,16 +56,12 @@ class ForkServer:
         self._root = root
         self._send = threading.Lock()
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = allowed_environment()
-        environment |= {name: os.environ[name] for name in admits if name in os.environ and not looks_secret(name)}
-        inherited = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [inherited, str(Path(__file__).parents[2])]))
+        environment = server_environment(admits)
         # torch needs it for reproducible results
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         # Waiting threads that spin make parallel trials many times slower.
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        # -P: the server runs in the root of a project that may have a package `harness` of its own.
-        command = [sys.executable, "-P", "-m", "harness.execution.worker"]
+        command = [*PYTHON, "harness.execution.worker"]
         with there, (self.place / _LOG).create() as log:
             self._process = subprocess.Popen(
                 [*command, str(there.fileno()), str(self.folder), *map(str, search)],

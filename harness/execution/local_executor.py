@@ -49,13 +49,15 @@ class LocalExecutor:
         cache: Path,
         admits: Sequence[str] = (),
         remark: Callable[[str], None] = lambda text: None,
+        isolated: bool = False,
     ) -> None:
         """Args:
         admits: names of further environment variables that trials get.
+        isolated: each subject runs in a process of its own beside its trial.
         remark: takes a text on each file of the trials that could not be removed.
         """
         self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
-        self._admits, self._remark = admits, remark
+        self._admits, self._remark, self._isolated = admits, remark, isolated
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._lost: ForkServerError | None = None
@@ -70,8 +72,9 @@ class LocalExecutor:
             self._remark(f"a file of a trial could not be removed: {left}")
 
     def imports(self) -> Imports:
-        """Import the contract's entry points into the fork server."""
-        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in self._contract.entry_points))
+        """Import the contract's entry points into the fork server; of isolated subjects none."""
+        entries = (self._contract.falsifier,) if self._isolated else self._contract.entry_points
+        modules = list(dict.fromkeys(entry.partition(":")[0] for entry in entries))
         try:
             return self._server.import_modules(modules)
         except ForkServerError as error:
@@ -171,6 +174,7 @@ class LocalExecutor:
             search=tuple(str(root / place.relative_to(self._project.root)) for place in self._project.search)
             if request.root is not None
             else (),
+            isolated=self._isolated,
             reached=None if request.reached is None else str(request.reached),
         )
 

@@ -102,6 +102,8 @@ class Start:
     """Environment variables of the trial."""
     search: tuple[str, ...] = ()
     """The folders of `root` from which the trial imports the project's code; none if the server has imported it."""
+    isolated: bool = False
+    """Whether the subject runs in a process of its own."""
     reached: str | None = None
     """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
 
@@ -255,6 +257,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = _map_of(lambda value: _held(_SHA256.fullmatch(_of(str)(value)) is not None, value))
 _READERS: Mapping[Any, _Reader] = {
     str: _of(str),
+    bool: _of(bool),
     int: _within(-_EXACT, _EXACT),
     float: _of(int, float),
     str | None: _of(str, NoneType),

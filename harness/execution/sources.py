@@ -44,6 +44,8 @@ class Sources:
         self._written: set[str] = set()
         self._told: set[str] = set()
         self._modules_seen = 0
+        self._elsewhere: list[str] = []
+        """Names of files that another process of the trial used, since the last report."""
 
     def listen(self) -> None:
         """Record every file that is opened from now on. Call this once: an audit hook cannot be removed."""
@@ -57,12 +59,15 @@ class Sources:
 
     def news(self) -> dict[str, str]:
         """The sha256 of the sources that are new since the last call, by path from the project's root."""
-        if len(sys.modules) == self._modules_seen and not self._opened:  # called before every message of a trial
+        if (
+            len(sys.modules) == self._modules_seen and not self._opened and not self._elsewhere
+        ):  # called before every message of a trial
             return {}
         self._modules_seen = len(sys.modules)
         folders = len(self._folders)
         files = self._imported()
         files |= self._read(again=len(self._folders) > folders)
+        files |= self._read_elsewhere()
         found: dict[str, str] = {}
         for file in sorted(files):
             name = file.relative_to(self._root).as_posix()
@@ -71,6 +76,27 @@ class Sources:
                     found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
         self._told |= set(found)
         return found
+
+    def add(self, names: Any) -> None:
+        """Add the files that another process says it used. Their digests are made here.
+
+        Raises:
+            TypeError: these are no names.
+        """
+        if type(names) is not list or not all(type(name) is str for name in names):
+            raise TypeError("the names of files must be a list of texts")
+        self._elsewhere += names[: max(0, _MOST - len(self._told))]
+
+    def _read_elsewhere(self) -> set[Path]:
+        names, self._elsewhere = self._elsewhere, []
+        files: set[Path] = set()
+        for name in names:
+            file = self._root / name
+            with suppress(OSError, ValueError):
+                within = ".." not in file.parts and file.is_relative_to(self._root)
+                if within and file.is_file() and file.stat().st_size <= LARGEST:
+                    files.add(file)
+        return files
 
     def _imported(self) -> set[Path]:
         """The files of newly imported modules, except the harness's own."""

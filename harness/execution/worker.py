@@ -53,6 +53,7 @@ from harness.execution.messages import (
 from harness.execution.process_control import adopt_orphans, end_descendants
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
+from harness.execution.subject_process import SubjectProcess
 from harness.execution.supervisor import supervise
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
@@ -187,15 +188,6 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
     Args:
         key: the pipe with the key of its messages.
     """
-    tell = _reporter(messages, key)  # first, while no code of the trial has run
-    os.environ.update(start.environment)
-    if start.search:
-        os.chdir(start.root)
-        sys.path[:0] = start.search
-    reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
-    if reached is not None:
-        reached.watch()
-    report = _with_sources(tell, _sources(start.root))
     setting = Setting(
         parameters=start.parameters,
         device=start.device,
@@ -203,6 +195,18 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
         workspace=start.workspace,
         cache=start.cache,
     )
+    sources = _sources(start.root)
+    # The subject's process does not get the key.
+    process = SubjectProcess(start, setting, sources, (messages, key, may_exit)) if start.isolated else None
+    tell = _reporter(messages, key)  # while no code of the trial has run
+    os.environ.update(start.environment)
+    if start.search:
+        os.chdir(start.root)
+        sys.path[:0] = start.search
+    reached = Reached(start.root, start.search, Path(start.reached)) if start.reached is not None else None
+    if reached is not None:
+        reached.watch()
+    report = _with_sources(tell, sources)
     trial = WorkerTrial(
         setting,
         start.artifacts,
@@ -210,10 +214,11 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
         report,
         lambda attempt: _search(start.claim, setting, attempt, start.artifacts),
     )
-    ended = _ended(lambda: _falsify(trial, start), start.memory_gib)
+    ended = _ended(lambda: _falsify(trial, start, process), start.memory_gib)
     if reached is not None:
         reached.finish()
-    report(replace(ended, allocator_peak_bytes=_allocator_peak(trial)))
+    peak = process.end() if process is not None else _allocator_peak(trial)
+    report(replace(ended, allocator_peak_bytes=peak))
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the subject may have closed or replaced it
             stream.flush()
@@ -233,8 +238,9 @@ def _allocator_peak(trial: WorkerTrial) -> int | None:
     return frameworks.allocator_peak_bytes() if trial.is_in_process else None
 
 
-def _falsify(trial: WorkerTrial, start: Start) -> None:
-    falsify, subject = resolve(start.falsifier), _loaded(start.subject)
+def _falsify(trial: WorkerTrial, start: Start, process: SubjectProcess | None) -> None:
+    falsify = resolve(start.falsifier)
+    subject = _loaded(start.subject) if process is None else process.loaded(falsify)
     if start.device != "cpu" and frameworks.cuda_is_spoilt():
         raise RuntimeError("an import used CUDA, which cannot be forked then; move that into the subject")
     frameworks.prepare(start.seed, start.threads)

@@ -121,6 +121,8 @@ class Record:
     """The command that reproduces the run."""
     subject_parameters: JsonObject = field(default_factory=dict)
     """Parameters of the subject's trial alone. Only an external trainer has them: its file and its own parameters."""
+    isolated: bool = False
+    """Whether each subject ran in a process of its own, apart from its falsifier."""
     unjudged: tuple[str, ...] = ()
     """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
 

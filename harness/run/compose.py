@@ -50,7 +50,7 @@ def compose(
         def remarked(text: str) -> None:
             emit(Remarked(contract.id, text))
 
-        return LocalExecutor(project, contract, gpu, cache, admits, remarked)
+        return LocalExecutor(project, contract, gpu, cache, admits, remarked, request.isolate)
 
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executor, seal, emit, command)

@@ -133,6 +133,7 @@ class Engine:
             overrides=dict(request.parameters),
             subject_parameters={} if request.external is None else dict(request.external.parameters),
             mutants_skipped=not request.mutants,
+            isolated=request.isolate,
             device=plan.device,
             requested=requested(contract, plan.profile.name, observation.parameters, plan.device.type),
             resolved=observation.resolved,

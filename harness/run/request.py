@@ -34,6 +34,8 @@ class RunRequest:
     jobs: int | None = None
     """How many trials run in parallel; None: the plan decides."""
     seed: int = 0
+    isolate: bool = False
+    """Whether each subject runs in a process of its own, apart from its falsifier."""
     slurm: Sequence[str] | None = None
     """Options of `srun`, which then runs each claim as a job; None runs the claims on this machine."""
     evidence: Path | None = None
@@ -61,6 +63,8 @@ class RunRequest:
             words += ["-P", f"{name}={_typed(value)}"]
         if not self.mutants:
             words.append("--no-mutants")
+        if self.isolate:
+            words.append("--isolate")
         return [*words, "--seed", str(self.seed)] if self.seed else words
 
 

@@ -1,0 +1,153 @@
+"""The methods of a falsifier's Protocol, as calls to another process.
+
+    protocol = carried_protocol(falsify)           # of `def falsify(trial: Trial[Format])`
+    protocol.methods["read"].arguments.pack(…)
+
+As a program it says which falsifiers have a Protocol that can be carried, without importing a subject:
+
+    python -m harness.execution.carried_protocol '[["module:falsify", ["subject.module"]]]' FOLDER…
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import json
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.authoring.faults import NotMeasured, described
+from harness.authoring.trial import Trial
+from harness.contract.entry_point import resolve
+from harness.execution.value_codec import Blobs, Codec, NotCarried, codec_of
+
+__all__ = ["CarriedMethod", "CarriedProtocol", "carried_protocol", "obstacle"]
+
+
+@dataclass(frozen=True)
+class CarriedMethod:
+    """One method: how its arguments and its result travel."""
+
+    signature: inspect.Signature
+    arguments: Mapping[str, Codec]
+    result: Codec
+
+    def pack(self, blobs: Blobs, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The arguments of a call. Raises TypeError if they are not what the method takes."""
+        given = self.signature.bind(*args, **kwargs).arguments
+        return {name: codec.pack(given[name], blobs) for name, codec in self.arguments.items() if name in given}
+
+    def call(self, function: Callable[..., Any], sent: Mapping[str, Any], blobs: Sequence[Any]) -> Any:
+        """Call a function with packed arguments."""
+        given = self.signature.bind_partial()
+        for name, codec in self.arguments.items():
+            if name in sent:
+                given.arguments[name] = codec.unpack(sent[name], blobs)
+        return function(*given.args, **given.kwargs)
+
+
+@dataclass(frozen=True)
+class CarriedProtocol:
+    """Every method of a Protocol, and the exceptions that it declares."""
+
+    name: str
+    methods: Mapping[str, CarriedMethod]
+    raises: Mapping[str, type[Exception]]
+    """The classes of exceptions in the Protocol's module, by name."""
+
+    def exception(self, names: Sequence[str], text: str) -> Exception:
+        """An exception of the subject, as a class of its own below the first that both processes know.
+
+        Args:
+            names: the exception's class and those above it.
+        """
+        known = {**vars(builtins), **self.raises, "NotMeasured": NotMeasured}
+        above = (known.get(name) for name in names)
+        base = next((one for one in above if isinstance(one, type) and issubclass(one, Exception)), Exception)
+        if issubclass(base, ExceptionGroup):  # is made of others
+            base = Exception
+        name = names[0] if names and names[0].isidentifier() else base.__name__
+        kind = type(name, (base,), {"__str__": lambda self: text})
+        return typing.cast("Exception", kind.__new__(kind, text))
+
+
+def carried_protocol(falsify: Callable[..., Any]) -> CarriedProtocol:
+    """The Protocol of the subjects of a falsifier.
+
+    Raises:
+        NotCarried: it is not annotated, or something in it is no value.
+    """
+    hints = typing.get_type_hints(falsify)
+    trial = next(iter(hints.values()), None)
+    if typing.get_origin(trial) is not Trial:
+        raise NotCarried(f"{falsify.__qualname__}() does not say which Protocol it takes: annotate Trial[…]")
+    (protocol,) = typing.get_args(trial)
+    if not getattr(protocol, "_is_protocol", False):
+        raise NotCarried(f"{getattr(protocol, '__qualname__', protocol)} is no Protocol")
+    members = {
+        name: member
+        for one in reversed(protocol.__mro__)
+        if getattr(one, "_is_protocol", False) and one is not typing.Protocol
+        for name, member in {**dict.fromkeys(inspect.get_annotations(one)), **vars(one)}.items()
+        if not name.startswith("_") or name == "__call__"
+    }
+    methods = {name: _method(f"{protocol.__qualname__}.{name}", member) for name, member in members.items()}
+    module = sys.modules[protocol.__module__]
+    raises = {name: one for name, one in vars(module).items() if isinstance(one, type) and issubclass(one, Exception)}
+    return CarriedProtocol(protocol.__qualname__, methods, raises)
+
+
+def _method(name: str, member: Any) -> CarriedMethod:
+    if not inspect.isfunction(member):
+        raise NotCarried(f"{name} is not a method")
+    signature = inspect.signature(member)
+    try:
+        hints = typing.get_type_hints(member)
+    except NameError as error:
+        raise NotCarried(f"{name}: {error}") from error
+    arguments = {}
+    for parameter in list(signature.parameters.values())[1:]:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise NotCarried(f"{name}: {parameter} takes any number of arguments")
+        arguments[parameter.name] = _codec(f"{name}, {parameter.name}", hints.get(parameter.name))
+    bare = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return CarriedMethod(bare, arguments, _codec(f"{name}, result", hints.get("return", "missing")))
+
+
+def _codec(place: str, hint: Any) -> Codec:
+    try:
+        return codec_of(hint)
+    except NotCarried as why:
+        raise NotCarried(f"{place}: {why}") from why
+
+
+def obstacle(falsifier: str, subjects: Sequence[str]) -> str:
+    """Why a falsifier's subjects cannot run in their own process; empty if they can.
+
+    Args:
+        falsifier: its entry point, which is imported.
+        subjects: the modules of the subjects, which must not be imported with it.
+    """
+    try:
+        protocol = carried_protocol(resolve(falsifier))
+    except NotCarried as why:
+        return str(why)
+    shared = [module for module in subjects if sys.modules.get(module) is not None]
+    if shared:
+        return f"{falsifier} imports {shared[0]}, the module of a subject"
+    return "" if protocol.methods else f"{protocol.name} has no method"
+
+
+def _told(falsifier: str, subjects: Sequence[str]) -> str:
+    try:
+        return obstacle(falsifier, subjects)
+    except BaseException as error:
+        return f"{falsifier} cannot be imported: {described(error)}"
+
+
+if __name__ == "__main__":
+    sys.path[:0] = sys.argv[2:]
+    print(json.dumps([_told(falsifier, subjects) for falsifier, subjects in json.loads(sys.argv[1])]))

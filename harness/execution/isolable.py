@@ -1,0 +1,40 @@
+"""Which claims can run with their subjects apart from the falsifier; found before anything runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.execution.fork_server import IMPORT_SECONDS, PYTHON, server_environment
+
+__all__ = ["obstacles"]
+
+
+def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]:
+    """Why the subjects of each claim cannot run in a process of their own, by its id; empty if they can.
+
+    Another process imports the falsifiers, and no subject.
+    """
+    asked = [
+        [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
+        for contract in contracts
+    ]
+    command = [*PYTHON, "harness.execution.carried_protocol", json.dumps(asked), *map(str, project.search)]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=project.root,
+            env=server_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=IMPORT_SECONDS,
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, ValueError, IndexError):
+        found = ["the falsifier cannot be imported"] * len(contracts)
+    timed = "it measures time, and the way to another process would be measured too"
+    return {contract.id: timed if contract.exclusive else why for contract, why in zip(contracts, found, strict=True)}

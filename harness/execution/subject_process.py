@@ -1,0 +1,295 @@
+"""The subject in a process of its own, which `harness run --isolate` asks for.
+
+    trial (falsifier) ──calls: JSON and bytes──▶ subject's process
+           ▲───────────results, exceptions────────────┘
+
+The trial forks this process before it reads the key of its messages, and never imports the subject's module. Calls and
+results travel by the types of the falsifier's Protocol (`carried_protocol.py`, `value_codec.py`), so the subject's
+process can send wrong values, and nothing else. It shares standard output and error with the trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from harness.authoring.faults import NotMeasured, described
+from harness.authoring.setting import Setting
+from harness.contract.entry_point import resolve
+from harness.execution import frameworks
+from harness.execution.blame import MachineObstacle, machine_fault
+from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, carried_protocol
+from harness.execution.messages import Start
+from harness.execution.process_control import die_with_parent
+from harness.execution.sources import Sources
+from harness.execution.value_codec import Blobs
+
+__all__ = ["SubjectEnded", "SubjectProcess"]
+
+_LARGEST_HEAD = 1 << 30
+_LARGEST_BLOBS = 16 << 30
+"""Bytes of one answer."""
+_LONGEST_TEXT = 200_000
+_END_SECONDS = 10.0
+
+
+class SubjectEnded(Exception):
+    """The subject's process ended in a call, or answered with what is no answer. The text says which."""
+
+
+class SubjectProcess:
+    """The trial's side: it starts the process, and asks it."""
+
+    def __init__(self, start: Start, setting: Setting, sources: Sources, ours: Iterable[int]) -> None:
+        """Fork the process.
+
+        Args:
+            sources: those of the trial; they get what the process reads.
+            ours: descriptors of the trial, which the process closes.
+        """
+        self._subject, self._sources = start.subject, sources
+        self._connection, theirs = socket.socketpair()
+        self._turn = threading.Lock()  # of the falsifier's threads
+        trial = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                for descriptor in (*ours, self._connection.detach()):
+                    os.close(descriptor)
+                die_with_parent(trial)
+                _Server(theirs, start, setting, sources).serve()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        theirs.close()
+        self._ended = os.pidfd_open(self._pid)
+        self._is_broken = ""
+
+    def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
+        """Import the subject there; return what builds it there and returns a stand-in for it.
+
+        Raises:
+            NotMeasured: it cannot be imported.
+        """
+        protocol = carried_protocol(falsify)
+        module = self._subject.partition(":")[0]
+        if sys.modules.get(module) is not None:
+            raise NotMeasured(f"the falsifier imports {module}, the module of the subject")
+        sys.modules[module] = None  # type: ignore[assignment]  # no import of it succeeds here
+        if failed := self._ask(["load"], [], protocol)[0]:
+            raise NotMeasured(f"the subject could not be loaded: {failed}")
+
+        def build(setting: Setting) -> Any:
+            self._ask(["build"], [], protocol)
+            return _stand_in(protocol, self)
+
+        return build
+
+    def call(self, protocol: CarriedProtocol, name: str, method: CarriedMethod, *args: Any, **kwargs: Any) -> Any:
+        """The result of a method.
+
+        Raises:
+            NotMeasured: the falsifier gave an argument that cannot be carried.
+            SubjectEnded: there is no answer.
+            Exception: the subject raised it.
+        """
+        blobs: Blobs = []
+        try:
+            given = method.pack(blobs, *args, **kwargs)
+        except Exception as error:
+            raise NotMeasured(f"arguments of {protocol.name}.{name} cannot be carried: {error}") from error
+        answer, come = self._ask(["call", name, given], blobs, protocol)
+        try:
+            return method.result.unpack(answer, come)
+        except Exception as error:
+            self._fail(f"the subject's process returned no result of {protocol.name}.{name}: {error}")
+
+    def end(self) -> int | None:
+        """End the process; the peak of its GPU allocator in bytes, None if it does not say."""
+        with suppress(Exception):
+            self._connection.settimeout(_END_SECONDS)
+            peak = self._ask(["end"], [], None)[0]
+            return peak if type(peak) is int and peak >= 0 else None
+        return None
+
+    def _ask(self, document: Any, blobs: Blobs, protocol: CarriedProtocol | None) -> tuple[Any, Sequence[Any]]:
+        with self._turn:
+            if self._is_broken:
+                raise SubjectEnded(self._is_broken)
+            self._is_broken = "an earlier call to the subject's process was cut short"
+            try:
+                _send(self._connection, document, blobs)
+                ((kind, *told), read), come = _receive(self._read)
+                self._sources.add(read)
+                if kind == "returned":
+                    (result,) = told
+                else:
+                    names, text, trace, obstacle = told
+                    error = (protocol or _NO_PROTOCOL).exception(names, str(text))
+                    error.add_note(f"in the subject's process:\n{trace}")
+                    error.__cause__ = MachineObstacle(str(obstacle)) if obstacle else None
+            except _Died:
+                self._fail(self._obituary())
+            except _NO_ANSWER as wrong:
+                self._fail(f"the subject's process answered with what is no answer: {wrong}"[:1000])
+            self._is_broken = ""
+            if kind == "returned":
+                return result, come
+        raise error
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            ours = self._connection.fileno()
+            ready, _, _ = select.select([ours, self._ended], [], [], self._connection.gettimeout())
+            if not ready:
+                raise TimeoutError("no answer in time")
+            # A process that it left behind can hold the connection open.
+            if ours not in ready or not (got := self._connection.recv_into(rest)):
+                raise _Died
+            rest = rest[got:]
+        return data
+
+    def _fail(self, why: str) -> NoReturn:
+        self._is_broken = why
+        raise SubjectEnded(why)
+
+    def _obituary(self) -> str:
+        """How the process ended. Raises NotMeasured if something else ended it."""
+        try:
+            status = os.waitpid(self._pid, 0)[1]
+        except ChildProcessError:
+            return "the subject's process ended"
+        if not os.WIFSIGNALED(status):
+            return f"the subject's process exited with status {os.WEXITSTATUS(status)} before its end"
+        ended = f"the subject's process was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+        if os.WTERMSIG(status) == signal.SIGKILL:
+            # Only the kernel or an administrator sends SIGKILL. It is not the subject's fault.
+            raise NotMeasured(f"{ended} (the kernel does that when memory runs out)")
+        return ended
+
+
+_NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
+"""What reading something else than an answer raises."""
+
+
+class _Died(Exception):
+    """The process has ended."""
+
+
+_NO_PROTOCOL = CarriedProtocol("", {}, {})
+
+
+def _stand_in(protocol: CarriedProtocol, process: SubjectProcess) -> Any:
+    """An object with the Protocol's methods, each of which asks the process."""
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda self, *args, **kwargs: process.call(protocol, name, protocol.methods[name], *args, **kwargs)
+
+    def missing(self: Any, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NotMeasured(f"an isolated subject has the methods of {protocol.name} alone, and {name} is none of them")
+
+    def again(self: Any, *_: Any, **__: Any) -> None:
+        raise NotMeasured("the falsifier builds further subjects, and an isolated one is built once")
+
+    members = {name: method(name) for name in protocol.methods}
+    kind = type(f"Isolated{protocol.name}", (), {**members, "__init__": again, "__getattr__": missing})
+    return object.__new__(kind)
+
+
+class _Server:
+    """The subject's side: it answers until the trial ends it."""
+
+    def __init__(self, connection: socket.socket, start: Start, setting: Setting, sources: Sources) -> None:
+        self._connection, self._start, self._setting, self._sources = connection, start, setting, sources
+
+    def serve(self) -> NoReturn:
+        owner = os.getpid()
+        while True:
+            asked, given = _receive(self._read)
+            blobs: Blobs = []
+            try:
+                answer = ["returned", self._done(asked, given, blobs)]
+            except BaseException as error:
+                answer = ["raised", *self._raised(error)]
+                blobs = []
+            if os.getpid() != owner:
+                os._exit(1)  # a fork of the subject that came back
+            _send(self._connection, [answer, list(self._sources.news())], blobs)
+            if asked[0] == "end":
+                for stream in (sys.stdout, sys.stderr):
+                    with suppress(Exception):  # the subject may have closed or replaced it
+                        stream.flush()
+                os._exit(0)
+
+    def _done(self, asked: Sequence[Any], given: Sequence[Any], blobs: Blobs) -> Any:
+        match asked:
+            case ["load"]:
+                os.environ.update(self._start.environment)
+                self._protocol = carried_protocol(resolve(self._start.falsifier))
+                try:
+                    self._kind = resolve(self._start.subject)
+                except BaseException as error:
+                    traceback.print_exc()
+                    return described(error)[:_LONGEST_TEXT]
+                frameworks.prepare(self._start.seed, self._start.threads)
+            case ["build"]:
+                self._subject = self._kind(self._setting)
+            case ["call", name, arguments]:
+                method = self._protocol.methods[name]
+                function = self._subject if name == "__call__" else getattr(self._subject, name)
+                return method.result.pack(method.call(function, arguments, given), blobs)
+            case ["end"]:
+                return frameworks.allocator_peak_bytes()
+        return None
+
+    def _raised(self, error: BaseException) -> list[Any]:
+        try:
+            text = str(error)
+        except Exception as another:
+            text = f"its text raises {type(another).__name__}"
+        trace = "".join(traceback.format_exception(error))
+        names = [one.__name__ for one in type(error).__mro__]
+        return [names, text[:_LONGEST_TEXT], trace[-_LONGEST_TEXT:], machine_fault(error, self._start.memory_gib)]
+
+    def _read(self, size: int) -> bytearray:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            got = self._connection.recv_into(rest)
+            if not got:
+                os._exit(0)  # the trial has ended
+            rest = rest[got:]
+        return data
+
+
+def _send(connection: socket.socket, document: Any, blobs: Blobs) -> None:
+    views = [memoryview(blob).cast("B") if len(blob) else b"" for blob in blobs]
+    head = json.dumps([document, [len(view) for view in views]]).encode()
+    connection.sendall(len(head).to_bytes(8, "big") + head)
+    for view in views:
+        connection.sendall(view)
+
+
+def _receive(read: Callable[[int], bytearray]) -> tuple[Any, list[bytearray]]:
+    """A document and its blobs. Raises ValueError or TypeError if what is read is none."""
+    size = int.from_bytes(read(8), "big")
+    if size > _LARGEST_HEAD:
+        raise ValueError(f"{size} bytes of JSON")
+    document, sizes = json.loads(bytes(read(size)))
+    if not all(type(one) is int and one >= 0 for one in sizes) or sum(sizes) > _LARGEST_BLOBS:
+        raise ValueError("sizes of blobs that cannot be")
+    return document, [read(one) for one in sizes]

@@ -1,0 +1,287 @@
+"""How values of a Protocol's types travel between two processes: JSON, and blobs of bytes beside it.
+
+    codec = codec_of(TensorRecord)
+    blobs: list[bytes] = []
+    sent = codec.pack(record, blobs)         # there
+    record = codec.unpack(sent, blobs)       # here: of exactly this type, or an exception
+
+The type says how to read; the other process cannot choose a class. A codec exists for values only, whose copy is as
+good as the original: numbers, texts, bytes, paths, enums, literals, None, JSON (for `Any`), sequences and mappings of
+these, and frozen dataclasses. A tensor is a value only as a field of a frozen dataclass. By itself it can be memory
+that the other side goes on to use, such as a model's weights.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import math
+import operator
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from harness.authoring.faults import NotMeasured
+
+__all__ = ["Blobs", "Codec", "NotCarried", "codec_of"]
+
+Blobs = list[Any]
+"""Objects with the buffer protocol; JSON refers to them by their places."""
+
+
+class NotCarried(NotMeasured):
+    """A type has no codec. The text says which, and why."""
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How the values of one type travel."""
+
+    pack: Callable[[Any, Blobs], Any]
+    """The JSON of a value, whose bytes go into the blobs. Raises TypeError if it is not of the type."""
+    unpack: Callable[[Any, Sequence[Any]], Any]
+    """The inverse. Raises TypeError, ValueError or LookupError if nothing of this type was packed so."""
+
+
+def codec_of(hint: Any, *, is_field: bool = False) -> Codec:
+    """The codec for a type.
+
+    Args:
+        is_field: whether it is the type of a frozen dataclass's field.
+
+    Raises:
+        NotCarried: it, or a type within it, has none.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is None or hint in _SCALARS:
+        return _SCALARS[types.NoneType if hint is None else hint]
+    if origin in (typing.Union, types.UnionType):
+        return _union([codec_of(one, is_field=is_field) for one in arguments])
+    if origin is typing.Literal:
+        return _choice(dict(enumerate(arguments)))
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return _row([codec_of(one, is_field=is_field) for one in arguments], tuple, tuple)
+    if origin in _LISTS:
+        accepted, made = _LISTS[origin]
+        return _list(codec_of(arguments[0], is_field=is_field), accepted, made)
+    if origin in (dict, collections.abc.Mapping):
+        key, item = (codec_of(one, is_field=is_field) for one in arguments)
+        return _map(key, item)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _choice({one.name: one for one in hint})
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _dataclass(hint)
+    torch = sys.modules.get("torch")
+    if torch is not None and hint is torch.Tensor:
+        if is_field:
+            return Codec(_pack_tensor, _unpack_tensor)
+        raise NotCarried("a Tensor that is no field of a frozen dataclass can be memory that is used further")
+    raise NotCarried(f"{getattr(hint, '__qualname__', hint)} is not a value")
+
+
+def _wrong(value: Any, wanted: str) -> TypeError:
+    return TypeError(f"{type(value).__name__} is not {wanted}")
+
+
+def _scalar(wanted: type, accepted: tuple[type, ...], made: Callable[[Any], Any]) -> Codec:
+    """Values of a type that JSON has."""
+
+    def pack(value: Any, blobs: Blobs) -> Any:
+        if not isinstance(value, accepted):
+            raise _wrong(value, wanted.__name__)
+        return made(value)
+
+    def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
+        if type(sent) is not wanted:
+            raise _wrong(sent, wanted.__name__)
+        return sent
+
+    return Codec(pack, unpack)
+
+
+def _pack_int(value: Any, blobs: Blobs) -> int:
+    return int(operator.index(value))  # also numpy's integers
+
+
+def _pack_float(value: Any, blobs: Blobs) -> float:
+    if not isinstance(value, (int, float)) and not hasattr(type(value), "__float__"):
+        raise _wrong(value, "float")
+    return float(value)
+
+
+def _pack_bytes(value: Any, blobs: Blobs) -> int:
+    if not isinstance(value, bytes):
+        raise _wrong(value, "bytes")
+    blobs.append(value)
+    return len(blobs) - 1
+
+
+def _unpack_bytes(sent: Any, blobs: Sequence[Any]) -> bytes:
+    return bytes(_blob(sent, blobs))
+
+
+def _blob(sent: Any, blobs: Sequence[Any]) -> Any:
+    if type(sent) is not int or sent < 0:
+        raise _wrong(sent, "the place of a blob")
+    return blobs[sent]
+
+
+def _pack_json(value: Any, blobs: Blobs) -> Any:
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, list):
+        return [_pack_json(item, blobs) for item in value]
+    if isinstance(value, collections.abc.Mapping) and all(isinstance(key, str) for key in value):
+        return {str(key): _pack_json(item, blobs) for key, item in value.items()}
+    if value is None:
+        return None
+    raise _wrong(value, "JSON")
+
+
+def _unpack_json(sent: Any, blobs: Sequence[Any]) -> Any:
+    return sent  # which was read from JSON
+
+
+_SCALARS: dict[Any, Codec] = {
+    types.NoneType: _scalar(types.NoneType, (types.NoneType,), lambda value: None),
+    bool: _scalar(bool, (bool,), bool),
+    int: Codec(_pack_int, _scalar(int, (), int).unpack),
+    float: Codec(_pack_float, _scalar(float, (), float).unpack),
+    str: _scalar(str, (str,), str),
+    bytes: Codec(_pack_bytes, _unpack_bytes),
+    Path: Codec(lambda value, blobs: str(Path(value)), lambda sent, blobs: Path(_SCALARS[str].unpack(sent, blobs))),
+    Any: Codec(_pack_json, _unpack_json),
+}
+_LISTS: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
+    tuple: (tuple, tuple),
+    list: (list, list),
+    collections.abc.Sequence: (collections.abc.Sequence, tuple),
+}
+"""By origin: what is packed, and what it becomes."""
+
+
+def _union(codecs: list[Codec]) -> Codec:
+    def pack(value: Any, blobs: Blobs) -> Any:
+        for place, codec in enumerate(codecs):
+            before = len(blobs)
+            try:
+                return [place, codec.pack(value, blobs)]
+            except TypeError:
+                del blobs[before:]
+        raise _wrong(value, "one of the types")
+
+    def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
+        place, inner = _items(sent)
+        return codecs[_SCALARS[int].unpack(place, blobs)].unpack(inner, blobs)
+
+    return Codec(pack, unpack)
+
+
+def _choice(values: dict[Any, Any]) -> Codec:
+    """One of some values, by its key."""
+
+    def pack(value: Any, blobs: Blobs) -> Any:
+        for key, one in values.items():
+            if type(one) is type(value) and one == value:
+                return key
+        raise _wrong(value, f"one of {list(values.values())}")
+
+    return Codec(pack, lambda sent, blobs: values[sent])
+
+
+def _row(codecs: Sequence[Codec], accepted: Any, made: Callable[[Any], Any]) -> Codec:
+    """A fixed number of items, each of its own type."""
+
+    def pack(value: Any, blobs: Blobs) -> Any:
+        if not isinstance(value, accepted) or len(value) != len(codecs):
+            raise _wrong(value, f"a {accepted.__name__} of {len(codecs)}")
+        return [codec.pack(item, blobs) for codec, item in zip(codecs, value, strict=True)]
+
+    def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
+        return made(codec.unpack(item, blobs) for codec, item in zip(codecs, _items(sent), strict=True))
+
+    return Codec(pack, unpack)
+
+
+def _list(codec: Codec, accepted: Any, made: Callable[[Any], Any]) -> Codec:
+    def pack(value: Any, blobs: Blobs) -> Any:
+        if not isinstance(value, accepted) or isinstance(value, (str, bytes)):
+            raise _wrong(value, f"a {accepted.__name__}")
+        return [codec.pack(item, blobs) for item in value]
+
+    return Codec(pack, lambda sent, blobs: made(codec.unpack(item, blobs) for item in _items(sent)))
+
+
+def _map(key: Codec, item: Codec) -> Codec:
+    def pack(value: Any, blobs: Blobs) -> Any:
+        if not isinstance(value, collections.abc.Mapping):
+            raise _wrong(value, "a Mapping")
+        return [[key.pack(name, blobs), item.pack(one, blobs)] for name, one in value.items()]
+
+    def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
+        pairs = [_items(pair) for pair in _items(sent)]
+        return {key.unpack(name, blobs): item.unpack(one, blobs) for name, one in pairs}
+
+    return Codec(pack, unpack)
+
+
+def _dataclass(kind: type[Any]) -> Codec:
+    if not kind.__dataclass_params__.frozen:
+        raise NotCarried(f"{kind.__qualname__} is a dataclass that is not frozen, so it can be changed in place")
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in fields(kind)]
+    if any(hints[name] is kind for name in names):
+        raise NotCarried(f"{kind.__qualname__} refers to itself")
+    codecs = [codec_of(hints[name], is_field=True) for name in names]
+
+    def pack(value: Any, blobs: Blobs) -> Any:
+        if not isinstance(value, kind):
+            raise _wrong(value, kind.__qualname__)
+        return [codec.pack(getattr(value, name), blobs) for codec, name in zip(codecs, names, strict=True)]
+
+    def unpack(sent: Any, blobs: Sequence[Any]) -> Any:
+        return kind(
+            **{name: codec.unpack(one, blobs) for name, codec, one in zip(names, codecs, _items(sent), strict=True)}
+        )
+
+    return Codec(pack, unpack)
+
+
+def _items(sent: Any) -> list[Any]:
+    if type(sent) is not list:
+        raise _wrong(sent, "a list")
+    return sent
+
+
+def _pack_tensor(value: Any, blobs: Blobs) -> Any:
+    torch = sys.modules["torch"]
+    if not isinstance(value, torch.Tensor):
+        raise _wrong(value, "a Tensor")
+    plain = torch.Tensor.detach(value).as_subclass(torch.Tensor).resolve_conj().resolve_neg().to_dense()
+    flat = plain.to("cpu").contiguous().reshape(-1)
+    blobs.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
+    return [str(plain.dtype).removeprefix("torch."), list(plain.shape), str(plain.device), len(blobs) - 1]
+
+
+def _unpack_tensor(sent: Any, blobs: Sequence[Any]) -> Any:
+    torch = sys.modules["torch"]
+    name, shape, device, place = _items(sent)
+    dtype = getattr(torch, _SCALARS[str].unpack(name, blobs))
+    sizes = [_SCALARS[int].unpack(size, blobs) for size in _items(shape)]
+    if not isinstance(dtype, torch.dtype) or any(size < 0 for size in sizes):
+        raise _wrong(sent, "a tensor's dtype and shape")
+    blob = _blob(place, blobs)
+    if memoryview(blob).nbytes != math.prod(sizes) * dtype.itemsize:
+        raise _wrong(sent, "a tensor of as many bytes")
+    if not math.prod(sizes):
+        return torch.empty(sizes, dtype=dtype, device=device)
+    return (
+        torch.frombuffer(blob if isinstance(blob, bytearray) else bytearray(blob), dtype=dtype)
+        .reshape(sizes)
+        .to(device)
+    )
