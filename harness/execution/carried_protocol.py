@@ -112,14 +112,16 @@ def _method(name: str, member: Any) -> CarriedMethod:
     for parameter in list(signature.parameters.values())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise NotCarried(f"{name}: {parameter} takes any number of arguments")
-        arguments[parameter.name] = _codec(f"{name}, {parameter.name}", hints.get(parameter.name))
+        arguments[parameter.name] = _codec(f"{name}, {parameter.name}", parameter.name, hints)
     bare = signature.replace(parameters=list(signature.parameters.values())[1:])
-    return CarriedMethod(bare, arguments, _codec(f"{name}, result", hints.get("return", "missing")))
+    return CarriedMethod(bare, arguments, _codec(f"{name}, result", "return", hints))
 
 
-def _codec(place: str, hint: Any) -> Codec:
+def _codec(place: str, name: str, hints: Mapping[str, Any]) -> Codec:
+    if name not in hints:
+        raise NotCarried(f"{place}: it has no annotation")
     try:
-        return codec_of(hint)
+        return codec_of(hints[name])
     except NotCarried as why:
         raise NotCarried(f"{place}: {why}") from why
 

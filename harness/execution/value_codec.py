@@ -235,9 +235,10 @@ def _dataclass(kind: type[Any]) -> Codec:
         raise NotCarried(f"{kind.__qualname__} is a dataclass that is not frozen, so it can be changed in place")
     hints = typing.get_type_hints(kind)
     names = [field.name for field in fields(kind)]
-    if any(hints[name] is kind for name in names):
-        raise NotCarried(f"{kind.__qualname__} refers to itself")
-    codecs = [codec_of(hints[name], is_field=True) for name in names]
+    try:
+        codecs = [codec_of(hints[name], is_field=True) for name in names]
+    except RecursionError as error:
+        raise NotCarried(f"{kind.__qualname__} refers to itself") from error
 
     def pack(value: Any, blobs: Blobs) -> Any:
         if not isinstance(value, kind):

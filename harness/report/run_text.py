@@ -155,6 +155,8 @@ def verdict_text(record: Record) -> str:
         parts += [f"{count} {fate}" for fate, count in counts if count]
     if record.verdict is Verdict.PASS and not record.proven:
         parts.append("UNPROVEN")
+    if record.isolated:
+        parts.append("subjects isolated")
     if "--subject" in record.command.split():
         parts.append(f"another subject than the contract's: {record.judged}")
     if record.overrides:

@@ -214,6 +214,7 @@ def test_overrides_reach_the_trial() -> None:
 def test_arguments_ask_for_the_same_again() -> None:
     """The record's command has no defaults, and quotes a text that looks like a number."""
     assert RunRequest().arguments() == []
+    assert RunRequest(isolate=True).arguments() == ["--isolate"]
     parameters = {"model": "qwen2-tiny", "steps": 3, "revision": "7", "corpus": None}
     options = RunRequest((), "full", "cuda:1", "toy:Sorter", parameters=parameters, mutants=False, jobs=2, seed=5)
     assert options.arguments() == [

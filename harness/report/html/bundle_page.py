@@ -142,7 +142,8 @@ def _shown(caveat: Caveat) -> tuple[str, Markup, Code | None]:
 
 def _circumstances(record: Record, verification: Verification) -> list[str]:
     where = record.device.name or record.device.type
-    return [f"{record.profile} profile", where, number_text.duration(record.seconds), signed(verification)]
+    isolated = ["subjects isolated"] if record.isolated else []
+    return [f"{record.profile} profile", where, number_text.duration(record.seconds), *isolated, signed(verification)]
 
 
 _TELLING: Final = (Kind.BUILT_IN, Kind.RULE, Kind.BOUND, Kind.FORM)

@@ -1,0 +1,122 @@
+"""`harness run --isolate`: what runs says so, and what cannot run is refused before anything does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
+from harness.execution.isolable import obstacles
+from tests.cli.harness_command import complaint, harness
+from tests.cli.toy_claim import CLAIM, record
+from tests.execution.projects import write_project
+
+PROTOCOL = """
+from typing import Any, Protocol
+
+class Sorting(Protocol):
+    def sort(self, items: list[int]) -> list[int]: ...
+"""
+FALSIFIER = """
+from harness import Trial
+from toy.protocol import Sorting
+
+def falsify(trial: Trial[Sorting]) -> None:
+    with trial.subject_fault():
+        result = trial.subject.sort([3, 1, 2])
+    trial.measure(inversions=sum(a > b for a, b in zip(result, result[1:], strict=False)))
+    trial.resolve(device="cpu")
+"""
+SUBJECT = """
+class Sorter:
+    def __init__(self, setting):
+        self.how = setting.parameters["how"]
+
+    def sort(self, items):
+        return sorted(items) if self.how == "well" else items
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The toy project, its subject behind a Protocol in a module of its own."""
+    write_project(tmp_path)
+    for name, text in (("protocol", PROTOCOL), ("sorting", FALSIFIER), ("subject", SUBJECT)):
+        (tmp_path / "toy" / f"{name}.py").write_text(text)
+    contract = tmp_path / "contracts" / f"{CLAIM}.json"
+    contract.write_text(contract.read_text().replace("toy.sorting:Sorter", "toy.subject:Sorter"))
+    return tmp_path
+
+
+def test_an_isolated_run_says_so(folder: Path) -> None:
+    """Its record, its command and the terminal; its mutant is isolated and killed, and its bundle is sound."""
+    done = harness(folder, "run", CLAIM, "--isolate")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert "subjects isolated" in done.stdout
+    found = record(folder)
+    assert (found["isolated"], found["proven"]) == (True, True)
+    assert "--isolate" in str(found["command"]).split()
+    sources = found["sources"]
+    assert isinstance(sources, dict)
+    assert {"toy/subject.py", "toy/sorting.py", "toy/protocol.py"} <= sources.keys()
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+    assert f"PARTIAL     {CLAIM}" in harness(folder, "status").stdout  # its sources are those of the project
+
+
+METHODS = [
+    ("    def distill(self, on_step: 'Callable[[int], None]') -> None: ...", "Sorting.distill, on_step"),
+    ("    def model(self) -> 'Module': ...", "Sorting.model"),
+    ("    def model(self) -> object: ...", "Sorting.model, result"),
+    ("    def all(self, *items: int) -> int: ...", "Sorting.all"),
+    ("    def sorted(self, items) -> int: ...", "Sorting.sorted, items"),
+    ("    def sorted(self, items: int): ...", "Sorting.sorted, result"),
+    ("    directory: str", "Sorting.directory"),
+    ("    @property\n    def directory(self) -> str: ...", "Sorting.directory"),
+]
+
+
+@pytest.mark.parametrize(("method", "named"), METHODS, ids=[row[1] for row in METHODS])
+def test_a_method_that_cannot_be_carried_is_named(folder: Path, method: str, named: str) -> None:
+    """Before anything runs."""
+    (folder / "toy" / "protocol.py").write_text(f"from collections.abc import Callable\n{PROTOCOL}\n{method}\n")
+    done = harness(folder, "run", CLAIM, "--isolate")
+    assert done.returncode == ExitStatus.REFUSED
+    assert f"{CLAIM}: {named}" in complaint(done, folder)
+    assert not (folder / "evidence").exists()
+
+
+def test_other_reasons_against_it(folder: Path) -> None:
+    """A claim that measures time; a falsifier without a Protocol, or with the subject in its module; a trainer."""
+    contract = folder / "contracts" / f"{CLAIM}.json"
+    falsifier, healthy = folder / "toy" / "sorting.py", contract.read_text()
+    for changed, named in (
+        (healthy.replace('"profiles"', '"lease": "exclusive", "profiles"'), "time"),
+        (healthy.replace("toy.subject:Sorter", "toy.protocol:Sorting"), "toy.protocol"),
+    ):
+        contract.write_text(changed)
+        assert named in complaint(harness(folder, "run", CLAIM, "--isolate"), folder)
+    contract.write_text(healthy)
+    for text, named in (
+        (FALSIFIER.replace("trial: Trial[Sorting]", "trial"), "Trial["),
+        (FALSIFIER.replace("Trial[Sorting]", "Trial[int]"), "int"),
+        (f"{FALSIFIER}\nraise ValueError('broken')", "broken"),
+    ):
+        falsifier.write_text(text)
+        done = harness(folder, "run", CLAIM, "--isolate")
+        assert (done.returncode, named in complaint(done, folder)) == (ExitStatus.REFUSED, True), complaint(
+            done, folder
+        )
+    (folder / "trainer.toml").write_text("")
+    done = harness(folder, "run", CLAIM, "--isolate", "--subject", "command:trainer.toml")
+    assert done.returncode == ExitStatus.REFUSED
+
+
+def test_the_documentation_lists_the_claims_that_can_be_isolated() -> None:
+    """Those of this repository, and no others."""
+    project = Project.find(Path(__file__).parents[2])
+    contracts, _ = project.load_all()
+    able = {name for name, why in obstacles(project, contracts).items() if not why}
+    text = (project.root / "docs" / "isolation.md").read_text()
+    assert able == {contract.id for contract in contracts if f"| `{contract.id}` |" in text}

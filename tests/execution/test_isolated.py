@@ -1,0 +1,139 @@
+"""A subject in a process of its own can send wrong values, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.base.device import Device
+from harness.base.vocabulary import Outcome, Phase
+from harness.contract.project import Project
+from harness.execution.executor import TrialRequest, TrialResult
+from harness.execution.isolable import obstacles
+from harness.execution.local_executor import LocalExecutor
+from harness.judging.judge import judge
+from harness.judging.observation import EndingKind
+from tests.execution.isolated import CONTRACT, FALSIFIER, PROTOCOL, SUBJECTS
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project."""
+    root = tmp_path_factory.mktemp("apart")
+    (root / "pyproject.toml").write_text("[tool.harness]\n")
+    (root / "apart").mkdir()
+    files = {"__init__": "", "protocol": PROTOCOL, "halving": FALSIFIER, "subjects": SUBJECTS, "late": ""}
+    for name, text in files.items():
+        (root / "apart" / f"{name}.py").write_text(text)
+    (root / "contracts").mkdir()
+    (root / "contracts" / f"{CONTRACT['id']}.json").write_text(json.dumps(CONTRACT))
+    return Project.find(root)
+
+
+def executor_of(project: Project, cache: Path, isolated: bool) -> Iterator[LocalExecutor]:
+    with LocalExecutor(project, project.contract("F-TOY-APART-001"), None, cache, isolated=isolated) as executor:
+        executor.imports()
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def apart(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    """An executor that isolates."""
+    yield from executor_of(project, tmp_path_factory.mktemp("cache"), True)
+
+
+@pytest.fixture(scope="module")
+def shared(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    """An executor that does not."""
+    yield from executor_of(project, tmp_path_factory.mktemp("cache"), False)
+
+
+def run(executor: LocalExecutor, how: str, seconds: float = 30.0) -> TrialResult:
+    contract = executor._contract
+    request = TrialRequest(contract, contract.subject, "reduced", {"how": how}, Device("cpu", "x"), 0, seconds, 1)
+    return executor.run(request, lambda step, values, memory: None)
+
+
+def test_the_subject_has_a_process_of_its_own(apart: LocalExecutor, shared: LocalExecutor) -> None:
+    """Its module is imported there alone, and is a source of the evidence."""
+    results = {executor: run(executor, "well") for executor in (apart, shared)}
+    for executor, result in results.items():
+        observation = result.observation
+        assert judge(executor._contract, observation).outcome is Outcome.PASS, observation.ending
+        assert observation.measurements["refused"] is True
+        assert observation.measurements["imported"] is (executor is shared)
+    assert "apart/subjects.py" in results[apart].sources
+    assert "apart/late.py" in run(apart, "imports late").sources
+    assert "from the subject" in run(apart, "prints").stdout.text
+
+
+FORGERIES = ["replaces the harness", "replaces torch", "searches the memory", "lies in its methods"]
+
+
+@pytest.mark.parametrize("how", FORGERIES)
+def test_what_passes_in_a_shared_process_fails_apart(apart: LocalExecutor, shared: LocalExecutor, how: str) -> None:
+    """The documented limit of the shared process, and what isolation is for."""
+    assert judge(shared._contract, run(shared, how).observation).outcome is Outcome.PASS
+    observation = run(apart, how).observation
+    assert judge(apart._contract, observation).outcome is Outcome.FAIL
+    assert observation.measurements["error"] >= 1.5
+
+
+ENDINGS = [
+    ("not at all", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.FAIL),
+    ("cannot be built", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("returns another type", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("raises", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("raises not measured", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("finds the disk full", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("exits", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("segfaults", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("is killed", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("leaves a child and exits", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("writes everywhere", EndingKind.SUBJECT_FAULT, Phase.SUBJECT, Outcome.FAIL),
+    ("returns from a fork", EndingKind.COMPLETED, Phase.FALSIFIER, Outcome.PASS),
+    ("is asked for more", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("is built again", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+    ("gets what cannot be carried", EndingKind.NOT_MEASURED, Phase.SUBJECT, Outcome.NOT_MEASURED),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "phase", "outcome"), ENDINGS, ids=[row[0] for row in ENDINGS])
+def test_defects_are_blamed_on_their_owner(
+    apart: LocalExecutor, how: str, kind: EndingKind, phase: Phase, outcome: Outcome
+) -> None:
+    """As in a shared process, also where the subject's process is gone."""
+    observation = run(apart, how).observation
+    assert (observation.ending.kind, observation.ending.phase) == (kind, phase), observation.ending
+    assert judge(apart._contract, observation).outcome is outcome
+
+
+def test_an_exception_is_told_as_it_was_raised(apart: LocalExecutor) -> None:
+    """Its class, its text and its traceback."""
+    ending = run(apart, "raises").observation.ending
+    assert ending.reason == "Stranger: cannot halve"
+    assert "apart/subjects.py" in (ending.traceback or "")
+
+
+def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
+    """The subject is blamed."""
+    observation = run(apart, "hangs", seconds=6.0).observation
+    assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
+
+
+def test_a_falsifier_that_imports_the_subject_is_refused(project: Project, tmp_path: Path) -> None:
+    """Its process would run the subject's code."""
+    contract = project.contract("F-TOY-APART-001")
+    assert obstacles(project, [contract]) == {contract.id: ""}
+    module = project.root / "apart" / "halving.py"
+    module.write_text(f"import apart.subjects\n{FALSIFIER}")
+    try:
+        assert "apart.subjects" in obstacles(project, [contract])[contract.id]
+        with LocalExecutor(project, contract, None, tmp_path, isolated=True) as executor:
+            ending = run(executor, "well").observation.ending
+        assert ending.kind is EndingKind.NOT_MEASURED
+    finally:
+        module.write_text(FALSIFIER)

@@ -1,0 +1,148 @@
+"""Values arrive as they were sent, of exactly their Protocol's types; nothing else arrives."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.execution.value_codec import NotCarried, codec_of
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    shape: tuple[int, ...]
+    data: bytes = b""
+    colour: Colour | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    values: torch.Tensor
+    more: Mapping[str, torch.Tensor]
+
+
+@dataclass
+class Changeable:
+    value: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    rest: Chain | None
+
+
+def there_and_back(hint: Any, value: Any) -> Any:
+    """The value as it arrives."""
+    codec, blobs = codec_of(hint), list[Any]()
+    sent = json.loads(json.dumps(codec.pack(value, blobs)))
+    return codec.unpack(sent, [bytearray(blob) for blob in blobs])
+
+
+CARRIED = [
+    (None, None), (bool, True), (int, 10**30), (float, -0.0), (float, math.inf), (str, "a\n\udc80"), (bytes, b"\0\xff"),
+    (Path, Path("/a/b")), (Colour, Colour.RED), (Literal["new", 3], 3), (int | None, None), (float | str, "a"),
+    (tuple[int, ...], (1, 2)), (tuple[int, str], (1, "a")), (list[bytes], [b"a", b""]), (Sequence[str], ("a", "b")),
+    (Mapping[Colour, int], {Colour.RED: 3}), (dict[int, float], {3: 1.5}),
+    (Any, {"a": [1, 2.5, None, True, {"b": "c"}]}), (Mapping[str, Any], {}),
+    (Record, Record("a", (1, 2), b"x", Colour.RED)), (Sequence[Record], (Record("a", ()),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hint", "value"), CARRIED, ids=[str(hint) for hint, _ in CARRIED])
+def test_a_value_arrives_as_it_was_sent(hint: Any, value: Any) -> None:
+    """With its type."""
+    found = there_and_back(hint, value)
+    assert (found, type(found)) == (value, type(value))
+
+
+DTYPES = [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool, torch.uint8, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3, 4)])
+def test_tensors_arrive_bit_by_bit(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Contiguous, without a graph, whatever the strides were."""
+    tensor = (torch.randn(shape) * 3).to(dtype)
+    for one in (tensor, tensor.mT.contiguous().mT if tensor.ndim > 1 else tensor):
+        batch = there_and_back(Batch, Batch(one, {"a": tensor}))
+        assert (batch.values.dtype, batch.values.shape) == (dtype, torch.Size(shape))
+        assert torch.equal(batch.values, tensor)
+        assert torch.equal(batch.more["a"], tensor)
+    weight = torch.nn.Parameter(torch.ones(2, requires_grad=True) * 2)
+    found = there_and_back(Batch, Batch(weight, {})).values
+    assert (type(found), found.requires_grad) == (torch.Tensor, False)
+
+
+def test_nan_arrives_as_it_is() -> None:
+    """Its bits in a tensor, too."""
+    assert math.isnan(there_and_back(float, math.nan))
+    assert there_and_back(Batch, Batch(torch.tensor([math.nan, -0.0]), {})).values.isnan().tolist() == [True, False]
+
+
+def test_numbers_of_numpy_become_pythons() -> None:
+    """As a Protocol's float and int say."""
+    for hint, value in ((float, np.float32(1.5)), (float, torch.tensor(1.5)), (int, np.int64(3)), (float, 3)):
+        found = there_and_back(hint, value)
+        assert (found, type(found)) == (value, hint)
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [torch.Tensor, Mapping[str, torch.Tensor], tuple[torch.Tensor, torch.Tensor], object, Changeable, Chain,
+     Callable[[int], int], set[int], np.ndarray, list[Changeable], "missing", torch.nn.Module, type],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_value_has_no_codec(hint: Any) -> None:
+    """Objects with behaviour or memory of their own."""
+    with pytest.raises(NotCarried):
+        codec_of(hint)
+
+
+WRONG = [
+    (bool, 1), (int, "1"), (int, 1.5), (float, "1"), (str, b"a"), (bytes, "a"), (bytes, bytearray(b"a")), (None, 0),
+    (tuple[int, ...], [1]), (tuple[int, int], (1, 2, 3)), (list[int], (1,)), (Sequence[str], "ab"), (Sequence[int], 3),
+    (Mapping[str, int], [("a", 1)]), (Record, ("a", (1,), b"", None)), (Record, Record("a", [1])), (Any, object()),  # type: ignore[arg-type]
+    (Any, {1: 2}), (Literal["a"], "b"), (Literal[1], True), (Colour, "red"), (int | None, "a"), (Batch, Batch(3, {})),  # type: ignore[arg-type]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hint", "value"), WRONG, ids=str)
+def test_what_is_not_of_the_type_is_not_sent(hint: Any, value: Any) -> None:
+    """The subject learns so as from a type checker."""
+    with pytest.raises((TypeError, ValueError)):
+        codec_of(hint).pack(value, [])
+
+
+SENT = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.sampled_from(["", "RED", "a", "float32", "cpu"]),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=12,
+)
+HINTS: list[Any] = [hint for hint, _ in CARRIED if hint is not Any] + [Batch]
+
+
+@given(st.sampled_from(HINTS), SENT, st.lists(st.binary(max_size=9).map(bytearray), max_size=2))
+def test_whatever_is_sent_gives_the_type_or_an_exception(hint: Any, sent: Any, blobs: list[bytearray]) -> None:
+    """What another process sends chooses no class: what arrives is packed and arrives again."""
+    codec = codec_of(hint)
+    try:
+        found = codec.unpack(sent, blobs)
+    except (TypeError, ValueError, LookupError, RuntimeError, AttributeError):
+        return
+    codec.pack(found, [])
