@@ -102,10 +102,10 @@ class Start:
     """Environment variables of the trial."""
     search: tuple[str, ...] = ()
     """The folders of `root` from which the trial imports the project's code; none if the server has imported it."""
-    isolated: bool = False
-    """Whether the subject runs in a process of its own."""
     reached: str | None = None
     """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
+    isolated: bool = False
+    """Whether the subject runs in a process of its own."""
 
 
 @final

@@ -31,7 +31,7 @@ from harness.judging.observation import EndingKind
 HERE = Path("/here")
 START = Start(
     HERE, "toy:falsify", "toy:Toy", {"steps": 3}, "cpu", 0, 1, HERE, HERE, HERE, 0.5, ("loss",), HERE, {"A": "b"},
-    ("/here",), "/here/reached.json",
+    ("/here",), "/here/reached.json", True,
 )  # fmt: skip
 EVERY: list[Received] = [
     Measured({"loss": [1.5, {"nonfinite": "NaN"}], "text": "a\nb"}),
