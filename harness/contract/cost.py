@@ -128,10 +128,14 @@ def of_schema(schema: JsonObject, assumed: int = _ITEMS) -> Shape:
         return replace(names, inner=_joined([names.inner, values.inner]), size=names.size + values.size)
     if "additionalProperties" in schema:
         entry = of_schema(schema["additionalProperties"], inside).joined(_text(_CHARACTERS))
-        return _repeated(schema.get("maxProperties", assumed), entry, 2 + _KEY + _CHARACTERS // _LONG)
+        most = schema.get("maxProperties", max(assumed, schema.get("minProperties", 0)))
+        return _repeated(most, entry, 2 + _KEY + _CHARACTERS // _LONG)
     if schema.get("type") == "array":
-        return _repeated(schema.get("maxItems", assumed), of_schema(schema.get("items", {}), inside))
-    return _text(schema.get("maxLength", _CHARACTERS)) if schema.get("type") == "string" else _SCALAR
+        most = schema.get("maxItems", max(assumed, schema.get("minItems", 0)))
+        return _repeated(most, of_schema(schema.get("items", {}), inside))
+    if schema.get("type") == "string":
+        return _text(schema.get("maxLength", max(_CHARACTERS, schema.get("minLength", 0))))
+    return _SCALAR
 
 
 def of_values(objects: Collection[JsonObject]) -> dict[str, Shape]:

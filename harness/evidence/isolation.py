@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
 import resource
 import select
@@ -18,6 +19,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
+
+from harness.execution.process_control import die_with_parent
 
 __all__ = ["Limits", "Stopped", "isolated_all"]
 
@@ -32,6 +35,9 @@ class Limits:
     """What one work may use."""
 
     seconds: float = 60.0
+    """CPU time. On a busy machine, the work may take longer."""
+    elapsed: float = 600.0
+    """Seconds until the work is stopped even if it used no CPU time. A pause of the caller does not count."""
     memory_bytes: int = 1 << 30
     """In addition to what this process has already."""
     answer_bytes: int = 8 << 20
@@ -61,7 +67,10 @@ def isolated_all(works: Iterable[Callable[[], bytes]], limits: Limits, side_by_s
                 else:
                     begun.append(_Child(work, limits))
             while begun and begun[0].outcome is not None:
+                asked = time.monotonic()
                 yield begun.popleft().outcome  # type: ignore[misc]  # the outcome is not None here
+                for child in begun:  # a caller who pauses does not read the answers meanwhile
+                    child.deadline += time.monotonic() - asked
             running = [child for child in begun if child.outcome is None]
             if running:
                 soonest = min(child.deadline for child in running) - time.monotonic()
@@ -83,15 +92,16 @@ class _Child:
     def __init__(self, work: Callable[[], bytes], limits: Limits) -> None:
         self.outcome: bytes | Stopped | None = None
         """None while it runs."""
-        self.deadline = time.monotonic() + limits.seconds
+        self.deadline = time.monotonic() + limits.elapsed
         self._limits = limits
         self._chunks: list[bytes] = []
         self._size = 0
         self._reading, writing = os.pipe()
+        parent = os.getpid()
         self._process = os.fork()
         if self._process == 0:
             os.close(self._reading)
-            _work(work, writing, limits)
+            _work(work, writing, limits, parent)
         os.close(writing)
 
     def fileno(self) -> int:
@@ -102,7 +112,7 @@ class _Child:
         """Read from the process if it is ready; else stop it if its time is up."""
         if not ready:
             if time.monotonic() >= self.deadline:
-                self.stop(f"did not end within {self._limits.seconds:g} s")
+                self.stop(f"did not end within {self._limits.elapsed:g} s")
             return
         chunk = os.read(self._reading, 1 << 16)
         self._chunks.append(chunk)
@@ -127,7 +137,9 @@ class _Child:
             self.stop("did not end after it answered")
             return
         os.close(self._reading)
-        if os.WIFSIGNALED(status):
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGXCPU):
+            self.outcome = Stopped(f"used more than {self._limits.seconds:g} s of CPU time")
+        elif os.WIFSIGNALED(status):
             self.outcome = Stopped(f"died of {signal.Signals(os.WTERMSIG(status)).name}")
         elif os.WEXITSTATUS(status) != 0:
             self.outcome = Stopped(answer.decode("utf-8", errors="replace") or "its process ended without an answer")
@@ -135,12 +147,16 @@ class _Child:
             self.outcome = answer
 
 
-def _work(work: Callable[[], bytes], writing: int, limits: Limits) -> NoReturn:
+def _work(work: Callable[[], bytes], writing: int, limits: Limits, parent: int) -> NoReturn:
     code = 1
     try:
-        # The alarm's default action ends this process even if the parent is gone.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, limits.seconds + 5)
+        # The default actions of signals end this process inside any library.
+        die_with_parent(parent)
+        for number in (signal.SIGPROF, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGPROF, signal.SIGXCPU))
+        signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+        _limit(resource.RLIMIT_CPU, math.ceil(limits.seconds) + 5)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit(resource.RLIMIT_AS, _virtual_memory() + limits.memory_bytes)
         silence = os.open(os.devnull, os.O_RDWR)  # keep a panicking library off the user's terminal

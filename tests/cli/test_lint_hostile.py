@@ -22,10 +22,15 @@ from tests.cli.test_lint import inside as inside
 from tests.cli.test_lint import reports
 from tests.contracts import IDENTIFIER, document, write_contract
 
-ENDLESS: dict[str, Any] = {
-    "a": {"type": "array", "minItems": 5000, "items": {"type": "number"}, "x-source": "a test"},
-    "b": {"type": "array", "minItems": 5000, "items": {"type": "number"}, "x-source": "a test"},
-}
+
+def lists(count: int) -> dict[str, Any]:
+    """Two lists of at least so many numbers."""
+    numbers = {"type": "array", "minItems": count, "items": {"type": "number"}, "x-source": "a test"}
+    return {"a": numbers, "b": numbers}
+
+
+ENDLESS = lists(1000)
+"""Judging one observation takes less than a second. Lint judges thousands."""
 
 
 SLOW = "self.a.all(x, self.b.all(y, y < x + 1e300))"
@@ -140,24 +145,30 @@ LONG = {"type": "array", "minItems": 100_000, "items": {"type": "number"}, "x-so
 HUGE = {**LONG, "items": LONG}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        contract(SLOW, **ENDLESS),
-        contract(more=HUGE),
-    ],
-    ids=["nested macros", "billions of items"],
-)
-def test_beyond_the_budget_a_contract_is_undecided(
-    inside: Project, monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]
-) -> None:
+def test_beyond_the_budget_a_contract_is_undecided(inside: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither sound nor wrong: exit status 3. The other checks of the contract still run."""
-    monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=2.0, memory_bytes=256 << 20))
-    write_contract(inside.root, content)
+    monkeypatch.setattr("harness.cli.lint.LIMITS", Limits(seconds=2.0, elapsed=4.0, memory_bytes=256 << 20))
+    write_contract(inside.root, contract(SLOW, **ENDLESS))
     began = time.monotonic()
     status, ((_, state, findings),) = reports()
     assert (status, state, findings) == (ExitStatus.NOT_MEASURED, "undecided", [("warning", "undecided", "")])
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(
+    ("content", "pointer"),
+    [
+        (contract(SLOW, **lists(20_000)), "/rules/2/rule"),
+        (contract(more=HUGE), "/observation/properties/more/items/items/type"),
+    ],
+    ids=["nested macros", "billions of items"],
+)
+def test_what_is_slow_to_judge_is_refused(inside: Project, content: dict[str, Any], pointer: str) -> None:
+    """Every command refuses it, so a run does not begin."""
+    write_contract(inside.root, content)
+    status, ((_, state, findings),) = reports()
+    assert (status, state) == (ExitStatus.REFUSED, "refused")
+    assert ("error", "refused", pointer) in findings
 
 
 def test_ctrl_c_ends_lint(inside: Project) -> None:
