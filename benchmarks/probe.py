@@ -3,7 +3,7 @@
     python -m benchmarks.probe [--only distillation-4x256 …] [--kernels] [--json FILE]
 
 Each configuration is predicted and measured in processes of its own. Without a GPU only predictions are printed.
-`--kernels` measures instead what single operators and the context take, for harness/probe/device.py and kernels.py.
+`--kernels` measures instead what single operators and the context take, for device_table.py and kernel_memory.py.
 
 Columns: predicted and measured peaks of `torch.cuda.max_memory_allocated` and `max_memory_reserved` in GiB over build
 and two steps, their relative error in percent, and seconds: of the prediction, of torch's MemTracker on the same step,
@@ -161,7 +161,7 @@ def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
-    from harness.probe.device import device_named
+    from harness.probe.device_table import device_named
     from harness.probe.tracer import Fakes, Tracer
 
     start = time.perf_counter()

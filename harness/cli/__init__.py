@@ -39,6 +39,7 @@ _COMMANDS = {
     "unpack": "unpack bundles",
     "calibrate": "by what margin a falsifier is right, over many seeds",
     "plant": "plant defects in a subject; which does its falsifier miss?",
+    "probe": "the memory that a training step needs, without a GPU",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "make the harness at home in another repository",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.probe.device import Device
+from harness.probe.device_table import Device
 from harness.probe.errors import ProbeError
 
 __all__ = ["attention_of"]

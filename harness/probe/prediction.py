@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.probe.allocator import AllocatorSettings, CachingAllocator
-from harness.probe.device import Device, device_named
+from harness.probe.device_table import Device, device_named
 from harness.probe.trace import EMPTY_CACHE, Owner, Place, Trace
 
 __all__ = ["Peak", "Prediction", "predict"]
@@ -79,7 +79,7 @@ def predict(
 
     Args:
         build: makes model, optimizer and inputs from the other arguments, and returns a callable that runs one step.
-        device: the device to assume, one of `harness.probe.device.DEVICES`.
+        device: the device to assume, one of `harness.probe.device_table.DEVICES`.
         settings: of the allocator; by default what the environment's PYTORCH_ALLOC_CONF says.
 
     Raises:

@@ -13,7 +13,7 @@ from torch._subclasses import fake_tensor
 from torch.optim import optimizer
 from torch.utils import _foreach_utils
 
-from harness.probe.device import Device
+from harness.probe.device_table import Device
 
 __all__ = ["pretended_cuda"]
 

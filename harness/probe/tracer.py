@@ -19,9 +19,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.probe.attention import attention_of
-from harness.probe.device import Device
+from harness.probe.device_table import Device
 from harness.probe.errors import Unseeable
-from harness.probe.kernels import BLAS, hidden_temporaries
+from harness.probe.kernel_memory import BLAS, hidden_temporaries
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda

@@ -1,7 +1,7 @@
 """The verdict on both sides of a capacity, and between them."""
 
 from harness.probe import AllocatorSettings, Fit, Prediction, predict, verdict
-from harness.probe.device import device_named
+from harness.probe.device_table import device_named
 from harness.probe.prediction import examined
 from harness.probe.trace import Block, Place, Trace
 from tests.probe import steps

@@ -1,0 +1,119 @@
+"""`harness probe`: the memory that a training step will need, without a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.base import strictjson
+from harness.base.vocabulary import ExitStatus
+
+__all__ = ["command"]
+
+_GIB = 1024**3
+
+
+@click.command("probe")
+@click.argument("target", metavar="MODULE:FUNCTION")
+@click.option("--set", "fixed", multiple=True, metavar="NAME=VALUE", help="An argument of the function.")
+@click.option("--sweep", "sweeps", multiple=True, metavar="NAME=V,V,…", help="Predict once for each of these values.")
+@click.option("--device", default="H200", show_default=True, metavar="NAME", help="The GPU to assume.")
+@click.option(
+    "--device-memory", type=click.FloatRange(min=0, min_open=True), metavar="GiB", help="Its memory, if not all of it."
+)
+@click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the table.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page with the memory over time.")
+def command(
+    target: str,
+    fixed: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    device: str,
+    device_memory: float | None,
+    json_file: str | None,
+    html_file: str | None,
+) -> ExitStatus:
+    """Predict the peak memory of a training step, and say whether it fits.
+
+    FUNCTION builds model, optimizer and inputs on "cuda" from its keyword arguments, and returns a callable that runs
+    one step. The real code runs, the step twice, on tensors without memory; no GPU is used.
+
+    Exit status: 0 if the step fits, 1 if it does not, 3 if the margin is smaller than the probe's error. With --sweep:
+    0 if a value fits, 1 if none does. 2 if the probe cannot see through the step.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported, so that not even a context is created
+    chosen = dict(_pair(text, "--set") for text in fixed)
+    values = {name: [_value(each) for each in text.split(",")] for name, text in _pairs(sweeps)}
+
+    from harness.probe.errors import ProbeError
+    from harness.probe.sweep import document, swept
+    from harness.report.columns import terminal_width
+    from harness.report.html.probe_page import probe_page
+    from harness.report.probe_text import probe_lines
+
+    capacity = None if device_memory is None else int(device_memory * _GIB)
+    try:
+        cases = list(swept(_found(target), chosen, values, device=device, capacity=capacity))
+    except ProbeError as error:
+        raise click.ClickException(str(error)) from error
+    told = document(target, cases, values)
+    if json_file is not None:
+        with click.open_file(json_file, "w", encoding="utf-8") as file:
+            file.write(strictjson.dumps(told) + "\n")
+    if html_file is not None:
+        Path(html_file).write_text(probe_page(told), encoding="utf-8")
+    if json_file != "-":
+        for line in probe_lines(told, terminal_width()):
+            click.echo(line)
+    return _status([case["fit"] for case in told["cases"]])
+
+
+def _status(fits: list[str]) -> ExitStatus:
+    if "fits" in fits:
+        return ExitStatus.PASS
+    return ExitStatus.NOT_MEASURED if "unknown" in fits else ExitStatus.FAIL
+
+
+def _found(target: str) -> Callable[..., Any]:
+    module, separator, name = target.partition(":")
+    if not (separator and module and name):
+        raise click.BadParameter(f"{target!r} is not MODULE:FUNCTION", param_hint="MODULE:FUNCTION")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise click.BadParameter(f"{target}: {error}", param_hint="MODULE:FUNCTION") from error
+    if not callable(found):
+        raise click.BadParameter(f"{target} is not a function", param_hint="MODULE:FUNCTION")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not (separator and name and value):
+            raise click.BadParameter(f"{text!r} is not NAME=V,V,…", param_hint="--sweep")
+        yield name, value
+
+
+def _pair(text: str, option: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not (separator and name):
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+    return name, _value(value)
+
+
+def _value(text: str) -> Any:
+    """JSON, such as 8 or true; otherwise the text itself."""
+    try:
+        return strictjson.loads(text)
+    except strictjson.JsonError:
+        return text

@@ -1,0 +1,75 @@
+"""A probe's document as lines for a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.base import strictjson
+from harness.base.strictjson import JsonObject
+from harness.report.columns import aligned
+from harness.report.escaping import printable
+from harness.report.number_text import binary
+
+__all__ = ["modules", "parameters", "probe_lines"]
+
+_MOST_MODULES = 12
+
+
+def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
+    """The cases as a table, then the peak of a single case, or the largest values that fit."""
+    device, cases = document["device"], document["cases"]
+    yield printable(f"{document['target']} on {device['name']}")
+    head = ("parameters", "allocated", "reserved", "of", "verdict")
+    yield from aligned([head, *map(_row, cases)], width)
+    yield ""
+    if len(cases) == 1:
+        yield from _peak(cases[0], width)
+    for name, value in document["largest_that_fits"].items():
+        yield printable(f"no value of {name} fits" if value is None else f"largest {name} that fits: {value}")
+    told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
+    yield printable(f"{told} outside the allocator")
+
+
+def parameters(chosen: Mapping[str, Any]) -> str:
+    """Parameters as NAME=VALUE."""
+    return " ".join(
+        f"{name}={value if isinstance(value, str) else strictjson.dumps(value)}" for name, value in chosen.items()
+    )
+
+
+def modules(by_module: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The modules with most memory. Modules that differ only in numbers, such as layers, are one row."""
+    found: dict[str, int] = {}
+    for name, size in by_module.items():
+        alike = re.sub(r"\b[0-9]+\b", "*", name) or "outside modules"
+        found[alike] = found.get(alike, 0) + size
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    rest = sum(size for _, size in ordered[_MOST_MODULES:])
+    return [*ordered[:_MOST_MODULES], *([("others", rest)] if rest else [])]
+
+
+def _row(case: JsonObject) -> tuple[str, ...]:
+    retried = f" after {case['retries']} retries" if case["retries"] else ""
+    return (
+        parameters(case["parameters"]) or "-",
+        binary(case["allocated"]),
+        binary(case["reserved"]),
+        binary(case["capacity"]),
+        case["fit"] + retried,
+    )
+
+
+def _peak(case: JsonObject, width: int | None) -> Iterator[str]:
+    place = case["peak"]
+    yield printable(f"peak in {place['phase']}: {place['operator']}")
+    yield printable(f"  at {place['line'] or 'no line of Python outside torch'}")
+    if place["library"]:
+        yield printable(f"  in {place['library']}")
+    if place["module"]:
+        yield printable(f"  of {place['module']}")
+    yield ""
+    for title, rows in (("owner", [*case["by_owner"].items()]), ("module", modules(case["by_module"]))):
+        yield from aligned([(title, "at the peak"), *((name, binary(size)) for name, size in rows if size)], width)
+        yield ""

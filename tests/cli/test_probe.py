@@ -1,0 +1,71 @@
+"""`harness probe` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.base.schemas import problems
+from harness.base.vocabulary import ExitStatus
+from tests.cli.harness_command import harness
+
+STEPS = """\
+import torch
+
+
+def build(batch: int = 4096, width: int = 1024):
+    weight = torch.nn.Parameter(torch.randn(width, width, device="cuda"))
+    inputs = torch.randn(batch, width, device="cuda")
+    optimizer = torch.optim.AdamW([weight], fused=True)
+
+    def step():
+        optimizer.zero_grad()
+        (inputs @ weight).relu().sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def reads():
+    loss = torch.randn(1, device="cuda")
+    return lambda: loss.item() > 0
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the steps above."""
+    folder = tmp_path_factory.mktemp("steps")
+    (folder / "mine.py").write_text(STEPS)
+    return folder
+
+
+def test_a_sweep_names_the_largest_batch_that_fits(folder: Path) -> None:
+    sweep = ("--sweep", "batch=1024,65536", "--device-memory", "1.2")
+    done = harness(folder, "probe", "mine:build", *sweep, "--json", "-", "--html", "page.html")
+    assert done.returncode == ExitStatus.PASS, done.stderr
+    document = json.loads(done.stdout)
+    assert problems("probe", document) == []
+    assert [case["fit"] for case in document["cases"]] == ["fits", "does not fit"]
+    assert document["largest_that_fits"] == {"batch": 1024}
+    assert "mine:build" in (folder / "page.html").read_text()
+
+
+def test_a_step_that_does_not_fit_is_status_one(folder: Path) -> None:
+    done = harness(folder, "probe", "mine:build", "--set", "batch=65536", "--device-memory", "1")
+    assert done.returncode == ExitStatus.FAIL, done.stderr
+    assert f"{folder}/mine.py:11" in done.stdout
+
+
+def test_a_step_that_cannot_be_seen_is_refused_with_its_line(folder: Path) -> None:
+    done = harness(folder, "probe", "mine:reads")
+    assert done.returncode == ExitStatus.REFUSED
+    assert f"{folder}/mine.py:19" in done.stderr
+    assert "aten._local_scalar_dense" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["mine", "mine:absent", "absent:build"])
+def test_a_target_that_is_not_there_is_refused(folder: Path, target: str) -> None:
+    assert harness(folder, "probe", target).returncode == ExitStatus.REFUSED
