@@ -316,6 +316,7 @@ def test_all_values_at_a_path_are_found() -> None:
     assert values_at(measurements, ("m", "{}", "[]")) == [1, 2, 3]
     assert values_at(measurements, ("n", "a", "b")) == [5]
     assert values_at(measurements, ("n", "a", "c")) == []
+    assert values_at({"n": {"m": [{"a": 7}]}}, ("n", "m", "[]", "a")) == [7]
     assert values_at(measurements, ("o",)) == []
 
 

@@ -189,6 +189,14 @@ def test_a_statement_that_says_otherwise_is_forged(
     assert all(finding.pointer.startswith("/payload") for finding in verification.findings)
 
 
+def test_a_long_name_of_a_forged_statement_is_cut(attested: Path, signer: CryptoSigner) -> None:
+    """At 80 characters."""
+    forge(attested, {**statement_of(attested), "n" * 200: 0}, signer)
+    (finding,) = known(attested, signer).findings
+    assert finding.message.count("n" * 80) == 1
+    assert "n" * 81 not in finding.message
+
+
 @pytest.mark.parametrize(
     "payload", [b"", b"null", b"[]", b"0", b'"PASSED"', b"{", b'{"a":1,"a":2}', b"\xff", b"[" * 9000]
 )

@@ -79,3 +79,12 @@ def test_what_killed_a_mutant_is_what_the_record_says(tmp_path: Path) -> None:
     rewrite(bundle, "mutants.jsonl", set_at("forgets-one", "failed", ["ordered"]))
     findings = [(one.code, one.file, one.pointer) for one in verify(bundle).findings]
     assert findings == [(Code.REJUDGED_DIFFERENTLY, "mutants.jsonl", "/forgets-one/failed")]
+
+
+@pytest.mark.parametrize("subject", ["a.b:First", "z.y:Last"])
+def test_a_subject_of_another_contract_is_named(tmp_path: Path, subject: str) -> None:
+    """However its name compares with the contract's."""
+    bundle = sealed(tmp_path)
+    assert verify(bundle).subject is None
+    rewrite(bundle, "record.json", set_at("subject", subject))
+    assert verify(bundle).subject == subject

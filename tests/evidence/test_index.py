@@ -155,6 +155,16 @@ def test_a_record_that_is_none(tmp_path: Path, cache: Path, spoil: Callable[[Pat
         assert (path, why[: len(reason)]) == ("b", reason)
 
 
+def test_a_folder_that_cannot_be_entered_hides_no_other(not_root: Path) -> None:
+    """Each is reported."""
+    bundle = sealed(not_root, run="a")
+    for name in ("b", "c", "d"):
+        bundle.with_name(name).mkdir(mode=0)
+    contents = read(not_root / "evidence")
+    assert [entry.run for entry in contents.entries] == ["a"]
+    assert sorted(one.path.name for one in contents.unreadable) == ["b", "c", "d"]
+
+
 def _foreign(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE bundles")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import psutil
@@ -177,3 +178,22 @@ def test_a_work_that_closes_its_pipe_and_goes_on_is_ended(snapshot: SnapshotAsse
         isolated(work, LIMITS)
     assert str(stopped.value) == snapshot
     assert time.monotonic() - started < 5
+
+
+def test_few_works_are_started_ahead_of_the_first_answer() -> None:
+    """Answers that wait for an earlier one stay in memory."""
+    begun = []
+
+    def works() -> Iterator[Callable[[], bytes]]:
+        for number in range(60):
+            begun.append(number)
+            yield lambda: b""
+
+    def first() -> bytes:
+        time.sleep(0.5)
+        return b"first"
+
+    outcomes = isolated_all(itertools.chain([first], works()), LIMITS, 2)
+    assert next(outcomes) == b"first"
+    assert 2 <= len(begun) <= 16
+    assert sum(1 for _ in outcomes) == 60

@@ -343,3 +343,11 @@ def test_what_the_device_could_have_run_is_not_excused(
 def _without(observation: Observation, name: str) -> Observation:
     measurements = {key: value for key, value in observation.measurements.items() if key != name}
     return replace(observation, measurements=measurements)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(118, "x" * 118 + '"'), (119, "x" * 116 + "…")])
+def test_a_long_value_is_cut_in_a_finding(sound: Judged, length: int, shown: str) -> None:
+    """At 120 characters of its JSON."""
+    record, *others = sound
+    (finding,) = rejudge(replace(record, title="x" * length), *others).findings
+    assert finding.message.startswith(f'the record has "{shown};')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.evidence import seal
+from harness.evidence.bundle_layout import MANIFEST
 from harness.evidence.seal import SealError
 from harness.evidence.verification import verify
 from tests.evidence.factory import claim_result, sealed, sealer
@@ -65,6 +68,23 @@ except OSError as error:
     assert "was not sealed" in ended.stdout, ended.stderr
     assert "ulimit -f" in ended.stdout
     assert not any(path.is_file() for path in (tmp_path / "evidence").rglob("*"))
+
+
+def test_a_bundle_is_as_large_as_its_limits_and_no_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `verify` would refuse is not sealed."""
+    bundle = sealed(tmp_path)
+    sizes = [path.stat().st_size for path in bundle.iterdir() if path.name != MANIFEST]
+    for limit, most in (("LARGEST_DOCUMENT", max(sizes)), ("LARGEST_BUNDLE", sum(sizes))):
+        monkeypatch.setattr(seal, limit, most)
+        shutil.rmtree(bundle)
+        assert sealed(tmp_path) == bundle
+        for less in (1, 2):
+            monkeypatch.setattr(seal, limit, most - less)
+            shutil.rmtree(bundle, ignore_errors=True)
+            with pytest.raises(SealError, match=str(most)):
+                sealed(tmp_path)
+        monkeypatch.undo()
+        sealed(tmp_path)
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
