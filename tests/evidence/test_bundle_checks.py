@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.base.device import Device
-from harness.evidence.bundle_checks import _machine
+from harness.evidence.bundle_checks import MOST_FINDINGS, _machine
 from harness.evidence.findings import Code
 from harness.evidence.verification import verify
 from tests.evidence.factory import DEFECTIVE, claim_result, found, rewrite, sealed, set_at
@@ -88,3 +88,13 @@ def test_a_subject_of_another_contract_is_named(tmp_path: Path, subject: str) ->
     assert verify(bundle).subject is None
     rewrite(bundle, "record.json", set_at("subject", subject))
     assert verify(bundle).subject == subject
+
+
+def test_findings_beyond_the_most_are_counted(bundle: Path) -> None:
+    """Each added file has two: the manifest does not list it, and a bundle has no such file. Remarks count too."""
+    remarks = len(verify(bundle).remarks)
+    for number in range(110):
+        (bundle / f"{number}.txt").touch()
+    findings = verify(bundle).findings
+    assert len(findings) == MOST_FINDINGS + 1 == 201
+    assert findings[-1].message.startswith(f"and {220 + remarks - MOST_FINDINGS} more ")
