@@ -1,11 +1,12 @@
 """Overhead of the harness over the work that it watches, as ratios and differences.
 
-Three measurements, with the arms in turns and repeated:
+Four measurements, with the arms in turns and repeated:
 
 1. `harness list`: wall time, compared with a bare Python start and with ReFrame's `-l`, if ReFrame is installed.
 2. A run of a trivial half-second falsifier with everything on (mutant, telemetry, bundle, JUnit), compared with the
    same script alone, under pytest, and under ReFrame, if they are installed.
-3. A run of one minute (`--long`), compared with the same script alone.
+3. A call of a subject in a process of its own (`--isolate`), compared with one in the trial's process.
+4. A run of one minute (`--long`), compared with the same script alone.
 
     python benchmarks/overhead.py [--repeat 7] [--long]
 """
@@ -26,7 +27,7 @@ from pathlib import Path
 import pandas as pd
 
 SCRIPT = "import time\ntime.sleep({seconds})\nassert sum([1, 2, 3]) == 6\n"
-MODULE = """
+SUBJECTS = """
 import time
 
 
@@ -38,15 +39,32 @@ class Adder:
         time.sleep(self.seconds)
         return sum(items)
 
+    def same(self, data):
+        return data
+
 
 class OffByOne(Adder):
     def total(self, items):
         return super().total(items) + 1
+"""
+MODULE = """
+from typing import Protocol
+
+from harness import Trial
 
 
-def falsify(trial):
+class Adding(Protocol):
+    def total(self, items: list[int]) -> int: ...
+
+    def same(self, data: bytes) -> bytes: ...
+
+
+def falsify(trial: Trial[Adding]) -> None:
     with trial.subject_fault():
         total = trial.subject.total([1, 2, 3])
+        data = bytes(trial.parameters["bytes"])
+        for _ in range(trial.parameters["calls"]):
+            trial.subject.same(data)
     trial.resolve(device="cpu")
     trial.measure(total=total)
 """
@@ -78,15 +96,19 @@ def contract(seconds: float) -> dict[str, object]:
         "claim": "The sum of 1, 2 and 3 is 6.",
         "sources": [{"uri": "urn:benchmark"}],
         "falsifier": "bench.adding:falsify",
-        "subject": "bench.adding:Adder",
+        "subject": "bench.subjects:Adder",
         "profiles": {
-            "reduced": {"requires": {"device": "any"}, "parameters": {"seconds": seconds}, "limits": {"seconds": 600}}
+            "reduced": {
+                "requires": {"device": "any"},
+                "parameters": {"seconds": seconds, "calls": 0, "bytes": 0},
+                "limits": {"seconds": 600},
+            }
         },
         "observation": {"type": "object", "properties": {"total": {"const": 6, "x-source": "arithmetic"}}},
         "mutants": [
             {
                 "id": "off-by-one",
-                "subject": "bench.adding:OffByOne",
+                "subject": "bench.subjects:OffByOne",
                 "violates": ["total.const"],
                 "defect": "one too many",
             }
@@ -101,6 +123,7 @@ def project(root: Path, seconds: float) -> None:
     (root / "pyproject.toml").write_text("[tool.harness]\n")
     (root / "bench" / "__init__.py").touch()
     (root / "bench" / "adding.py").write_text(MODULE)
+    (root / "bench" / "subjects.py").write_text(SUBJECTS)
     (root / "contracts" / "F-BENCH-ADD-001.json").write_text(json.dumps(contract(seconds)))
     script = SCRIPT.format(seconds=seconds)
     (root / "script.py").write_text(script)
@@ -132,6 +155,24 @@ def compare(arms: dict[str, Callable[[], float]], repeat: int, base: str) -> pd.
     return medians.round(3)
 
 
+def calls(root: Path, command: list[str], repeat: int) -> pd.DataFrame:
+    """The seconds that a call takes longer with `--isolate`, by the bytes that it carries there and back."""
+    rows: list[dict[str, object]] = []
+    for size, count in ((0, 20_000), (1 << 20, 1_000), (64 << 20, 20)):
+        took: dict[str, list[float]] = {"shared": [], "isolated": []}
+        asked = [*command, "--no-mutants", "--json", "-", *("-P", f"bytes={size}", "-P", f"calls={count}")]
+        for _ in range(repeat):
+            for arm, more in (("shared", []), ("isolated", ["--isolate"])):
+                done = subprocess.run([*asked, *more], cwd=root, capture_output=True, text=True, check=True)
+                took[arm].append(json.loads(done.stdout)["records"][0]["trial_seconds"])
+        shared, isolated = (statistics.median(seconds) / count for seconds in took.values())
+        more = isolated - shared
+        rows.append(
+            {"bytes": size, "shared (us)": shared * 1e6, "isolated (us)": isolated * 1e6, "more (us)": more * 1e6}
+        )
+    return pd.DataFrame(rows).round(1)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -152,6 +193,7 @@ def main() -> None:
         runs: dict[str, Callable[[], float]] = {
             "bare script": lambda: clock([python, "script.py"], root),
             "harness run": lambda: clock([*harness, "run", "F-BENCH-ADD-001", "--junit", "junit.xml"], root),
+            "harness run --isolate": lambda: clock([*harness, "run", "F-BENCH-ADD-001", "--isolate"], root),
             "harness run --no-mutants": lambda: clock([*harness, "run", "F-BENCH-ADD-001", "--no-mutants"], root),
             "pytest": lambda: clock([python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_script.py"], root),
         }
@@ -160,6 +202,9 @@ def main() -> None:
             runs["reframe -r"] = lambda: clock([reframe, "-c", "reframe_script.py", "-r"], root)
         print("Listing\n" + compare(lists, arguments.repeat, "bare python").to_string() + "\n")
         print("A falsifier of half a second\n" + compare(runs, arguments.repeat, "bare script").to_string() + "\n")
+        project(quick := Path(name) / "quick", 0.0)
+        table = calls(quick, [*harness, "run", "F-BENCH-ADD-001"], min(3, arguments.repeat))
+        print("A call of a subject\n" + table.to_string() + "\n")
         if arguments.long:
             arms: dict[str, Callable[[], float]] = {
                 "bare script": lambda: clock([python, "script.py"], minute),

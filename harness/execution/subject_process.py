@@ -10,9 +10,7 @@ process can send wrong values, and nothing else. It shares standard output and e
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -28,6 +26,7 @@ from harness.contract.entry_point import resolve
 from harness.execution import frameworks
 from harness.execution.blame import MachineObstacle, machine_fault
 from harness.execution.carried_protocol import CarriedMethod, CarriedProtocol, carried_protocol
+from harness.execution.carrier import Carrier, CarrierClosed
 from harness.execution.messages import Start
 from harness.execution.process_control import die_with_parent
 from harness.execution.sources import Sources
@@ -35,9 +34,6 @@ from harness.execution.value_codec import Blobs
 
 __all__ = ["SubjectEnded", "SubjectProcess"]
 
-_LARGEST_HEAD = 1 << 30
-_LARGEST_BLOBS = 16 << 30
-"""Bytes of one answer."""
 _LONGEST_TEXT = 200_000
 _END_SECONDS = 10.0
 
@@ -57,22 +53,22 @@ class SubjectProcess:
             ours: descriptors of the trial, which the process closes.
         """
         self._subject, self._sources = start.subject, sources
-        self._connection, theirs = socket.socketpair()
+        connection, theirs = socket.socketpair()
         self._turn = threading.Lock()  # of the falsifier's threads
         trial = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                for descriptor in (*ours, self._connection.detach()):
+                for descriptor in (*ours, connection.detach()):
                     os.close(descriptor)
                 die_with_parent(trial)
-                _Server(theirs, start, setting, sources).serve()
+                _Server(Carrier(theirs), start, setting, sources).serve()
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(1)
         theirs.close()
-        self._ended = os.pidfd_open(self._pid)
+        self._carrier = Carrier(connection, os.pidfd_open(self._pid))
         self._is_broken = ""
 
     def loaded(self, falsify: Callable[..., Any]) -> Callable[[Setting], Any]:
@@ -117,7 +113,7 @@ class SubjectProcess:
     def end(self) -> int | None:
         """End the process; the peak of its GPU allocator in bytes, None if it does not say."""
         with suppress(Exception):
-            self._connection.settimeout(_END_SECONDS)
+            self._carrier.seconds = _END_SECONDS
             peak = self._ask(["end"], [], None)[0]
             return peak if type(peak) is int and peak >= 0 else None
         return None
@@ -128,8 +124,8 @@ class SubjectProcess:
                 raise SubjectEnded(self._is_broken)
             self._is_broken = "an earlier call to the subject's process was cut short"
             try:
-                _send(self._connection, document, blobs)
-                ((kind, *told), read), come = _receive(self._read)
+                self._carrier.send(document, blobs)
+                ((kind, *told), read), come = self._carrier.receive()
                 self._sources.add(read)
                 if kind == "returned":
                     (result,) = told
@@ -138,7 +134,7 @@ class SubjectProcess:
                     error = (protocol or _NO_PROTOCOL).exception(names, str(text))
                     error.add_note(f"in the subject's process:\n{trace}")
                     error.__cause__ = MachineObstacle(str(obstacle)) if obstacle else None
-            except _Died:
+            except (CarrierClosed, ConnectionError):
                 self._fail(self._obituary())
             except _NO_ANSWER as wrong:
                 self._fail(f"the subject's process answered with what is no answer: {wrong}"[:1000])
@@ -146,20 +142,6 @@ class SubjectProcess:
             if kind == "returned":
                 return result, come
         raise error
-
-    def _read(self, size: int) -> bytearray:
-        data = bytearray(size)
-        rest = memoryview(data)
-        while rest:
-            ours = self._connection.fileno()
-            ready, _, _ = select.select([ours, self._ended], [], [], self._connection.gettimeout())
-            if not ready:
-                raise TimeoutError("no answer in time")
-            # A process that it left behind can hold the connection open.
-            if ours not in ready or not (got := self._connection.recv_into(rest)):
-                raise _Died
-            rest = rest[got:]
-        return data
 
     def _fail(self, why: str) -> NoReturn:
         self._is_broken = why
@@ -182,12 +164,6 @@ class SubjectProcess:
 
 _NO_ANSWER = (OSError, ValueError, TypeError, AttributeError, LookupError, RecursionError, MemoryError)
 """What reading something else than an answer raises."""
-
-
-class _Died(Exception):
-    """The process has ended."""
-
-
 _NO_PROTOCOL = CarriedProtocol("", {}, {})
 
 
@@ -213,13 +189,16 @@ def _stand_in(protocol: CarriedProtocol, process: SubjectProcess) -> Any:
 class _Server:
     """The subject's side: it answers until the trial ends it."""
 
-    def __init__(self, connection: socket.socket, start: Start, setting: Setting, sources: Sources) -> None:
-        self._connection, self._start, self._setting, self._sources = connection, start, setting, sources
+    def __init__(self, carrier: Carrier, start: Start, setting: Setting, sources: Sources) -> None:
+        self._carrier, self._start, self._setting, self._sources = carrier, start, setting, sources
 
     def serve(self) -> NoReturn:
         owner = os.getpid()
         while True:
-            asked, given = _receive(self._read)
+            try:
+                asked, given = self._carrier.receive()
+            except CarrierClosed:
+                os._exit(0)  # the trial has ended
             blobs: Blobs = []
             try:
                 answer = ["returned", self._done(asked, given, blobs)]
@@ -228,7 +207,7 @@ class _Server:
                 blobs = []
             if os.getpid() != owner:
                 os._exit(1)  # a fork of the subject that came back
-            _send(self._connection, [answer, list(self._sources.news())], blobs)
+            self._carrier.send([answer, list(self._sources.news())], blobs)
             if asked[0] == "end":
                 for stream in (sys.stdout, sys.stderr):
                     with suppress(Exception):  # the subject may have closed or replaced it
@@ -264,32 +243,3 @@ class _Server:
         trace = "".join(traceback.format_exception(error))
         names = [one.__name__ for one in type(error).__mro__]
         return [names, text[:_LONGEST_TEXT], trace[-_LONGEST_TEXT:], machine_fault(error, self._start.memory_gib)]
-
-    def _read(self, size: int) -> bytearray:
-        data = bytearray(size)
-        rest = memoryview(data)
-        while rest:
-            got = self._connection.recv_into(rest)
-            if not got:
-                os._exit(0)  # the trial has ended
-            rest = rest[got:]
-        return data
-
-
-def _send(connection: socket.socket, document: Any, blobs: Blobs) -> None:
-    views = [memoryview(blob).cast("B") if len(blob) else b"" for blob in blobs]
-    head = json.dumps([document, [len(view) for view in views]]).encode()
-    connection.sendall(len(head).to_bytes(8, "big") + head)
-    for view in views:
-        connection.sendall(view)
-
-
-def _receive(read: Callable[[int], bytearray]) -> tuple[Any, list[bytearray]]:
-    """A document and its blobs. Raises ValueError or TypeError if what is read is none."""
-    size = int.from_bytes(read(8), "big")
-    if size > _LARGEST_HEAD:
-        raise ValueError(f"{size} bytes of JSON")
-    document, sizes = json.loads(bytes(read(size)))
-    if not all(type(one) is int and one >= 0 for one in sizes) or sum(sizes) > _LARGEST_BLOBS:
-        raise ValueError("sizes of blobs that cannot be")
-    return document, [read(one) for one in sizes]
