@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
+from falsifiers.distill.measuring import metadata
 from falsifiers.distill.measuring.weight_comparison import UNFINISHED
 from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
@@ -39,8 +40,9 @@ class _Files:
         self._values = subject.values
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`."""
-        return read_weights(path, self._trainer.files.export_prefix)
+        """See `WeightFiles`. Metadata that no claim knows, such as transformers' `format`, say nothing of the run."""
+        tensors, found = read_weights(path, self._trainer.files.export_prefix)
+        return tensors, found if found.keys() & set(metadata.KEYS) else {}
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`."""
@@ -63,11 +65,14 @@ class _Files:
         """The checkpoints by step; with a suffix, the files that are called so but for it.
 
         Raises:
-            NotShown: the TOML file names no checkpoints.
+            NotShown: the TOML file names no checkpoints, or finds the step of none.
         """
         if not self._trainer.files.checkpoints:
             raise NotShown(f"{self._trainer.path.name} names no checkpoints; say in /files where they are")
-        return directory.checkpoints(self._trainer, self._values, suffix)
+        found = directory.checkpoints(self._trainer, self._values, suffix)
+        if not found and (files := directory.checkpoint_files(self._trainer, self._values, suffix)):
+            raise NotShown(f"/files/step of {self._trainer.path.name} finds no step in {files[0]}, nor in the others")
+        return found
 
 
 class _Trainer(Outside):

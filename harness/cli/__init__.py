@@ -34,6 +34,7 @@ _COMMANDS = {
     "attest": "sign bundles that are sealed already",
     "replay": "run again exactly the case that refuted a claim",
     "inspect": "look at every tensor of a checkpoint",
+    "trainer": "what an external trainer's file matches, before any verdict",
     "report": "write bundles as a static site",
     "pack": "pack bundles into one file",
     "unpack": "unpack bundles",

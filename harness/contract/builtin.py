@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["COMPLETES", "RESOLVED", "builtin_clauses"]
+__all__ = ["COMPLETES", "CONTRADICTION", "RESOLVED", "builtin_clauses"]
 
 COMPLETES = "subject.completes"
 """The clause on how the trial ended.
 
 NOT_MEASURED if something other than the subject cut the trial short. For an external trainer, also NOT_MEASURED if its
 output does not show all that is needed: then it is unknown whether the trainer itself failed."""
+
+CONTRADICTION = "reported.contradiction"
+"""The clause that what a trainer in another process says of its run does not contradict itself.
+
+Other subjects have no such clause."""
 
 RESOLVED = ("dtype", "backend", "steps")
 """Parameters that must equal the resolved values. The device is always compared."""

@@ -41,6 +41,8 @@ class ReasonCode(StrEnum):
     """The process did not read back the `place` (device, dtype, …) that ran."""
     ANOTHER_RAN = "another ran"
     """The process read back `value` for `place`, and `bound` was requested."""
+    CONTRADICTION = "contradiction"
+    """The subject made two statements, in `text`, that cannot both be true."""
     NOT_ASKED = "not asked"
     """The `place` (allocator or driver) was not asked whether the process was on the GPU; `text` says why."""
     NOT_ON_THE_GPU = "not on the GPU"

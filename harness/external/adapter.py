@@ -37,6 +37,9 @@ _DTYPES = {
 class Outside(Elsewhere):
     """A trainer that is observed only from outside."""
 
+    shows_device: bool
+    """Whether it is known from elsewhere than its output what it ran on."""
+
     directory: Path
     """The folder of its files."""
 
@@ -65,7 +68,11 @@ class Outside(Elsewhere):
         raise NotShown(f"{self.trainer.name} shows nothing of its {name.replace('_', ' ')} from outside")
 
     def ran(self) -> dict[str, Any]:
-        """What ran, as far as the output says: device, dtype, backend and number of steps."""
+        """What ran, by the output, and whether the output contradicts itself.
+
+        A device or a number of steps that is as requested, and that only the output tells, is left out: what a trainer
+        says can refute its claim, and cannot prove it.
+        """
         if self.telling is None:
             return {}
         found: dict[str, Any] = {name: value.lower() for name, value in self.telling.ran.items() if name != "target"}
@@ -76,7 +83,18 @@ class Outside(Elsewhere):
             found["dtype"] = _DTYPES.get(dtype, dtype)
         if self.telling.made is not None:
             found["steps"] = self.telling.made
+        if not self.shows_device and found.get("device") == self.values["device"]:
+            del found["device"]
+        if found.get("steps") == self.values.get("steps") and not self._left_every_step():
+            del found["steps"]
+        if (contradiction := self.telling.contradiction) is not None:
+            found["contradiction"] = contradiction
         return found
+
+    def _left_every_step(self) -> bool:
+        """Whether there is a checkpoint of each step that the output tells of."""
+        left = directory.checkpoints(self.trainer, self.values)
+        return bool(left) and set(range(1, (self.telling.made or 0) + 1 if self.telling else 1)) <= left.keys()
 
     def again(self, setting: Setting) -> Self:
         """Another subject of this kind."""
@@ -93,12 +111,14 @@ class Outside(Elsewhere):
             self.step = step
             on_step(step, **{name: value for name, value in values.items() if name != "step"})
 
-        self.telling = Telling(hand_on, first=self.trainer.first_step)
+        self.telling = Telling(hand_on, self.trainer.first_step, self.trainer.every)
         return self.telling
 
 
 class CommandRun(Outside):
     """A trainer that is run."""
+
+    shows_device = True  # it gets no GPU but the leased one, and NVML says whether it was on that
 
     def __init__(self, setting: Setting) -> None:
         """Start nothing yet."""
@@ -121,6 +141,8 @@ class CommandRun(Outside):
 
 class RecordedRun(Outside):
     """A finished run in the directory that the parameter `dir` names. Nothing is run or changed."""
+
+    shows_device = False
 
     def __init__(self, setting: Setting) -> None:
         """Read nothing yet but the trainer's file."""

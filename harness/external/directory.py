@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.authoring.faults import NotMeasured
 from harness.base.strictjson import JsonObject
@@ -15,7 +16,7 @@ from harness.external.output_events import LogReader
 from harness.external.output_summary import Telling
 from harness.external.trainer import Trainer
 
-__all__ = ["checkpoints", "digest", "logs", "read_logs"]
+__all__ = ["checkpoint_files", "checkpoints", "digest", "logs", "read_logs"]
 
 _CHUNK = 1 << 20
 _MOST_FILES = 100_000
@@ -23,15 +24,29 @@ _MOST_FILES = 100_000
 
 def checkpoints(trainer: Trainer, values: JsonObject, suffix: str = "") -> dict[int, Path]:
     """The checkpoints by step, in order. With a suffix, the files named like checkpoints with that suffix."""
-    if not trainer.files.checkpoints:
-        return {}
-    escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
     found: dict[int, Path] = {}
-    for text in glob.glob(trainer.filled(trainer.files.checkpoints, escaped) + suffix)[:_MOST_FILES]:
-        match = trainer.files.step.search(os.path.basename(text).removesuffix(suffix))
+    for path in checkpoint_files(trainer, values, suffix):
+        match = _step(trainer, path, values, suffix)
         if match is not None and match["step"].isdecimal():
-            found[int(match["step"][:18])] = Path(text)
+            found[int(match["step"][:18])] = path
     return dict(sorted(found.items()))
+
+
+def checkpoint_files(trainer: Trainer, values: JsonObject, suffix: str = "") -> list[Path]:
+    """The files that the glob of the checkpoints finds, whether their names have a step or not."""
+    if not trainer.files.checkpoints:
+        return []
+    escaped = {name: glob.escape(str(value)) if value is not None else None for name, value in values.items()}
+    return [Path(text) for text in glob.glob(trainer.filled(trainer.files.checkpoints, escaped) + suffix)[:_MOST_FILES]]
+
+
+def _step(trainer: Trainer, path: Path, values: JsonObject, suffix: str) -> Any:
+    """The match of the step in a checkpoint's path from the run's folder, as `checkpoint-20/model.safetensors`; else in
+    its name."""
+    output = str(values.get("output", ""))
+    names = [os.path.relpath(path, output)] if output and path.is_relative_to(output) else []
+    matches = (trainer.files.step.search(name.removesuffix(suffix)) for name in (*names, path.name))
+    return next((match for match in matches if match is not None), None)
 
 
 def logs(trainer: Trainer, directory: Path) -> list[Path]:

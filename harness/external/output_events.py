@@ -25,6 +25,7 @@ __all__ = ["LONGEST_LINE", "Event", "EventKind", "LineRule", "LogReader"]
 LONGEST_LINE = 1 << 16
 """Most bytes of a line that are read. The rest of a longer line is ignored."""
 _LONGEST_VALUE = 4096
+_MOST_UNMATCHED = 20
 _ESCAPES = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI, colours among them (ECMA-48, 5.4)
     rb"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, such as a window's title
@@ -119,6 +120,10 @@ class LogReader:
         self._line = bytearray()
         self.newest = ""
         """The last complete line that is not blank."""
+        self.unmatched = 0
+        """How many lines no rule matched."""
+        self.first_unmatched: list[str] = []
+        """The first of them."""
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events of the lines that end in this chunk."""
@@ -154,10 +159,12 @@ class LogReader:
             return
         self.newest = line
         document = _json(line) if self._wants_json else None
-        for rule in self._rules:
-            event = rule.read(line, document)
-            if event is not None:
-                yield event
+        events = [event for rule in self._rules if (event := rule.read(line, document)) is not None]
+        if not events:
+            self.unmatched += 1
+            if len(self.first_unmatched) < _MOST_UNMATCHED:
+                self.first_unmatched.append(line)
+        yield from events
 
 
 def number(text: str) -> float | None:

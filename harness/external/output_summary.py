@@ -14,6 +14,8 @@ __all__ = ["MOST_STEPS", "StepListener", "Telling", "TooManySteps"]
 MOST_STEPS = 1_000_000
 """Most steps of an output. More are a fault."""
 
+_FEWEST_COUNTED = 2
+"""Steps from which on a log counts each. A single line may be all that a trainer prints of its steps."""
 _LONGEST_LINE = 500
 _LONGEST_VALUE = 60
 
@@ -36,6 +38,8 @@ class Telling:
     on_step: StepListener
     first: int = 1
     """The number that the trainer gives to its first step; `on_step` counts from 1."""
+    every: int = 1
+    """How many steps a line without a step's number stands for."""
     steps: int = 0
     """How many different steps the output has."""
     newest: int = 0
@@ -57,6 +61,7 @@ class Telling:
     """The first step, count or loss that is not a number, as printed; empty if all are numbers."""
     disorder: str = ""
     """Why the steps of the output are not 1, 2, 3 and so on; empty if they are."""
+    _is_numbered: bool = True
     _pending: tuple[int, dict[str, float]] | None = None
 
     def hear(self, event: Event) -> None:
@@ -90,6 +95,19 @@ class Telling:
         return self.told_steps if self.told_steps is not None else self.newest or None
 
     @property
+    def contradiction(self) -> str | None:
+        """Two statements of the output that cannot both be true; empty if they can, None if there are not two.
+
+        Steps that are told one by one, from the first on, are as many as the summary says. One more can be a line that
+        a pattern does not match. A log that leaves steps out contradicts nothing.
+        """
+        if self.told_steps is None or self.disorder or not self._is_numbered or self.steps < _FEWEST_COUNTED:
+            return None
+        if self.told_steps in (self.steps, self.steps + 1):
+            return ""
+        return f"it tells of steps 1 to {self.steps} one by one, and of {self.told_steps} in all"
+
+    @property
     def unseen(self) -> str:
         """Why the output does not show every step; empty if it does."""
         if self.unread:
@@ -113,11 +131,14 @@ class Telling:
                 setattr(self, name, value)
 
     def _step(self, event: Event) -> None:
-        step = event.whole("step")
-        self._expect("step", event, step)
-        if step is None:
-            return
-        step += 1 - self.first
+        if "step" in event.values:
+            step = event.whole("step")
+            self._expect("step", event, step)
+            if step is None:
+                return
+            step += 1 - self.first
+        else:
+            step, self._is_numbered = self.newest + self.every, False
         if "loss" in event.values:
             self._expect("loss", event, event.number("loss"))
         values = {name: value for name in event.values if name != "step" and (value := event.number(name)) is not None}

@@ -24,7 +24,7 @@ from harness.base.strictjson import JsonObject
 from harness.external.linear_regex import PatternRefused, compiled
 from harness.external.output_events import EventKind, LineRule
 
-__all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Trainer", "TrainerError", "load"]
+__all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Flag", "Trainer", "TrainerError", "load"]
 
 GIVEN = ("output", "seed", "device", "here", "python")
 """Placeholders that every command has: the output folder, the trial's seed, "cpu" or "cuda", the folder of the TOML
@@ -35,7 +35,7 @@ _LARGEST = 1 << 20
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _DEEPEST = 4
 _VALUES: Mapping[EventKind, tuple[frozenset[str], frozenset[str]]] = {
-    EventKind.STEP: (frozenset({"step"}), frozenset()),
+    EventKind.STEP: (frozenset(), frozenset({"step"})),
     EventKind.SUMMARY: (frozenset(), frozenset({"steps", "initial_loss", "final_loss", "seconds"})),
     EventKind.CHECKPOINT: (frozenset(), frozenset({"step", "path"})),
     EventKind.FAILED_SAVE: (frozenset(), frozenset({"step", "path"})),
@@ -61,6 +61,15 @@ class Exit(StrEnum):
     USAGE = "usage"
     MACHINE = "machine"
     OUT_OF_MEMORY = "out_of_memory"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Words of the command line that depend on a parameter that is true or false."""
+
+    name: str
+    words: tuple[str, ...]
+    otherwise: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Trainer:
 
     path: Path
     name: str
-    line: tuple[str | tuple[str, ...], ...]
+    line: tuple[str | tuple[str, ...] | Flag, ...]
     lines: tuple[LineRule, ...]
     files: Files
     sources: tuple[str, ...] = ()
@@ -107,6 +116,8 @@ class Trainer:
     exits: Mapping[int, Exit] = field(default_factory=dict)
     logs: tuple[str, ...] = ()
     first_step: int = 1
+    every: int = 1
+    """Steps from one line without a step's number to the next."""
     ran_on: str | None = None
     device_code: DeviceCodeFiles = DeviceCodeFiles()
 
@@ -120,6 +131,9 @@ class Trainer:
         for entry in self.line:
             if isinstance(entry, str):
                 words.append(self.filled(entry, values))
+            elif isinstance(entry, Flag):
+                chosen = entry.words if self.is_set(entry.name, values) else entry.otherwise
+                words += [self.filled(word, values) for word in chosen]
             elif all(self.has_values(word, values) for word in entry):
                 words += [self.filled(word, values) for word in entry]
         return words
@@ -145,6 +159,11 @@ class Trainer:
         """Whether every placeholder of a text has a value."""
         return all(self.value(name, values) is not None for name in _names(text))
 
+    def is_set(self, name: str, values: JsonObject) -> bool:
+        """Whether a parameter is true. A number is true unless it is 0, and a text unless it is empty or "false"."""
+        value = self.value(name, values)
+        return bool(value) and str(value).lower() not in ("false", "0")
+
     def meaning(self, status: int) -> Exit:
         """The meaning of an exit status. A negative status is the signal that ended the process."""
         return Exit.COMPLETED if status == 0 else self.exits.get(status, Exit.FAILED)
@@ -160,11 +179,12 @@ class Trainer:
     def needed(self) -> set[str]:
         """The placeholders that the command line cannot do without."""
         words = [word for word in self.line if isinstance(word, str)]
+        words += [word for entry in self.line if isinstance(entry, Flag) for word in (*entry.words, *entry.otherwise)]
         return {name for text in (*words, self.files.export) for name in _names(text)}
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         for position, entry in enumerate(self.line):
-            for word in (entry,) if isinstance(entry, str) else entry:
+            for word in _words(entry):
                 yield f"/command/line/{position}", word
         for name, text in self.environment.items():
             yield f"/command/environment/{name}", text
@@ -205,8 +225,22 @@ def load(path: Path) -> Trainer:
     if found:
         raise TrainerError(f"{path}: {found[0]}")
     trainer = _trainer(path, document)
+    if "every" not in document["log"] and (position := _unnumbered(trainer.lines)) is not None:
+        raise TrainerError(
+            f"{path}: /log/line/{position}: a step needs 'step'; name a group (?P<step>…) or a key so, or, if the line "
+            "has no number, say with /log/every how many steps it stands for"
+        )
     _check(trainer)
     return trainer
+
+
+def _unnumbered(lines: tuple[LineRule, ...]) -> int | None:
+    """The position of a rule for steps that has no number of the step; None if there is none."""
+    for position, rule in enumerate(lines):
+        names = rule.keys if rule.keys is not None else rule.pattern.groupindex
+        if rule.kind is EventKind.STEP and "step" not in names:
+            return position
+    return None
 
 
 def _trainer(path: Path, document: JsonObject) -> Trainer:
@@ -222,7 +256,7 @@ def _trainer(path: Path, document: JsonObject) -> Trainer:
     return Trainer(
         path=path,
         name=document["name"],
-        line=tuple(entry if isinstance(entry, str) else tuple(entry) for entry in command["line"]),
+        line=tuple(map(_entry, command["line"])),
         lines=tuple(_rule(path, position, line) for position, line in enumerate(log["line"])),
         files=Files(**{**files, "step": step}),
         sources=tuple(document.get("sources", ())),
@@ -233,9 +267,23 @@ def _trainer(path: Path, document: JsonObject) -> Trainer:
         exits=exits,
         logs=tuple(log.get("files", ())),
         first_step=log.get("first_step", 1),
+        every=log.get("every", 1),
         ran_on=document.get("recorded", {}).get("ran_on"),
         device_code=_device_code(path, document.get("device_code", {})),
     )
+
+
+def _entry(entry: Any) -> str | tuple[str, ...] | Flag:
+    if isinstance(entry, dict):
+        return Flag(entry["if"], tuple(entry["words"]), tuple(entry.get("otherwise", ())))
+    return entry if isinstance(entry, str) else tuple(entry)
+
+
+def _words(entry: str | tuple[str, ...] | Flag) -> tuple[str, ...]:
+    """All words of an entry. The parameter of a flag counts as a placeholder."""
+    if isinstance(entry, Flag):
+        return (*entry.words, *entry.otherwise, f"{{{entry.name}}}")
+    return (entry,) if isinstance(entry, str) else entry
 
 
 def _device_code(path: Path, table: JsonObject) -> DeviceCodeFiles:

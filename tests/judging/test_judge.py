@@ -185,6 +185,14 @@ def test_what_was_requested_must_have_run(resolved: dict[str, Any], expected: Ou
     assert (expected, reason) == (judgment.outcome, judgment.reason)
 
 
+@pytest.mark.parametrize(("said", "expected"), [("", Outcome.PASS), ("30 and 50", Outcome.FAIL), (None, None)])
+def test_two_statements_that_cannot_both_be_true(said: str | None, expected: Outcome | None) -> None:
+    """They refute; a subject that makes no two statements has no such clause."""
+    resolved = {"device": "cpu", "steps": 50} | ({} if said is None else {"contradiction": said})
+    clauses = {one.id: one.outcome for one in judge(CONTRACT, observe(healthy(), resolved=resolved)).clauses}
+    assert clauses.get("reported.contradiction") is expected
+
+
 @pytest.mark.parametrize(
     ("ending", "expected"),
     [

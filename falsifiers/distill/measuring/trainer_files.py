@@ -54,7 +54,9 @@ class TrainerFiles:
         )
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`: the weights, and the slots of the optimizer."""
+        """See `WeightFiles`: the weights, and the slots of the optimizer. An export will do."""
+        if path.is_file():
+            return self.read_export(path)
         tensors, metadata = self.read_export(path / "model.safetensors")
         return tensors | _slots(path / "optimizer.pt"), metadata
 

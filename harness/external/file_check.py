@@ -1,0 +1,164 @@
+"""What a trainer's file matches in a log and in a run's directory, for `harness trainer check`. It judges nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.authoring.faults import NotMeasured
+from harness.external import directory
+from harness.external.linear_regex import PatternRefused, compiled
+from harness.external.output_events import Event, EventKind, LineRule, LogReader
+from harness.external.output_summary import Telling
+from harness.external.trainer import Trainer
+
+__all__ = ["Matches", "Near", "check_log", "check_run"]
+
+_NEAR = 0.3
+"""Share of a pattern from which on a line nearly matches it."""
+_WORD = re.compile(r"[A-Za-z]{2}")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Near:
+    """A line that a pattern matches only in its beginning."""
+
+    line: str
+    kind: EventKind
+    pattern: str
+    matched: str
+    """The beginning of the pattern that the line matches. What comes next in the pattern does not."""
+
+
+@dataclass
+class Matches:
+    """What was matched."""
+
+    telling: Telling
+    events: Counter[EventKind] = field(default_factory=Counter)
+    logs: list[Path] = field(default_factory=list)
+    unmatched: int = 0
+    first_unmatched: str = ""
+    near: list[Near] = field(default_factory=list)
+    checkpoint_files: int = 0
+    """The files that the glob finds."""
+    checkpoints: list[int] = field(default_factory=list)
+    """The steps of those whose name has one."""
+    export: Path | None = None
+    """None if only a log was checked, or if the export's name needs a parameter that has no value."""
+    export_tensors: int | None = None
+    """None if the export cannot be read."""
+    export_problem: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps a claim from being measured, by this file."""
+        found = []
+        if self.logs and not self.events:
+            found.append("no line matches any event")
+        elif self.logs and not self.events[EventKind.STEP]:
+            found.append("no line matches a step")
+        elif self.logs and (why := self.telling.contradiction or self.telling.unseen):
+            found.append(why)
+        if self.checkpoint_files > len(self.checkpoints):
+            found.append(f"/files/step finds no step in {self.checkpoint_files - len(self.checkpoints)} checkpoints")
+        if self.export_problem:
+            found.append(self.export_problem)
+        return found
+
+
+def check_log(trainer: Trainer, files: Sequence[Path]) -> Matches:
+    """What the file matches in logs.
+
+    Raises:
+        NotMeasured: a log cannot be read.
+    """
+    found = Matches(Telling(lambda step, values: None, trainer.first_step, trainer.every), logs=list(files))
+    unmatched: list[str] = []
+    for path in files:
+        reader = LogReader(trainer.lines)
+        try:
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    _hear(found, reader.feed(chunk))
+                _hear(found, reader.end())
+        except OSError as error:
+            raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
+        found.unmatched += reader.unmatched
+        unmatched += reader.first_unmatched
+    found.telling.end()
+    found.first_unmatched = unmatched[0] if unmatched else ""
+    found.near = _nearest(trainer.lines, unmatched)
+    return found
+
+
+def check_run(trainer: Trainer, folder: Path, values: Mapping[str, Any]) -> Matches:
+    """What the file matches in the directory of a run, its logs among it.
+
+    Args:
+        values: of the placeholders, as far as they are known.
+
+    Raises:
+        NotMeasured: a log cannot be read.
+    """
+    found = check_log(trainer, directory.logs(trainer, folder))
+    given = {**values, "output": str(folder)}
+    if trainer.has_values(trainer.files.checkpoints, given):
+        found.checkpoint_files = len(directory.checkpoint_files(trainer, given))
+        found.checkpoints = list(directory.checkpoints(trainer, given))
+    if trainer.has_values(trainer.files.export, given):
+        found.export = Path(trainer.filled(trainer.files.export, given))
+        found.export_tensors, found.export_problem = _tensors(found.export, trainer.files.export_prefix)
+    return found
+
+
+def _hear(found: Matches, events: Any) -> None:
+    event: Event
+    for event in events:
+        found.events[event.kind] += 1
+        found.telling.hear(event)
+
+
+def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:
+    """How many tensors a file holds, and what is wrong with it."""
+    from harness.inspect.checkpoint import Refused, formats
+    from harness.inspect.checkpoint.bounded_file import opened
+
+    if not path.exists():
+        return None, f"there is no export {path}"
+    try:
+        with opened(path) as source:
+            names = [entry.name for entry in formats.read(source).entries]
+    except Refused as error:
+        return None, f"the export {path} cannot be read: {error}"
+    count = sum(name.startswith(prefix) for name in names)
+    return count, "" if count else f"the export {path} holds no tensor{f' named {prefix}…' if prefix else ''}"
+
+
+def _nearest(rules: Sequence[LineRule], lines: Sequence[str]) -> list[Near]:
+    """For each rule, the line that matches most of its pattern, if it is enough to be near."""
+    found = []
+    for rule in rules:
+        if rule.pattern is None:
+            continue
+        pattern = rule.pattern.pattern
+        for end in range(len(pattern) - 1, int(_NEAR * len(pattern)), -1):
+            if (line := _matching(pattern[:end], lines)) is not None:
+                found.append(Near(line, rule.kind, pattern, pattern[:end]))
+                break
+    return found
+
+
+def _matching(beginning: str, lines: Sequence[str]) -> str | None:
+    """The first line in which the beginning of a pattern matches a word; None also if it does not compile."""
+    try:
+        expression = compiled(beginning)
+    except PatternRefused:
+        return None
+    matches = ((line, expression.search(line)) for line in lines)
+    return next((line for line, match in matches if match is not None and _WORD.search(match.group())), None)
