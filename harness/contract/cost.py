@@ -26,8 +26,8 @@ from harness.contract.expression import Kind, Node
 
 __all__ = ["LIMIT", "Allowance", "Shape", "checking", "evaluation", "matching", "of_schema", "of_value", "of_values"]
 
-LIMIT: Final = 300_000_000
-"""Steps for judging all trials of one run of a claim: the subject's and each mutant's. At most ten seconds or so."""
+LIMIT: Final = 100_000_000
+"""Steps for judging all trials of one run of a claim: the subject's and each mutant's. At most three seconds or so."""
 
 _ITEMS, _CHARACTERS = 1_000, 200
 """Assumed lengths of a list or map, and of a text, for which the contract declares no greatest length. A list inside
