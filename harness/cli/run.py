@@ -51,6 +51,7 @@ def command(**options: Any) -> ExitStatus:
             output.reconfigure(errors="backslashreplace")  # so that a locale without "…" does not end a run
 
     from harness.machine.host import probe
+    from harness.report import due_text
     from harness.run.compose import compose
     from harness.run.relay import Relay
 
@@ -66,7 +67,7 @@ def command(**options: Any) -> ExitStatus:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay(handlers)
     runner = compose(project, machine, request, sealer.seal, relay, lambda line: click.echo(line, err=True))
-    for claim in () if selection is None else selection.passed_over():
+    for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
         finished = runner.run(request)
@@ -98,6 +99,7 @@ def _sealer(request: RunRequest, project: Project) -> Sealer:
 
 def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due:
     """Return which claims are due, and print them on stdout, or on stderr. An unreadable bundle refuses the run."""
+    from harness.report import due_text
     from harness.report.escaping import printable
     from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
@@ -112,7 +114,7 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
             "one of these bundles may hold a FAIL, so the harness cannot tell what is stale; restore them "
             "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
         )
-    for line in selection.lines():
+    for line in due_text.lines(selection):
         click.echo(printable(line), err=err)
     return selection
 

@@ -94,11 +94,12 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
 
 
 def _show(one: Verification) -> None:
+    from harness.report import finding_text
     from harness.report.verdict_text import bundle_line
 
     click.echo(_plain(bundle_line(one)))
     for finding in (*one.findings, *one.remarks):
-        click.echo(f"  {_plain(str(finding))}")
+        click.echo(f"  {_plain(finding_text.line(finding))}")
 
 
 def _counted(verifications: Sequence[Verification]) -> str:
@@ -112,11 +113,11 @@ def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> No
     import json
 
     from harness.base import strictjson
-    from harness.report import reason_text
+    from harness.report import finding_text
 
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
-        "bundles": [{**one.to_json(), "reason": reason_text.of(one.reason)} for one in verifications],
+        "bundles": [finding_text.document(one) for one in verifications],
         "no_folder": [str(path) for path in found.no_folder],
         "without_bundles": [str(path) for path in found.without],
         "total": {

@@ -54,7 +54,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence import keys
 from harness.evidence.bundle_layout import ATTESTATION, MANIFEST
-from harness.evidence.findings import Code, Finding
+from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.evidence.staleness import coverage
 from harness.judging.record import Record
 
@@ -131,21 +131,19 @@ def check(
         envelope = _parse(content)
         said = strictjson.loads(envelope.payload)
     except _MalformedError as error:
-        return Checked((Finding(Code.INVALID, ATTESTATION, str(error), error.pointer),))
+        return _malformed(str(error), error.pointer)
     except strictjson.JsonError as error:
-        return Checked((Finding(Code.INVALID, ATTESTATION, f"its payload: {error}", "/payload"),))
+        return _malformed(str(error), "/payload")
     findings = [*_contradictions(said, statement(record, contract_subject, sha256(manifest).hexdigest()))]
     made = keys.signers(envelope.payload, PAYLOAD_TYPE, envelope.signatures, trusted)
     for position, (named, by) in enumerate(zip(envelope.names, made, strict=True)):
         if named in trusted and named not in by:
-            message = f"is not the trusted key's: {named} did not sign this"
-            findings.append(Finding(Code.FORGED, ATTESTATION, message, pointer("signatures", position)))
+            findings.append(_forged(Detail.NOT_BY_KEY, "signatures", position, key=named))
     signed_by = frozenset[str]().union(*made)
     if not signed_by and not findings:
-        names = ", ".join(sorted({named[:80] or "a key without a name" for named in envelope.names}))
-        remedy = "none of them was named as trusted" if trusted else "say which key you trust with --trusted-key"
-        message = f"signed in the name of {names}; {remedy}"
-        findings.append(Finding(Code.UNKNOWN_KEY, ATTESTATION, message, "/signatures"))
+        names = sorted({named[:80] for named in envelope.names})
+        detail = Detail.SIGNERS_NOT_TRUSTED if trusted else Detail.NO_KEY_TRUSTED
+        findings.append(finding(Code.UNKNOWN_KEY, detail, ATTESTATION, "/signatures", keys=names))
     return Checked(tuple(findings), () if findings else tuple(sorted(signed_by)))
 
 
@@ -201,30 +199,38 @@ def _decoded(text: str, where: str) -> bytes:
 
 
 def _contradictions(said: Any, bundle: Any) -> Iterator[Finding]:
-    differences = _differences(said, bundle, ())
-    for number, (steps, message) in enumerate(differences):
+    differences = _differences(said, bundle, ("payload",))
+    for number, difference in enumerate(differences):
         if number == _MOST_DIFFERENCES:
-            yield Finding(Code.FORGED, ATTESTATION, "and there is more in it that the bundle does not say")
+            yield finding(Code.FORGED, Detail.MORE_STATED, ATTESTATION)
             return
-        yield Finding(Code.FORGED, ATTESTATION, f"its statement: {message}", pointer("payload", *steps))
+        yield difference
 
 
-def _differences(said: Any, bundle: Any, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def _malformed(text: str, where: str) -> Checked:
+    return Checked((finding(Code.INVALID, Detail.PROBLEM, ATTESTATION, where, text=text, remedy=""),))
+
+
+def _forged(detail: Detail, *steps: str | int, **fields: Any) -> Finding:
+    return finding(Code.FORGED, detail, ATTESTATION, pointer(*steps), **fields)
+
+
+def _differences(said: Any, bundle: Any, steps: tuple[str | int, ...]) -> Iterator[Finding]:
     if isinstance(said, dict) and isinstance(bundle, dict):
         for name in sorted({*said, *bundle}):
             if name not in bundle:
-                yield (*steps, name), f"has {name[:80]!r}, which no statement of ours has"
+                yield _forged(Detail.STATES_TOO_MUCH, *steps, name, name=name[:80])
             elif name not in said:
-                yield (*steps, name), f"lacks {name!r}"
+                yield _forged(Detail.STATES_TOO_LITTLE, *steps, name, name=name)
             else:
                 yield from _differences(said[name], bundle[name], (*steps, name))
     elif isinstance(said, list) and isinstance(bundle, list):
         if len(said) != len(bundle):
-            yield steps, f"has {len(said)} items; the bundle makes {len(bundle)}"
+            yield _forged(Detail.OTHER_LENGTH, *steps, found=len(said), expected=len(bundle))
         for position, (one, other) in enumerate(zip(said, bundle, strict=False)):
             yield from _differences(one, other, (*steps, position))
     elif type(said) is not type(bundle) or said != bundle:
-        yield steps, f"says {_short(said)}; the bundle says {_short(bundle)}"
+        yield _forged(Detail.OTHER_STATEMENT, *steps, found=_short(said), expected=_short(bundle))
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.base import schemas
 from harness.base.device import Device
@@ -44,7 +44,7 @@ from harness.evidence.bundle_layout import (
     UNFINISHED,
     UNPACKING,
 )
-from harness.evidence.findings import Code, Finding, Severity, Verification
+from harness.evidence.findings import Code, Detail, Finding, Severity, Verification, finding
 from harness.evidence.rejudge import rejudge
 from harness.evidence.staleness import Origin, clock_ahead, coverage
 from harness.evidence.trial_files import SUBJECT, trial_of
@@ -81,17 +81,17 @@ def check(path: Path, trusted: Mapping[str, SSlibKey]) -> tuple[Verification, Or
     try:
         checks.run()
     except Exception as error:  # a bundle that breaks the checks is unsound; earlier findings stay
-        checks.note(Code.INVALID, "", f"cannot be verified: {type(error).__name__}: {str(error)[:300]}")
+        checks.note(Code.INVALID, Detail.CHECK_FAILED, error=type(error).__name__, text=str(error)[:300])
     return checks.result(), checks.origin
 
 
-def _obstacle(path: Path) -> str:
-    """Return why this folder cannot be a bundle, by its name and kind; empty if it can."""
+def _obstacle(path: Path) -> Detail | None:
+    """Return why this folder cannot be a bundle, by its name and kind; None if it can."""
     if path.name.startswith(UNPACKING):
-        return "is being unpacked, or unpacking was interrupted; the next `harness unpack` there removes what is left"
+        return Detail.BEING_UNPACKED
     if path.name.startswith(UNFINISHED):
-        return "was never finished: it is being written, or its writer died; the claim's next run removes what is left"
-    return "" if path.is_dir() else "is no folder"
+        return Detail.UNFINISHED
+    return None if path.is_dir() else Detail.NO_FOLDER
 
 
 class _Checks:
@@ -106,14 +106,14 @@ class _Checks:
         self._noted: set[str] = set()
         """Files that are missing or cannot be read. Their content gets no findings."""
 
-    def note(self, code: Code, file: str, message: str, where: str = "") -> None:
-        self._found.append(Finding(code, file, message, where))
+    def note(self, code: Code, detail: Detail, file: str = "", where: str = "", **fields: Any) -> None:
+        self._found.append(finding(code, detail, file, where, **fields))
 
     def result(self) -> Verification:
         found = self._found
         if len(found) > MOST_FINDINGS:
             rest = len(found) - MOST_FINDINGS
-            found = [*found[:MOST_FINDINGS], Finding(found[MOST_FINDINGS].code, "", f"and {rest} more findings")]
+            found = [*found[:MOST_FINDINGS], finding(found[MOST_FINDINGS].code, Detail.MORE, count=rest)]
         remarks = tuple(one for one in found if one.code.severity is Severity.REMARK)
         findings = tuple(one for one in found if one.code.severity is Severity.UNSOUND)
         # A signature is over the manifest. If the files are not those that it lists, or contradict each other, the
@@ -124,19 +124,19 @@ class _Checks:
     def run(self) -> None:
         obstacle = _obstacle(self._path)
         if obstacle:
-            self.note(Code.INCOMPLETE, "", obstacle)
+            self.note(Code.INCOMPLETE, obstacle)
             return
         for part in self._path.parent.parts:
             if part.startswith(UNFINISHED):
-                self.note(Code.INCOMPLETE, "", f"lies in {part}: it was never finished")
+                self.note(Code.INCOMPLETE, Detail.IN_UNFINISHED, folder=part)
         try:
             listing = self._bundle.listing
         except untrusted.TooLarge as error:
-            self.note(Code.INVALID, "", f"{error}; it was not read")
+            self.note(Code.INVALID, Detail.TOO_LARGE, text=str(error))
             return
         self._files = listing.files
         for name, reason in listing.refused.items():
-            self.note(Code.TAMPERED, name, reason)
+            self.note(Code.TAMPERED, Detail.REFUSED_FILE, name, text=reason)
         self._check_manifest(self._digests(), listing.empty)
         self._check_places()
         self._check_artifacts()
@@ -157,7 +157,7 @@ class _Checks:
 
     def _check_manifest(self, digests: Mapping[str, str], empty: Sequence[str]) -> None:
         if MANIFEST not in self._files:
-            self.note(Code.INCOMPLETE, MANIFEST, "is missing: the bundle was not sealed, or is not one")
+            self.note(Code.INCOMPLETE, Detail.NO_MANIFEST, MANIFEST)
             return
         sealed = self._part(MANIFEST, lambda bundle: bundle.manifest)
         if sealed is None:
@@ -165,42 +165,42 @@ class _Checks:
         self._known = replace(self._known, manifest=digests.get(MANIFEST))
         for name in sealed:
             if name not in self._files:
-                self.note(Code.TAMPERED, name, "is missing: the manifest lists it")
+                self.note(Code.TAMPERED, Detail.MISSING, name)
             elif name in digests and digests[name] != sealed[name]:
-                self.note(Code.TAMPERED, name, "was changed: its sha256 is not the manifest's")
+                self.note(Code.TAMPERED, Detail.CHANGED, name)
         for name in self._files:
             if name not in sealed and name not in (MANIFEST, ATTESTATION):
-                self.note(Code.TAMPERED, name, "was added: the manifest does not list it")
+                self.note(Code.TAMPERED, Detail.ADDED, name)
         for name in empty:
-            self.note(Code.TAMPERED, name, "was added: an empty folder, and a bundle has none")
+            self.note(Code.TAMPERED, Detail.EMPTY_FOLDER, name)
 
     def _check_places(self) -> None:
         """Check that every file belongs to a bundle, and that no required file is missing."""
         known = {*REQUIRED, *OPTIONAL, MANIFEST, ATTESTATION}
         for name in sorted(self._files):
             if name not in known and not name.startswith(f"{ARTIFACTS}/"):
-                self.note(Code.INVALID, name, "is no file of a bundle")
+                self.note(Code.INVALID, Detail.NO_PART, name)
         for name in REQUIRED:
             if name not in self._files:
                 self._noted.add(name)
-                self.note(Code.INCOMPLETE, name, "is missing: every bundle has it")
+                self.note(Code.INCOMPLETE, Detail.REQUIRED, name)
 
     def _check_artifacts(self) -> None:
         there = {name for name in self._files if name.startswith(f"{ARTIFACTS}/")} - {INDEX}
         if INDEX not in self._files:
             if there:
-                self.note(Code.INCOMPLETE, INDEX, "is missing: it lists the artifacts")
+                self.note(Code.INCOMPLETE, Detail.NO_INDEX, INDEX)
             return
         listed: tuple[Artifact, ...] | None = self._part(INDEX, lambda bundle: bundle.artifacts)
         if listed is None:
             return
         copied = {f"{ARTIFACTS}/{entry.name}" for entry in listed if entry.copied}
         for name in sorted(there - copied):
-            self.note(Code.INVALID, INDEX, f"does not list {name}")
+            self.note(Code.INVALID, Detail.UNLISTED_ARTIFACT, INDEX, artifact=name)
         for name in sorted(copied - there):
-            self.note(Code.INCOMPLETE, name, "is missing: the index lists it as copied")
+            self.note(Code.INCOMPLETE, Detail.NO_COPY, name)
         if len(copied) > MOST_ARTIFACTS:
-            self.note(Code.INVALID, INDEX, f"has {len(copied)} copies; a bundle has at most {MOST_ARTIFACTS}")
+            self.note(Code.INVALID, Detail.TOO_MANY_COPIES, INDEX, copies=len(copied), most=MOST_ARTIFACTS)
 
     # Documents
 
@@ -216,8 +216,8 @@ class _Checks:
 
     def _note_problems(self, error: BundleError) -> None:
         for problem in error.problems[:_PER_FILE]:
-            remedy = f" ({problem.remedy})" if problem.remedy else ""
-            self.note(Code.INVALID, error.file, f"{problem.message}{remedy}"[:600], problem.pointer)
+            text, remedy = problem.message[:600], problem.remedy[:600]
+            self.note(Code.INVALID, Detail.PROBLEM, error.file, problem.pointer, text=text, remedy=remedy)
 
     def _judge(self) -> None:
         environment = self._part(ENVIRONMENT, lambda bundle: bundle.environment)
@@ -249,7 +249,7 @@ class _Checks:
                 where = pointer(name, "counterexample")
                 self._check_counterexample(MUTANTS, where, one.counterexample, contract, one.observation)
         # A file that is missing, or not of its format, has a finding already.
-        told = {finding.file for finding in self._found}
+        told = {one.file for one in self._found}
         self._found += [one for one in again.findings if one.code is not Code.INCOMPLETE or one.file not in told]
         self._known = replace(
             self._known,
@@ -269,16 +269,17 @@ class _Checks:
         ):
             series = self._part(file, read)
             if series is not None and len(series) != record.series[name]["kept"]:
-                message = f"the record has {record.series[name]['kept']} rows; {file} has {len(series)}"
-                self._differs(pointer("series", name, "kept"), message)
+                kept = record.series[name]["kept"]
+                self._differs(
+                    pointer("series", name, "kept"), Detail.OTHER_ROWS, then=kept, series=file, now=len(series)
+                )
         listed = {mutant.id: mutant.failed for mutant in record.mutants}
         for name, one in (mutants or {}).items():
             if name not in listed:
-                message = "the record does not list this mutant"
-                self.note(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(name))
+                self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_UNLISTED, MUTANTS, pointer(name))
             elif one.failed != listed[name]:
-                message = f"{name} failed other clauses than the record says"
-                self.note(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(name, "failed"))
+                where = pointer(name, "failed")
+                self.note(Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_FAILED_OTHERS, MUTANTS, where, mutant=name)
         logs = self._part(LOGS, lambda bundle: bundle.logs)
         if logs is None:
             return
@@ -286,15 +287,14 @@ class _Checks:
             told = logs.get((SUBJECT, stream))
             size, digest = record.logs[stream]["size"], record.logs[stream]["sha256"]
             if (size and told is None) or (told is not None and (told.size, told.sha256) != (size, digest)):
-                self._differs(pointer("logs", stream), f"the record has another size or sha256 than {LOGS}")
+                self._differs(pointer("logs", stream), Detail.OTHER_LOG, log=LOGS)
         for (trial, stream), told in logs.items():
             content = told.text.encode("utf-8", errors="surrogatepass")
             if told.is_whole and (len(content), hashlib.sha256(content).hexdigest()) != (told.size, told.sha256):
-                message = f"the {stream} of the {trial} is not the output that its heading names by size and sha256"
-                self.note(Code.REJUDGED_DIFFERENTLY, LOGS, message)
+                self.note(Code.REJUDGED_DIFFERENTLY, Detail.UNTRUE_LOG, LOGS, stream=stream, trial=trial)
         known = {SUBJECT, *map(trial_of, mutants or ())}
         for trial in sorted({trial for trial, _ in logs} - known if mutants is not None else ()):
-            self.note(Code.REJUDGED_DIFFERENTLY, LOGS, f"has output of the {trial}, but the bundle has no such trial")
+            self.note(Code.REJUDGED_DIFFERENTLY, Detail.LOG_OF_NO_TRIAL, LOGS, trial=trial)
 
     def _check_counterexample(
         self, file: str, where: str, case: Counterexample, contract: Contract, trial: Observation
@@ -304,13 +304,12 @@ class _Checks:
         failed = {one.id for one in judged if one.outcome is Outcome.FAIL}
         for clause in sorted(set(case.clauses) ^ failed):
             if clause != COMPLETES:
-                says = "violates" if clause in case.clauses else "does not violate"
-                message = f"says that it {says} {clause}; judged now, that is not so"
-                self.note(Code.REJUDGED_DIFFERENTLY, file, message, f"{where}/clauses")
+                detail = Detail.CASE_SPARES if clause in case.clauses else Detail.CASE_VIOLATES
+                self.note(Code.REJUDGED_DIFFERENTLY, detail, file, f"{where}/clauses", clause=clause)
 
     def _check_attestation(self, record: Record, contract: Contract) -> None:
         if ATTESTATION not in self._files:
-            self.note(Code.UNSIGNED, "", f"there is no {ATTESTATION}: the bundle is not signed")
+            self.note(Code.UNSIGNED, Detail.NOT_SIGNED, attestation=ATTESTATION)
             return
         if {ATTESTATION, MANIFEST} & self._noted or MANIFEST not in self._files:
             return
@@ -329,11 +328,10 @@ class _Checks:
         names = dict(zip(("run", "id", "issue"), reversed(self._path.parts), strict=False))
         for field, name in names.items():
             if getattr(record, field) != name:
-                message = f"is {getattr(record, field)!r}, but the bundle lies in the folder {name!r}"
-                self._differs(pointer(field), message)
+                self._differs(pointer(field), Detail.OTHER_FOLDER, name=getattr(record, field), folder=name)
 
-    def _differs(self, where: str, message: str) -> None:
-        self.note(Code.REJUDGED_DIFFERENTLY, RECORD, message, where)
+    def _differs(self, where: str, detail: Detail, **fields: Any) -> None:
+        self.note(Code.REJUDGED_DIFFERENTLY, detail, RECORD, where, **fields)
 
 
 def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
@@ -341,10 +339,10 @@ def _machine(record: Record, environment: JsonObject) -> Iterator[Finding]:
     try:
         datetime.fromisoformat(record.started)
     except ValueError as error:
-        yield Finding(Code.INVALID, RECORD, f"is no point in time: {error}", "/started")
+        yield finding(Code.INVALID, Detail.NO_TIME, RECORD, "/started", text=str(error))
     if not _has(environment["host"], record.device):
-        message = f"the record has {record.device.name[:80]}; {ENVIRONMENT} lists no such device"
-        yield Finding(Code.REJUDGED_DIFFERENTLY, RECORD, message, "/device")
+        fields = {"device": record.device.name[:80], "environment": ENVIRONMENT}
+        yield finding(Code.REJUDGED_DIFFERENTLY, Detail.NO_DEVICE, RECORD, "/device", **fields)
 
 
 def _has(host: JsonObject, device: Device) -> bool:

@@ -46,12 +46,13 @@ from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.contract.reasons import Reason
+from harness.evidence.findings import Finding
 from harness.evidence.index import Entry
 from harness.evidence.staleness import is_ahead
 
-__all__ = ["Cell", "ClaimStatus", "Stale", "Status", "Strength", "speaks_for", "statuses"]
+__all__ = ["Cell", "ClaimStatus", "Note", "Stale", "Status", "Strength", "Why", "speaks_for", "statuses"]
 
-Stale = Callable[[Entry], Sequence[str]]
+Stale = Callable[[Entry], Sequence[Finding]]
 """Returns why a bundle no longer covers the project; empty if it does."""
 
 
@@ -81,14 +82,41 @@ class Strength(IntEnum):
     """The full profile on hardware that the claim names."""
 
 
+class Why(StrEnum):
+    """Why a claim has its status on a class of device. `harness.report.due_text` has the words."""
+
+    REDUCED = "reduced profile"
+    VERDICT = "verdict"
+    """The run that counts has the verdict `value`."""
+    CLOCK_AHEAD = "clock ahead"
+    """The run counts as the newest until `value`, the day on which it says that it was started."""
+    OTHER_HARDWARE = "other hardware"
+    """The claim speaks of `value`."""
+    NO_HARDWARE = "no hardware"
+    """The claim names no hardware."""
+    OTHER_PARAMETERS = "other parameters"
+    """All runs have other values of the parameters `value`."""
+    OTHER_SUBJECT = "other subject"
+    """All runs are of another subject, such as `value`."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One reason with its value."""
+
+    why: Why
+    value: str = ""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A claim on one class of device."""
 
     status: Status
-    reason: str
-    """Why, in words, without the `cause`."""
+    notes: tuple[Note | Finding, ...]
+    """Why, without the `cause`; for STALE, what changed."""
     strength: Strength
     decided_by: Entry | None
     """The bundle that the status follows from; None if there is none."""
@@ -100,11 +128,6 @@ class Cell:
     """The FAILs that do not speak for the claim: of another subject, or with other parameters. Newest first."""
     cause: Reason | None = None
     """The reason that the run itself records, if the status follows from it."""
-
-    @property
-    def told(self) -> str:
-        """Reason and cause in one line, for messages about other things; `harness.report` writes the sentences."""
-        return ": ".join(filter(None, (self.reason, str(self.cause or ""))))
 
     @property
     def bundle(self) -> Path | None:
@@ -193,41 +216,44 @@ def _cell(contract: Contract, device: DeviceClass, found: Iterable[Entry], stale
     entries = _newest_first(found, now)
     aside = tuple(one for one in entries if one.verdict is Verdict.FAIL and not speaks_for(contract, one))
 
-    def cell(status: Status, reason: str, entry: Entry | None = None, cause: Reason | None = None) -> Cell:
+    def cell(
+        status: Status, notes: Iterable[Note | Finding], entry: Entry | None = None, cause: Reason | None = None
+    ) -> Cell:
         strength = Strength.NONE if entry is None else _strength(contract, device, entry)
-        return Cell(status, reason, strength, entry, entries[0] if entries else None, len(entries), aside, cause)
+        newest = entries[0] if entries else None
+        return Cell(status, tuple(notes), strength, entry, newest, len(entries), aside, cause)
 
     if not entries:
-        return cell(Status.UNRUN, "")
+        return cell(Status.UNRUN, ())
     speaking = [entry for entry in entries if speaks_for(contract, entry)]
     current = [entry for entry in speaking if not stale(entry)]
     full, reduced = (_counting([one for one in current if one.profile == profile]) for profile in ("full", "reduced"))
     if full is not None and full.verdict is Verdict.FAIL:
         return cell(Status.FALSIFIED, _ahead(full, now), full, full.reason)
     if reduced is not None and reduced.verdict is Verdict.FAIL and (full is None or not _is_newer(full, reduced, now)):
-        reason = "; ".join(filter(None, ("in the reduced profile", _ahead(reduced, now))))
-        return cell(Status.FALSIFIED, reason, reduced, reduced.reason)
+        return cell(Status.FALSIFIED, (Note(Why.REDUCED), *_ahead(reduced, now)), reduced, reduced.reason)
     if full is not None and device.meets(contract.target):
-        return cell(Status.DISCHARGED, "", full)
+        return cell(Status.DISCHARGED, (), full)
     if full is not None:
         speaks_of = hardware(contract.target)
-        why = f"the claim speaks of {speaks_of}" if speaks_of else "the claim names no hardware"
-        return cell(Status.PARTIAL, why, full)
+        note = Note(Why.OTHER_HARDWARE, speaks_of) if speaks_of else Note(Why.NO_HARDWARE)
+        return cell(Status.PARTIAL, (note,), full)
     if reduced is not None:
-        return cell(Status.PARTIAL, "in the reduced profile", reduced)
+        return cell(Status.PARTIAL, (Note(Why.REDUCED),), reduced)
     void = next((entry for entry in current if entry.verdict is Verdict.VOID), None)
     if void is not None:
-        return cell(Status.UNRUN, "; ".join(filter(None, ("VOID", _ahead(void, now)))), None, void.reason)
+        return cell(Status.UNRUN, (Note(Why.VERDICT, void.verdict), *_ahead(void, now)), None, void.reason)
     outdated = [entry for entry in speaking if _says_something(entry) and stale(entry)]
     if outdated:
         # `outdated` is sorted newest first, and max returns the first of equals: the newest of the strongest.
         strongest = max(outdated, key=lambda entry: _strength(contract, device, entry))
-        return cell(Status.STALE, "; ".join(stale(strongest)), strongest)
+        return cell(Status.STALE, stale(strongest), strongest)
     first = (speaking or entries)[0]
     other = _of_another(contract, first)
     if other:
         return cell(Status.UNRUN, other)
-    return cell(Status.UNRUN, "" if first.verdict is Verdict.PASS else str(first.verdict), None, first.reason)
+    notes = () if first.verdict is Verdict.PASS else (Note(Why.VERDICT, first.verdict),)
+    return cell(Status.UNRUN, notes, None, first.reason)
 
 
 def _counting(entries: Sequence[Entry]) -> Entry | None:
@@ -246,20 +272,16 @@ def _says_something(entry: Entry) -> bool:
     return entry.verdict is Verdict.FAIL or (entry.verdict is Verdict.PASS and entry.proven)
 
 
-def _ahead(entry: Entry, now: datetime) -> str:
+def _ahead(entry: Entry, now: datetime) -> tuple[Note, ...]:
     """Return a note on a run that counts as the newest because of its clock; empty for other runs."""
-    if not is_ahead(entry.when, now):
-        return ""
-    return f"no later run counts before {entry.started[:10]}, when it says it was started"
+    return (Note(Why.CLOCK_AHEAD, entry.started[:10]),) if is_ahead(entry.when, now) else ()
 
 
-def _of_another(contract: Contract, entry: Entry) -> str:
+def _of_another(contract: Contract, entry: Entry) -> tuple[Note, ...]:
     """Return why a bundle does not speak for the claim; empty if it does."""
     if entry.overrides:
-        return f"only run with other parameters: {', '.join(entry.overrides)}"
-    if not speaks_for(contract, entry):
-        return f"only run with another subject: {entry.judged}"
-    return ""
+        return (Note(Why.OTHER_PARAMETERS, ", ".join(entry.overrides)),)
+    return () if speaks_for(contract, entry) else (Note(Why.OTHER_SUBJECT, entry.judged),)
 
 
 def _strength(contract: Contract, device: DeviceClass, entry: Entry) -> Strength:

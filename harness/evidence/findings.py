@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason
 
-__all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Finding", "Severity", "Verification"]
+__all__ = ["NOT_ACCEPTED", "UNSOUND", "Code", "Detail", "Finding", "Severity", "Verification", "finding"]
 
 UNSOUND, NOT_ACCEPTED = "UNSOUND", "NOT_ACCEPTED"
 """Shown in place of the verdict of a bundle that is unsound or not accepted."""
@@ -81,20 +81,123 @@ class Code(StrEnum):
 _UNSOUND = frozenset({Code.INCOMPLETE, Code.TAMPERED, Code.INVALID, Code.REJUDGED_DIFFERENTLY, Code.FORGED})
 
 
+class Detail(StrEnum):
+    """What was found. `harness.report.finding_text` has the sentence for each, and so the names of its fields."""
+
+    # the folder and its files
+    BEING_UNPACKED = "being unpacked"
+    UNFINISHED = "unfinished"
+    NO_FOLDER = "no folder"
+    IN_UNFINISHED = "in an unfinished folder"
+    TOO_LARGE = "too large"
+    REFUSED_FILE = "refused file"
+    NO_MANIFEST = "no manifest"
+    MISSING = "missing"
+    CHANGED = "changed"
+    ADDED = "added"
+    EMPTY_FOLDER = "empty folder"
+    NO_PART = "no part of a bundle"
+    REQUIRED = "required"
+    NO_INDEX = "no index"
+    UNLISTED_ARTIFACT = "unlisted artifact"
+    NO_COPY = "no copy"
+    TOO_MANY_COPIES = "too many copies"
+    PROBLEM = "problem"
+    """The file is not of its format, as `text` says."""
+    CHECK_FAILED = "check failed"
+    CHECK_STOPPED = "check stopped"
+    MORE = "more findings"
+    # the record, compared with the other files
+    OTHER_THAN_CONTRACT = "other than the contract"
+    OTHER_THAN_OBSERVATION = "other than the observation"
+    OTHERWISE_REQUESTED = "otherwise requested"
+    OTHERWISE_JUDGED = "otherwise judged"
+    OTHER_RESULT = "other result"
+    NO_PROFILE = "no such profile"
+    OTHER_PARAMETERS = "other parameters"
+    CLAUSE_TWICE = "clause twice"
+    CLAUSE_LEFT_OUT = "clause left out"
+    NO_CLAUSE = "no such clause"
+    MUTANT_TWICE = "mutant twice"
+    MUTANT_LEFT_OUT = "mutant left out"
+    MUTANT_UNLISTED = "mutant unlisted"
+    NO_MUTANT = "no such mutant"
+    MUTANT_ORDER = "order of the mutants"
+    MUTANT_NOT_SKIPPED = "mutant not skipped"
+    MUTANT_COULD_RUN = "mutant could run"
+    MUTANT_RAN_OTHERWISE = "mutant ran otherwise"
+    MUTANT_FAILED_OTHERS = "mutant failed other clauses"
+    NO_TRIAL = "no trial"
+    OTHER_ROWS = "other number of rows"
+    OTHER_LOG = "other log"
+    UNTRUE_LOG = "untrue log"
+    LOG_OF_NO_TRIAL = "log of no trial"
+    CASE_SPARES = "case violates no such clause"
+    CASE_VIOLATES = "case violates a clause"
+    OTHER_FOLDER = "other folder"
+    NO_TIME = "no time"
+    NO_DEVICE = "no such device"
+    # the attestation
+    NOT_SIGNED = "not signed"
+    NOT_BY_KEY = "not by this key"
+    SIGNERS_NOT_TRUSTED = "signers not trusted"
+    NO_KEY_TRUSTED = "no key trusted"
+    STATES_TOO_MUCH = "states too much"
+    STATES_TOO_LITTLE = "states too little"
+    OTHER_LENGTH = "other length"
+    OTHER_STATEMENT = "other statement"
+    MORE_STATED = "more stated"
+    # what the record does not cover
+    CHECKOUT_CHANGED = "checkout changed"
+    CHECKOUT_UNKNOWN = "checkout unknown"
+    OTHER_HARDWARE = "other hardware"
+    OTHER_PROFILE = "other profile"
+    CLAUSES_NOT_JUDGED = "clauses not judged"
+    SKIPPED = "skipped"
+    OVERRIDDEN = "overridden"
+    OTHER_SUBJECT = "other subject"
+    CLOCK_AHEAD = "clock ahead"
+    # what changed since
+    NO_CONTRACT = "no contract"
+    CONTRACT_CHANGED = "contract changed"
+    FILES_GONE = "files gone"
+    FILES_CHANGED = "files changed"
+    NO_FILES = "no files"
+    NEVER_PLANTED = "never planted"
+    NOT_PLANTED = "not planted"
+    NOT_IN_HISTORY = "not in the history"
+    OTHER_VERSION = "other version"
+    OTHER_CHECKOUT = "other checkout"
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a bundle, or that its readers should know."""
+    """One thing that is wrong with a bundle, or that its readers should know; as data."""
 
     code: Code
-    file: str
+    detail: Detail
+    file: str = ""
     """The file's name relative to the bundle; empty for the bundle as a whole."""
-    message: str
     pointer: str = ""
     """JSON pointer into the file; empty for the whole file."""
+    fields: JsonObject = field(default_factory=dict)
+    """Names, numbers and short texts that the detail's sentence names."""
+
+    @property
+    def place(self) -> str:
+        """The file with the pointer."""
+        return f"{self.file}{self.pointer}"
 
     def __str__(self) -> str:
-        where = f"{self.file}{self.pointer}"
-        return f"{self.code} {where}: {self.message}" if where else f"{self.code} {self.message}"
+        """Code, place, detail and fields on one line, for messages that contain a finding."""
+        told = ", ".join(f"{name} {str(value)[:80]}" for name, value in self.fields.items() if value)
+        about = f"{self.detail}: {told}" if told else self.detail
+        return f"{self.code} {self.place}: {about}" if self.place else f"{self.code} {about}"
+
+
+def finding(code: Code, detail: Detail, file: str = "", pointer: str = "", **fields: Any) -> Finding:
+    """Return a finding with these fields, which are JSON values."""
+    return Finding(code, detail, file, pointer, fields)
 
 
 @dataclass(frozen=True)
@@ -151,12 +254,6 @@ class Verification:
         """Why the bundle is not accepted: the findings that make it unsound, else the refused remarks."""
         return self.findings or tuple(one for one in self.remarks if one.code in self.refused)
 
-    @property
-    def problem(self) -> str:
-        """The first objection, and the number of further ones; empty if there is none."""
-        more = f", and {len(self.objections) - 1} more" if len(self.objections) > 1 else ""
-        return f"{self.objections[0]}{more}" if self.objections else ""
-
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         plain = {**asdict(self), "path": str(self.path), "reason": self.reason and self.reason.to_json()}
@@ -167,7 +264,9 @@ class Verification:
         """The inverse of `to_json`."""
         plain = {key: value for key, value in document.items() if key not in ("sound", "accepted")}
         for name in ("findings", "remarks"):
-            plain[name] = tuple(Finding(**{**one, "code": Code(one["code"])}) for one in plain[name])
+            plain[name] = tuple(
+                Finding(**{**one, "code": Code(one["code"]), "detail": Detail(one["detail"])}) for one in plain[name]
+            )
         verdict = None if plain["verdict"] is None else Verdict(plain["verdict"])
         plain["refused"] = tuple(map(Code, plain["refused"]))
         signed_by = tuple(plain["signed_by"])

@@ -225,7 +225,7 @@ def _sound(paths: Sequence[Path]) -> list[Verification]:
     places: dict[tuple[str | None, ...], Verification] = {}
     for one in verify_all(list(found.values())):
         if not one.sound:
-            raise ArchiveError(f"{one.path} is unsound ({one.problem}); `harness verify` says more")
+            raise ArchiveError(f"{one.path} is unsound ({one.findings[0]}); `harness verify` says more")
         place = (one.issue, one.id, one.run)
         if place in places:
             raise ArchiveError(f"{one.path} and {places[place].path} are bundles of the same run; pack one of them")

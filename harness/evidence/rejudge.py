@@ -21,7 +21,7 @@ from harness.contract.bound import Bound
 from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle_layout import MUTANTS, OBSERVATION, RECORD
-from harness.evidence.findings import Code, Finding
+from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.judging.judge import Judgment, judge, requested
 from harness.judging.observation import Observation
 from harness.judging.record import MutantRecord, Record
@@ -55,13 +55,13 @@ def rejudge(
     findings = [*_identity(record, contract), *_trial(record, contract, observation)]
     judgment = judge(contract, observation)
     findings += _clauses(record, judgment)
-    findings += _compare("/unjudged", record.unjudged, judgment.unjudged, "not judged are now")
+    findings += _compare("/unjudged", record.unjudged, judgment.unjudged, Detail.OTHERWISE_JUDGED)
     outcomes = []
     recorded = {mutant.id: mutant for mutant in record.mutants}
     for position, mutant in enumerate(contract.mutants):
         then = recorded.get(mutant.id)
         if then is None:
-            findings.append(_differs("/mutants", f"the record leaves out the mutant {mutant.id}"))
+            findings.append(_differs("/mutants", Detail.MUTANT_LEFT_OUT, mutant=mutant.id))
             then = _unlisted(mutant)
         outcome, found = _mutant(then, position, mutant, record, contract, mutants.get(mutant.id))
         outcomes.append(outcome)
@@ -77,57 +77,62 @@ def rejudge(
 def _identity(record: Record, contract: Contract) -> Iterator[Finding]:
     """Compare the record's fields about the contract with the bundle's contract."""
     for name in ("id", "issue", "spec", "title", "claim", "falsifier", "target"):
-        yield from _compare(pointer(name), getattr(record, name), getattr(contract, name), "the contract has")
-    yield from _compare("/contract_digest", record.contract_digest, contract.digest, "the contract's sha256 is")
+        yield from _compare(pointer(name), getattr(record, name), getattr(contract, name), Detail.OTHER_THAN_CONTRACT)
+    yield from _compare("/contract_digest", record.contract_digest, contract.digest, Detail.OTHER_THAN_CONTRACT)
 
 
 def _trial(record: Record, contract: Contract, observation: Observation) -> Iterator[Finding]:
     """Compare the record with the observation, and the observation with the contract and the overrides."""
     for name in ("subject", "profile", "seed", "device", "resolved"):
-        yield from _compare(pointer(name), getattr(record, name), getattr(observation, name), "the observation has")
+        then, now = getattr(record, name), getattr(observation, name)
+        yield from _compare(pointer(name), then, now, Detail.OTHER_THAN_OBSERVATION)
     if record.profile not in contract.profiles:
-        yield _differs("/profile", f"the contract has no {record.profile} profile")
+        yield _differs("/profile", Detail.NO_PROFILE, profile=record.profile)
         return
     expected = {**contract.profiles[record.profile].parameters, **record.overrides, **record.subject_parameters}
     if not _same(observation.parameters, expected):
-        which = _which(observation.parameters, expected)
-        message = f"are not those of the {record.profile} profile with the record's overrides{which}"
-        yield Finding(Code.REJUDGED_DIFFERENTLY, OBSERVATION, message, "/parameters")
+        yield finding(
+            Code.REJUDGED_DIFFERENTLY,
+            Detail.OTHER_PARAMETERS,
+            OBSERVATION,
+            "/parameters",
+            profile=record.profile,
+            **_which(observation.parameters, expected),
+        )
     asked = requested(contract, record.profile, expected, observation.device.type)
-    yield from _compare("/requested", record.requested, asked, "contract and parameters ask for")
+    yield from _compare("/requested", record.requested, asked, Detail.OTHERWISE_REQUESTED)
 
 
 def _clauses(record: Record, judgment: Judgment) -> Iterator[Finding]:
     then = {clause.id: clause for clause in record.clauses}
     for position, clause in enumerate(record.clauses):
         if then[clause.id] is not clause:
-            yield _differs(pointer("clauses", position), f"the clause {clause.id} is listed twice")
+            yield _differs(pointer("clauses", position), Detail.CLAUSE_TWICE, clause=clause.id)
     now = {clause.id: clause for clause in judgment.clauses}
     for clause in judgment.clauses:
         if clause.id not in then:
-            yield _differs("/clauses", f"the record leaves out the clause {clause.id}, which is {clause.outcome} now")
+            yield _differs("/clauses", Detail.CLAUSE_LEFT_OUT, clause=clause.id, outcome=clause.outcome)
     for position, clause in enumerate(record.clauses):
         where = pointer("clauses", position)
         if clause.id not in now:
-            yield _differs(where, f"the record has {clause.id} as {clause.outcome}; there is no such clause")
+            yield _differs(where, Detail.NO_CLAUSE, clause=clause.id, outcome=clause.outcome)
         else:
             yield from _clause(where, clause, now[clause.id])
 
 
 def _clause(where: str, then: ClauseResult, now: ClauseResult) -> Iterator[Finding]:
     if then.outcome is not now.outcome:
-        why = "" if now.reason is None else f": {now.reason}"
-        yield _differs(f"{where}/outcome", f"{then.id} was {then.outcome} and is {now.outcome} now{why}")
+        yield _result(f"{where}/outcome", then.id, then.outcome, now.outcome, now.reason)
     for name in ("value", "bound", "unit"):
-        yield from _compare(f"{where}/{name}", getattr(then, name), getattr(now, name), f"for {then.id} there is now")
+        yield from _compare(f"{where}/{name}", getattr(then, name), getattr(now, name), Detail.OTHERWISE_JUDGED)
     yield from _reasons(f"{where}/reason", then.reason, now.reason)
 
 
 def _reasons(where: str, then: Reason | None, now: Reason | None) -> Iterator[Finding]:
     if (then and then.codes) != (now and now.codes):
-        yield from _compare(where, then and then.codes, now and now.codes, "its codes are now")
+        yield from _compare(where, then and then.codes, now and now.codes, Detail.OTHERWISE_JUDGED)
     else:
-        yield from _compare(where, _derived(then), _derived(now), "it is now")
+        yield from _compare(where, _derived(then), _derived(now), Detail.OTHERWISE_JUDGED)
 
 
 def _derived(reason: Reason | None) -> JsonObject | None:
@@ -142,25 +147,22 @@ def _mutant(
     then: MutantRecord, position: int, mutant: Mutant, record: Record, contract: Contract, seen: Observation | None
 ) -> tuple[MutantOutcome, list[Finding]]:
     where = pointer("mutants", position)
-    findings = [
-        finding
-        for name in ("subject", "defect", "violates")
-        for finding in _compare(f"{where}/{name}", getattr(then, name), getattr(mutant, name), "the contract has")
-    ]
+    findings: list[Finding] = []
+    for name in ("subject", "defect", "violates"):
+        told, declared = getattr(then, name), getattr(mutant, name)
+        findings += _compare(f"{where}/{name}", told, declared, Detail.OTHER_THAN_CONTRACT)
     if seen is None:
         if then.fate is Fate.INCONCLUSIVE or not then.fate.has_run:
             findings += _untried(f"{where}/reason", then.reason, mutant, record, contract)
             return then.outcome(), findings
-        message = f"has no trial of {mutant.id}, though the record says that it was {then.fate}"
-        findings.append(Finding(Code.INCOMPLETE, MUTANTS, message))
+        findings.append(finding(Code.INCOMPLETE, Detail.NO_TRIAL, MUTANTS, mutant=mutant.id, fate=then.fate))
         return MutantOutcome(mutant.id, Fate.INCONCLUSIVE, Reason(ReasonCode.NO_OBSERVATION)), findings
     now = fate_of(mutant, judge(contract, seen))
     if then.fate is not now.fate:
-        why = "" if now.reason is None else f" ({now.reason})"
-        findings.append(_differs(f"{where}/fate", f"{mutant.id} was {then.fate} and is {now.fate} now{why}"))
-    findings += _compare(f"{where}/failed", then.failed, now.failed, f"{mutant.id} fails now on")
+        findings.append(_result(f"{where}/fate", mutant.id, then.fate, now.fate, now.reason))
+    findings += _compare(f"{where}/failed", then.failed, now.failed, Detail.OTHERWISE_JUDGED)
     if then.values:
-        findings += _compare(f"{where}/values", then.values, now.values, f"{mutant.id} fails now with")
+        findings += _compare(f"{where}/values", then.values, now.values, Detail.OTHERWISE_JUDGED)
     findings += _reasons(f"{where}/reason", then.reason, now.reason)
     findings += _mutant_trial(mutant, record, contract, seen)
     return now, findings
@@ -182,7 +184,7 @@ def _untried(
     }
     yield from _reasons(where, reason, fields.get(reason.code, reason))
     if reason.code is ReasonCode.SKIPPED and not record.mutants_skipped:
-        yield _differs(where, f"{mutant.id} was skipped; the record says that none was")
+        yield _differs(where, Detail.MUTANT_NOT_SKIPPED, mutant=mutant.id)
 
 
 def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Observation) -> Iterator[Finding]:
@@ -199,29 +201,30 @@ def _mutant_trial(mutant: Mutant, record: Record, contract: Contract, seen: Obse
     for name, value in expected.items():
         got = ran[name]
         if not _same(got, value):
-            detail = _which(got, value) if isinstance(value, Mapping) else f": {_short(got)}, not {_short(value)}"
-            message = f"{mutant.id} did not run like the subject{detail}"
-            yield Finding(Code.REJUDGED_DIFFERENTLY, MUTANTS, message, pointer(mutant.id, "observation", name))
+            which = _which(got, value) if isinstance(value, Mapping) else _which({name: got}, {name: value})
+            where = pointer(mutant.id, "observation", name)
+            yield finding(
+                Code.REJUDGED_DIFFERENTLY, Detail.MUTANT_RAN_OTHERWISE, MUTANTS, where, mutant=mutant.id, **which
+            )
 
 
 def _order(record: Record, contract: Contract) -> Iterator[Finding]:
     declared = [mutant.id for mutant in contract.mutants]
     for position, mutant in enumerate(record.mutants):
         if mutant.id not in declared:
-            yield _differs(pointer("mutants", position), f"the contract has no mutant {mutant.id}")
+            yield _differs(pointer("mutants", position), Detail.NO_MUTANT, mutant=mutant.id)
     listed = [mutant.id for mutant in record.mutants]
     if len(set(listed)) != len(listed):
-        yield _differs("/mutants", "a mutant is listed twice")
+        yield _differs("/mutants", Detail.MUTANT_TWICE)
     elif set(listed) == set(declared) and listed != declared:
-        yield _differs("/mutants", "the mutants are in another order than the contract's")
+        yield _differs("/mutants", Detail.MUTANT_ORDER)
 
 
 def _verdict(record: Record, now: ClaimVerdict) -> Iterator[Finding]:
     if record.verdict is not now.verdict:
-        why = "" if now.reason is None else f" ({now.reason})"
-        yield _differs("/verdict", f"was {record.verdict} and is {now.verdict} now{why}")
+        yield _result("/verdict", "verdict", record.verdict, now.verdict, now.reason)
     if record.proven is not now.proven:
-        yield _differs("/proven", f"was {str(record.proven).lower()} and is {str(now.proven).lower()} now")
+        yield _result("/proven", "proven", record.proven, now.proven, None)
     yield from _reasons("/reason", record.reason, now.reason)
 
 
@@ -232,8 +235,8 @@ def _excuses(
     for position, (mutant, outcome) in enumerate(zip(contract.mutants, outcomes, strict=True)):
         seen = unjudged.isdisjoint(mutant.violates)
         if outcome.fate is Fate.NOT_RUN and seen and _could_run(mutant, observation.device):
-            message = f"{mutant.id} was not run ({outcome.reason}), but this device has all that it requires"
-            yield _differs(pointer("mutants", position, "fate"), message)
+            where = pointer("mutants", position, "fate")
+            yield _differs(where, Detail.MUTANT_COULD_RUN, mutant=mutant.id, reason=_plain_reason(outcome.reason))
 
 
 def _could_run(mutant: Mutant, device: Device) -> bool:
@@ -255,13 +258,21 @@ def _unlisted(mutant: Mutant) -> MutantRecord:
     return MutantRecord(mutant.id, mutant.subject, mutant.defect, mutant.violates, Fate.INCONCLUSIVE, reason, (), None)
 
 
-def _compare(where: str, then: Any, now: Any, introduction: str) -> Iterator[Finding]:
+def _compare(where: str, then: Any, now: Any, detail: Detail) -> Iterator[Finding]:
     if not _same(then, now):
-        yield _differs(where, f"the record has {_short(then)}; {introduction} {_short(now)}")
+        yield _differs(where, detail, then=_short(then), now=_short(now))
 
 
-def _differs(where: str, message: str) -> Finding:
-    return Finding(Code.REJUDGED_DIFFERENTLY, RECORD, message, where)
+def _result(where: str, of: str, then: str | bool, now: str | bool, reason: Reason | None) -> Finding:
+    return _differs(where, Detail.OTHER_RESULT, of=of, then=then, now=now, reason=_plain_reason(reason))
+
+
+def _differs(where: str, detail: Detail, **fields: Any) -> Finding:
+    return finding(Code.REJUDGED_DIFFERENTLY, detail, RECORD, where, **fields)
+
+
+def _plain_reason(reason: Reason | None) -> JsonObject | None:
+    return None if reason is None else reason.to_json()
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -280,16 +291,16 @@ def _plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = _text(value)
+    return _cut(_text(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 120 else text[:117] + "…"
 
 
-def _which(got: JsonObject, expected: JsonObject) -> str:
-    for name in sorted({*got, *expected}):
-        if name not in got:
-            return f": {name} is missing"
-        if name not in expected:
-            return f": {name} is not among them"
-        if not _same(got[name], expected[name]):
-            return f": {name} is {_short(got[name])}, not {_short(expected[name])}"
-    return ""
+def _which(got: JsonObject, expected: JsonObject) -> dict[str, str | None]:
+    """Return the first name whose values differ, with both values as JSON; None where there is no value."""
+    found, wanted = ({name: _text(value) for name, value in one.items()} for one in (got, expected))
+    name = next(name for name in sorted({*got, *expected}) if found.get(name) != wanted.get(name))
+    values = {"found": found.get(name), "expected": wanted.get(name)}
+    return {"name": name, **{key: text and _cut(text) for key, text in values.items()}}

@@ -1,8 +1,8 @@
 """Coverage of a bundle: whether its record is about the present project, and about everything that the claim says.
 
     state = ProjectState(Project.find())
-    for finding in (*coverage(record, contract_subject), *staleness(record, state)):
-        print(finding)
+    for remark in (*coverage(record, contract_subject), *staleness(record, state)):
+        print(remark)
 
 Staleness follows from digests and git's history, not from dates or names. A file that was touched, or changed and
 changed back, makes no bundle stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound
@@ -38,13 +38,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, final
 
 from harness.base.device import DeviceClass, hardware
-from harness.base.schemas import pointer
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
 from harness.contract.planting import planted_sources
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import LARGEST_DOCUMENT, RECORD
-from harness.evidence.findings import Code, Finding
+from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.judging.record import Record, RecordedCommit
 from harness.machine import git, provenance
 
@@ -190,25 +189,28 @@ def coverage(record: Record, contract_subject: str) -> tuple[Finding, ...]:
 def _coverage(record: Record, contract_subject: str) -> Iterator[Finding]:
     commit = record.commit
     if commit["dirty"] is not False:
-        unknown = f"it is not known whether the checkout had any: {commit['reason'] or 'git did not say'}"
-        said = "the checkout had changes that are in no commit" if commit["dirty"] else unknown
-        yield _remark(Code.DIRTY_TREE, said, "commit", "dirty")
+        if commit["dirty"]:
+            yield _remark(Code.DIRTY_TREE, Detail.CHECKOUT_CHANGED, "/commit/dirty")
+        else:
+            text = commit["reason"] or "git did not say"
+            yield _remark(Code.DIRTY_TREE, Detail.CHECKOUT_UNKNOWN, "/commit/dirty", text=text)
     if not record.on_target:
-        said = f"the claim speaks of {hardware(record.target)}; this is {DeviceClass.of(record.device)}"
-        yield _remark(Code.WRONG_TARGET, said, "device")
+        target, device = hardware(record.target), str(DeviceClass.of(record.device))
+        yield _remark(Code.WRONG_TARGET, Detail.OTHER_HARDWARE, "/device", target=target, device=device)
     if record.profile != "full":
-        said = f"the claim speaks of the full profile; this is the {record.profile} one ({record.profile_reason})"
+        fields = {"profile": record.profile, "why": record.profile_reason}
         if record.unjudged:
-            said += f"; not judged: {record.left_out}"
-        yield _remark(Code.REDUCED_PROFILE, said, "profile")
+            fields["clauses"] = record.left_out
+        detail = Detail.CLAUSES_NOT_JUDGED if record.unjudged else Detail.OTHER_PROFILE
+        yield _remark(Code.REDUCED_PROFILE, detail, "/profile", **fields)
     if record.mutants_skipped:
-        said = "the mutants were skipped: nothing shows that this falsifier could have failed"
-        yield _remark(Code.MUTANTS_SKIPPED, said, "mutants_skipped")
+        yield _remark(Code.MUTANTS_SKIPPED, Detail.SKIPPED, "/mutants_skipped")
     if record.overrides:
         changed = _some([f"{name}={value}" for name, value in record.overrides.items()])
-        yield _remark(Code.OVERRIDDEN, f"this run has other parameters than the contract's: {changed}", "overrides")
+        yield _remark(Code.OVERRIDDEN, Detail.OVERRIDDEN, "/overrides", **changed)
     if record.subject != contract_subject:
-        yield _remark(Code.OTHER_SUBJECT, f"measured was {record.judged}, not {contract_subject}", "subject")
+        fields = {"measured": record.judged, "declared": contract_subject}
+        yield _remark(Code.OTHER_SUBJECT, Detail.OTHER_SUBJECT, "/subject", **fields)
 
 
 def staleness(record: Record | Origin, state: ProjectState) -> tuple[Finding, ...]:
@@ -224,8 +226,8 @@ def changes(recorded: Recorded, state: ProjectState) -> tuple[Finding, ...]:
 def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     now = state.contract_digest(record.id)
     if now != record.contract_digest:
-        said = "this project has no contract of this claim" if now is None else "the claim's contract was changed since"
-        yield _remark(Code.STALE_CONTRACT, said, "contract_digest")
+        detail = Detail.NO_CONTRACT if now is None else Detail.CONTRACT_CHANGED
+        yield _remark(Code.STALE_CONTRACT, detail, "/contract_digest")
     falsifier = state.uses(record.falsifier)
     subject = state.uses(record.subject) | {name for name in record.sources if not name.endswith(_IMPORTED)}
     changed = {name for name, digest in record.sources.items() if state.source_digest(name) != digest}
@@ -235,50 +237,47 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     )
     for code, uses, names in parts:
         if names:
-            gone = [name for name in names if state.source_digest(name) is None]
-            one = len(names) == 1
-            if len(gone) == len(names):
-                were = f"{'is' if one else 'are'} not there any more"
-            else:
-                were = f"{'differs' if one else 'differ'} from what was measured"
-            yield _remark(code, f"{_some(sorted(names))} {were}", "sources")
+            gone = all(state.source_digest(name) is None for name in names)
+            detail = Detail.FILES_GONE if gone else Detail.FILES_CHANGED
+            yield _remark(code, detail, "/sources", **_some(sorted(names)))
         elif record.verdict is not Verdict.NOT_MEASURED and uses.isdisjoint(record.sources):
-            yield _remark(code, "the record lists none of the files that it uses", "sources")
+            yield _remark(code, Detail.NO_FILES, "/sources")
 
 
 def unplanted(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     """Yield a remark if no defects were planted in the sources of the subject that was measured."""
     planted = state.planted(record.id)
     if not planted:
-        said = "the claim has no planting score: nothing shows which defects its falsifier misses"
-        yield _remark(Code.UNPLANTED, said, "subject")
+        yield _remark(Code.UNPLANTED, Detail.NEVER_PLANTED, "/subject")
         return
     measured = record.sources
     subject = state.uses(record.subject) | planted.keys()
     missed = sorted(name for name in subject & measured.keys() if measured[name] not in planted.get(name, ()))
     if missed:
-        yield _remark(Code.UNPLANTED, f"no defects were planted in the measured {_some(missed)}", "sources")
+        yield _remark(Code.UNPLANTED, Detail.NOT_PLANTED, "/sources", **_some(missed))
 
 
 def _history(record: Record | Origin, state: ProjectState) -> Iterator[Finding]:
     lacks = state.ancestry.lacks(record.commit["revision"])
     if lacks:
         reason = record.commit["reason"] if record.commit["revision"] is None else None
-        yield _remark(Code.COMMIT_NOT_IN_HISTORY, f"{lacks}: {reason}" if reason else lacks, "commit", "revision")
+        text = f"{lacks}: {reason}" if reason else lacks
+        yield _remark(Code.COMMIT_NOT_IN_HISTORY, Detail.NOT_IN_HISTORY, "/commit/revision", text=text)
     if record.harness.get("sha256") != state.harness:
         version = record.harness["version"]
-        which = "a checkout that was not installed" if version == provenance.NOT_INSTALLED else f"version {version}"
-        yield _remark(Code.OTHER_HARNESS, f"another state of the harness measured it: {which}", "harness")
+        if version == provenance.NOT_INSTALLED:
+            yield _remark(Code.OTHER_HARNESS, Detail.OTHER_CHECKOUT, "/harness")
+        else:
+            yield _remark(Code.OTHER_HARNESS, Detail.OTHER_VERSION, "/harness", version=version)
 
 
-def _remark(code: Code, message: str, *steps: str) -> Finding:
-    return Finding(code, RECORD, message[:600], pointer(*steps))
+def _remark(code: Code, detail: Detail, where: str, **fields: Any) -> Finding:
+    return finding(code, detail, RECORD, where, **fields)
 
 
-def _some(names: Sequence[Any]) -> str:
-    """Return the first names of a list, and the number of further ones."""
-    shown = ", ".join(str(name)[:120] for name in names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+def _some(names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields for the first names of a list and the number of further ones."""
+    return {"names": [name[:120] for name in names[:3]], "more": max(0, len(names) - 3)}
 
 
 def _digest(path: Path) -> str | None:
@@ -319,6 +318,5 @@ def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
     except ValueError:
         return
     if is_ahead(started, now):
-        said = f"it says {record.started}, and by this machine's clock it is {now.isoformat(timespec='seconds')}"
-        order = "a PASS counts as the oldest of its claim's runs, a FAIL or VOID as the newest"
-        yield Finding(Code.CLOCK_AHEAD, RECORD, f"{said}: one of the two clocks is wrong; {order}", "/started")
+        fields = {"started": record.started, "now": now.isoformat(timespec="seconds")}
+        yield _remark(Code.CLOCK_AHEAD, Detail.CLOCK_AHEAD, "/started", **fields)

@@ -17,6 +17,7 @@ from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus, statuses
+from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.staleness import ProjectState, changes
 from harness.machine.paths import cache_folder
@@ -35,15 +36,16 @@ class Staleness:
 
     def __init__(self, project: Project) -> None:
         self._state = ProjectState(project)
-        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
 
-    def __call__(self, entry: Entry) -> tuple[str, ...]:
-        """Return the reasons; empty if the bundle covers the project."""
+    def __call__(self, entry: Entry) -> tuple[Finding, ...]:
+        """Return the changes; empty if the bundle covers the project."""
         sources = tuple(sorted(entry.sources.items()))
         key = (entry.id, entry.verdict, entry.contract_digest, entry.falsifier, entry.subject, sources)
         if key not in self._known:
             # Without duplicates: the subject and the falsifier may use the same file.
-            self._known[key] = tuple(dict.fromkeys(finding.message for finding in changes(entry, self._state)))
+            found = {(one.detail, str(one.fields)): one for one in changes(entry, self._state)}
+            self._known[key] = tuple(found.values())
         return self._known[key]
 
 

@@ -219,7 +219,7 @@ def _verified(folder: Path, places: Sequence[Place]) -> Iterator[Verification]:
     verifications = verify_all([folder.joinpath(*place) for place in places])
     for place, one in zip(places, verifications, strict=True):
         if not one.sound:
-            raise ArchiveError(f"the bundle {'/'.join(place)} is unsound: {one.problem}")
+            raise ArchiveError(f"the bundle {'/'.join(place)} is unsound: {one.findings[0]}")
         if (one.issue, one.id, one.run) != place:
             raise ArchiveError(f"the bundle {'/'.join(place)} is that of another run: {one.issue}/{one.id}/{one.run}")
         yield one

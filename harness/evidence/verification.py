@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
 from harness.evidence.bundle_layout import MANIFEST, OBSERVATION, RECORD, UNFINISHED, UNPACKING
-from harness.evidence.findings import Code, Finding, Verification
+from harness.evidence.findings import Code, Detail, Verification, finding
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from harness.evidence.staleness import ProjectState
 
-__all__ = ["Against", "Code", "Finding", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
+__all__ = ["Against", "Code", "Limits", "Verification", "find_bundles", "no_folder", "verify", "verify_all"]
 
 _MARKS = frozenset({MANIFEST, RECORD, OBSERVATION})
 """A folder with one of these files is, or was, a bundle."""
@@ -72,8 +72,7 @@ def verify_all(
     outcomes = isolated_all(works, limits or Limits(), len(os.sched_getaffinity(0)))
     for path, outcome in zip(paths, outcomes, strict=True):
         if isinstance(outcome, Stopped):
-            message = f"could not be verified: {outcome}; a bundle that the harness wrote does not cause this"
-            yield Verification(path, (Finding(Code.INVALID, "", message),))
+            yield Verification(path, (finding(Code.INVALID, Detail.CHECK_STOPPED, text=str(outcome)),))
         else:
             yield _known(path, outcome, against)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.evidence.bundle import Bundle
 from harness.evidence.findings import Verification
 from harness.judging.record import Record
+from harness.report import finding_text
 from harness.report.escaping import printable
 
 __all__ = ["BundleResult", "bundle_results"]
@@ -35,7 +36,8 @@ class BundleResult:
     @property
     def problem(self) -> str:
         """Why the record counts for nothing."""
-        return printable(f"{self.verification.standing.lower().replace('_', ' ')}: {self.verification.problem}")
+        standing = self.verification.standing.lower().replace("_", " ")
+        return printable(f"{standing}: {finding_text.problem(self.verification)}")
 
 
 def bundle_results(verifications: Iterable[Verification]) -> list[BundleResult]:

@@ -15,7 +15,7 @@ from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
-from harness.report import bound_text, number_text, reason_text
+from harness.report import bound_text, finding_text, number_text, reason_text
 from harness.report.bundle_results import BundleResult
 from harness.report.escaping import code_block, code_span, markdown, printable
 from harness.report.verdict_text import Caveat, Mono, bundle_totals, caveats, narrowed, signed
@@ -134,7 +134,9 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     record = bundle.record
     if record is None:
         one = bundle.verification
-        listed = "\n".join(f"- {markdown(_shortened(str(problem)))}" for problem in one.objections[:_MOST_CLAUSES])
+        listed = "\n".join(
+            f"- {markdown(_shortened(finding_text.line(problem)))}" for problem in one.objections[:_MOST_CLAUSES]
+        )
         what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
         yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
         return

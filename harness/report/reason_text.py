@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from harness.base.vocabulary import Fate
 from harness.contract.bound import CLOSED
 from harness.contract.reasons import Reason, ReasonCode
 
-if TYPE_CHECKING:
-    from harness.evidence.claim_status import Cell
-
-__all__ = ["of", "of_cell"]
+__all__ = ["of"]
 
 
 def of(reason: Reason | None) -> str:
     """Return a reason in words, without the full stop; empty for None."""
     return "" if reason is None else _SENTENCES[reason.code](reason)
-
-
-def of_cell(cell: Cell) -> str:
-    """Return why a claim has its status on a class of device; empty if there is no reason."""
-    return ": ".join(filter(None, (cell.reason, of(cell.cause))))
 
 
 def _violated(reason: Reason) -> str:

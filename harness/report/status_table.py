@@ -12,7 +12,7 @@ from typing import Any
 from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
-from harness.report import number_text, reason_text
+from harness.report import due_text, number_text
 from harness.report.escaping import code_span, markdown, printable
 
 __all__ = ["COLOURS", "document", "lines", "page", "set_aside", "totals", "unreadable_line"]
@@ -40,7 +40,7 @@ def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Itera
         seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
         margin = max((len(name) for name in seen), default=0)
         for name, cell in seen.items():
-            why = reason_text.of_cell(cell)
+            why = due_text.of_cell(cell)
             text = f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}"
             yield _line(text, width, margin + 6), cell.status
             yield f"      {_shortest(cell.bundle)}", None
@@ -88,7 +88,7 @@ def page(claims: Sequence[ClaimStatus], gaps: Gaps, root: Path) -> str:
         f"- {code_span(claim.id)} on {markdown(str(device))}: {cell.status}, {markdown(why)}"
         for claim in claims
         for device, cell in claim.cells.items()
-        if (why := reason_text.of_cell(cell))
+        if (why := due_text.of_cell(cell))
     ]
     parts += ["## Why", "\n".join(reasons)] if reasons else []
     aside = [
@@ -156,7 +156,7 @@ def _places(at: Sequence[str]) -> str:
 def _cell(cell: Cell, root: Path) -> dict[str, Any]:
     return {
         "status": cell.status,
-        "reason": reason_text.of_cell(cell),
+        "reason": due_text.of_cell(cell),
         "strength": cell.strength.name.lower(),
         "decided_by": _told(cell.decided_by, root),
         "newest": _told(cell.newest, root),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
-from harness.report import reason_text
+from harness.report import finding_text, reason_text
 
 if TYPE_CHECKING:
     from harness.evidence.verification import Against
@@ -93,7 +93,7 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
         yield Caveat(f"{len(idle)} of {len(record.mutants)} mutants not run", (": ", *names))
     order = list(_HEADS)
     for remark in sorted(remarks, key=lambda one: order.index(one.code)):
-        yield Caveat(_HEADS[remark.code], (f": {remark.message}",), remark.code)
+        yield Caveat(_HEADS[remark.code], (f": {finding_text.message(remark)}",), remark.code)
 
 
 def narrowed(record: Record, remarks: Iterable[Finding]) -> list[str]:
@@ -142,7 +142,7 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
             f"It says {record.verdict}; do not rely on anything that it says."
         )
     if verification.standing == NOT_ACCEPTED:
-        why = "; ".join(one.message for one in verification.objections)
+        why = "; ".join(finding_text.message(one) for one in verification.objections)
         return f"This bundle is sound and says {record.verdict}. It is not accepted: {why}."
     about, said = _said(record)
     of = _other_than_the_claim(record, remarked)
@@ -232,11 +232,13 @@ def signature(one: Verification) -> Caveat:
     """Return who signed a bundle, and what the signature proves."""
     found = {finding.code: finding for finding in reversed((*one.findings, *one.remarks))}
     if Code.FORGED in found:
-        return Caveat("The attestation is forged", (_sentence(found[Code.FORGED].message),), Code.FORGED)
+        return Caveat("The attestation is forged", (_sentence(finding_text.message(found[Code.FORGED])),), Code.FORGED)
     if Code.UNSIGNED in found:
-        return Caveat("Unsigned", (_sentence(found[Code.UNSIGNED].message),), Code.UNSIGNED)
+        return Caveat("Unsigned", (_sentence(finding_text.message(found[Code.UNSIGNED])),), Code.UNSIGNED)
     if Code.UNKNOWN_KEY in found:
-        text = f"{_sentence(found[Code.UNKNOWN_KEY].message)}. Only signatures of trusted keys were checked"
+        text = (
+            f"{_sentence(finding_text.message(found[Code.UNKNOWN_KEY]))}. Only signatures of trusted keys were checked"
+        )
         return Caveat("Signed by an unknown key", (text,), Code.UNKNOWN_KEY)
     if one.signed_by:
         keys = _monospaced(one.signed_by)

@@ -7,8 +7,6 @@ change that.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -20,11 +18,22 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Unreadable, Watch
 from harness.evidence.survey import Survey
 from harness.machine.host import Host
-from harness.run.events import ClaimPassedOver
 from harness.run.plan import make_plan
 from harness.run.request import RunRequest
 
-__all__ = ["Due", "due", "why_due"]
+__all__ = ["Because", "Due", "due", "why_due"]
+
+
+@final
+@dataclass(frozen=True)
+class Because:
+    """Why a claim is due on a class of device. `harness.report.due_text` has the words."""
+
+    device: DeviceClass
+    cell: Cell | None
+    """What the evidence says there; None if the claim was never run there."""
+    only_reduced: bool = False
+    """Whether the evidence covers the claim, but in the reduced profile, and full runs here."""
 
 
 @final
@@ -32,7 +41,7 @@ __all__ = ["Due", "due", "why_due"]
 class Due:
     """The claims of a request by whether they are due here, each with a reason or a status."""
 
-    due: tuple[tuple[Contract, str], ...]
+    due: tuple[tuple[Contract, Because], ...]
     """The claims to run, with reasons."""
     covered: tuple[tuple[Contract, Cell], ...]
     falsified: tuple[tuple[Contract, Cell], ...]
@@ -46,36 +55,6 @@ class Due:
     def standing(self) -> list[Verdict]:
         """The verdicts that hold without a run."""
         return [Verdict.PASS] * len(self.covered) + [Verdict.FAIL] * len(self.falsified)
-
-    def passed_over(self) -> Iterator[ClaimPassedOver]:
-        """The claims that are not due, as events for reports."""
-        for contract, cell in self.falsified:
-            reason = f"FALSIFIED by {_place(cell)}: {cell.told}"
-            yield ClaimPassedOver(contract.id, Verdict.FAIL, reason)
-        for contract, cell in self.covered:
-            reason = f"not due: {cell.status} by {_place(cell)}"
-            yield ClaimPassedOver(contract.id, Verdict.PASS, reason)
-        for contract, why in self.elsewhere:
-            yield ClaimPassedOver(contract.id, Verdict.NOT_MEASURED, f"not for this machine: {why}")
-
-    def lines(self) -> Iterator[str]:
-        """Lines that say what runs and why, what does not run, and what is FALSIFIED."""
-        for contract, why in self.due:
-            yield f"due: {contract.id}: {why}"
-        for contract, cell in self.falsified:
-            yield f"not due: {contract.id} is FALSIFIED by {_place(cell)}: {cell.told}"
-        for contract, why in self.elsewhere:
-            yield f"not for this machine: {contract.id}: {why}"
-        total = len(self.due) + len(self.covered) + len(self.falsified) + len(self.elsewhere)
-        counts = f"{len(self.covered) + len(self.falsified)} covered, {len(self.elsewhere)} not for this machine"
-        claims = f"{total} claim{'' if total == 1 else 's'}"
-        nothing = "" if self.due else "nothing is stale: "
-        yield f"{nothing}{claims}: {len(self.due)} due, {counts}"
-
-
-def _place(cell: Cell) -> str:
-    """The path of the bundle that decides, from the working directory."""
-    return "" if cell.bundle is None else os.path.relpath(cell.bundle)
 
 
 def due(
@@ -91,7 +70,7 @@ def due(
     """
     survey = Survey.of(project, request.evidence or project.evidence, watch=watch)
     claims = {claim.id: claim for claim in survey.claims}
-    pending: list[tuple[Contract, str]] = []
+    pending: list[tuple[Contract, Because]] = []
     elsewhere: list[tuple[Contract, str]] = []
     covered: list[tuple[Contract, Cell]] = []
     falsified: list[tuple[Contract, Cell]] = []
@@ -111,13 +90,13 @@ def due(
     return Due(tuple(pending), tuple(covered), tuple(falsified), tuple(elsewhere), survey.contents.unreadable)
 
 
-def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> str:
-    """Why evidence does not cover a claim on a class of device in a profile; empty if it does. Pure."""
+def why_due(claim: ClaimStatus, device: DeviceClass, profile: str) -> Because | None:
+    """Why evidence does not cover a claim on a class of device in a profile; None if it does. Pure."""
     cell = claim.cells.get(device)
     if cell is None or not cell.bundles:
-        return f"never run on {device}"
+        return Because(device, None)
     if cell.status in (Status.STALE, Status.UNRUN) or cell.decided_by is None:
-        return f"{cell.status}: {cell.told}"
+        return Because(device, cell)
     if profile == "full" and cell.decided_by.profile != "full":
-        return "run in the reduced profile only, and full runs here"
-    return ""
+        return Because(device, cell, only_reduced=True)
+    return None

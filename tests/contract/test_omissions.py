@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract import Contract
 from harness.contract.project import Project
+from harness.evidence.findings import Detail
 from harness.evidence.staleness import coverage
 from harness.evidence.verification import verify
 from harness.judging.judge import judge
@@ -116,7 +117,7 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     found = {case.name: case.status for case in ci_cases.of_record(record)}
     assert [found[name] for name in _UNJUDGED] == [ci_cases.Status.NOT_RUN] * 2
     (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
-    assert remark.message.endswith("; not judged: ordered and 1 on types")
+    assert (remark.detail, remark.fields["clauses"]) == (Detail.CLAUSES_NOT_JUDGED, "ordered and 1 on types")
     assert Record.from_json(record.to_json()) == record
 
 

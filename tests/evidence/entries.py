@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.base.device import Device
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract
+from harness.evidence.findings import Code, Detail, Finding, finding
 from harness.evidence.index import Entry
 from tests.contracts import IDENTIFIER, contract_of, document
 
@@ -28,9 +29,9 @@ def claim(**changes: Any) -> Contract:
     return contract_of(document(**{"target": {"device": "NVIDIA GB10", "compute_capability": "12.1"}, **changes}))
 
 
-def stale(one: Entry) -> list[str]:
+def stale(one: Entry) -> list[Finding]:
     """Whether an entry is stale: its contract is another one."""
-    return ["the contract was changed since"] if one.contract_digest == STALE else []
+    return [finding(Code.STALE_CONTRACT, Detail.CONTRACT_CHANGED)] if one.contract_digest == STALE else []
 
 
 def entry(second: int = 0, **changes: Any) -> Entry:

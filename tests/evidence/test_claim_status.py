@@ -14,8 +14,10 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.device import Device, DeviceClass
 from harness.base.vocabulary import Fate, Verdict
 from harness.contract.reasons import Reason, ReasonCode
-from harness.evidence.claim_status import Cell, ClaimStatus, Status, Strength, speaks_for, statuses
+from harness.evidence.claim_status import Cell, ClaimStatus, Note, Status, Strength, Why, speaks_for, statuses
+from harness.evidence.findings import Code, Detail, finding
 from harness.evidence.index import Entry
+from harness.report import due_text
 from tests.evidence.entries import CPU, GPU, STALE, TARGET, claim, entries, entry, stale
 
 FAIL = {"verdict": Verdict.FAIL, "reason": Reason(ReasonCode.CLAUSE, clauses=("nothing-lost",))}
@@ -102,7 +104,7 @@ def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> No
     cell = only_cell(*found)
     assert cell.status is expected
     assert cell.newest is found[-1]
-    assert bool(cell.told) is (expected is not Status.DISCHARGED)
+    assert bool(cell.notes or cell.cause) is (expected is not Status.DISCHARGED)
 
 
 def test_runs_of_one_second() -> None:
@@ -139,14 +141,13 @@ def test_a_run_from_the_future_hides_nothing(runs: list[dict[str, Any]], expecte
     cell = only_cell(*(entry(second, **changes) for second, changes in enumerate(runs)))
     assert cell.status is expected
     blocked = any("2036" in run.get("started", "") and run.get("verdict") for run in runs)
-    assert ("2036-11-20" in cell.reason) is blocked
+    assert (Note(Why.CLOCK_AHEAD, "2036-11-20") in cell.notes) is blocked
 
 
-def test_a_claim_without_hardware_is_never_discharged(snapshot: SnapshotAssertion) -> None:
+def test_a_claim_without_hardware_is_never_discharged() -> None:
     """Lint warns of it."""
     cell = only_cell(entry(), target=...)
-    assert cell.status is Status.PARTIAL
-    assert cell.reason == snapshot
+    assert (cell.status, cell.notes) == (Status.PARTIAL, (Note(Why.NO_HARDWARE),))
 
 
 def test_why_the_contracts_own_subject_does_not_count() -> None:
@@ -201,12 +202,12 @@ def test_a_cell_in_full(
 ) -> None:
     """A cell has a reason, its cause, its strength, the bundle that decided it, and the folder of a bundle."""
     found = [entry(second, **changes) for second, changes in enumerate(runs)]
-    whys = {True: ["first reason", "second reason"], False: []}
-    (status,) = statuses([claim()], found, lambda one: whys[one.contract_digest == STALE], NOW)
+    changed = [finding(Code.STALE_CONTRACT, Detail.CONTRACT_CHANGED), finding(Code.STALE_SUBJECT, Detail.NO_FILES)]
+    (status,) = statuses([claim()], found, lambda one: changed if one.contract_digest == STALE else [], NOW)
     (cell,) = status.cells.values()
     decider = None if decided_by is None else found[decided_by]
     assert (cell.cause, cell.strength, cell.decided_by) == (cause, strength, decider)
-    assert cell.reason == snapshot
+    assert due_text.of_cell(replace(cell, cause=None)) == snapshot
     assert (cell.newest, cell.bundles) == (found[-1], len(found))
     assert cell.bundle == (decider or found[-1]).path
     assert (status.newest, status.deciding) == (found[-1], cell)
@@ -217,7 +218,7 @@ def test_a_device_without_evidence_of_the_claim_has_an_empty_cell() -> None:
     status = status_of(entry(device=CPU, **UNMEASURED), entry(id="F-OTHER-001", device=GPU))
     cells = {device.name: cell for device, cell in status.cells.items()}
     assert list(cells) == ["x86_64", "NVIDIA H200"]
-    assert cells["NVIDIA H200"] == Cell(Status.UNRUN, "", Strength.NONE, None, None, 0)
+    assert cells["NVIDIA H200"] == Cell(Status.UNRUN, (), Strength.NONE, None, None, 0)
     assert cells["NVIDIA H200"].bundle is None
     assert status.deciding is cells["x86_64"]
     other_way = status_of(entry(device=GPU, **UNMEASURED), entry(id="F-OTHER-001", device=CPU))

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.evidence.findings import Code, Finding
+from harness.evidence.findings import Code
 from harness.evidence.staleness import clock_ahead
 from harness.evidence.verification import verify
+from harness.report import finding_text
 from tests.evidence.factory import claim_result, rewrite, sealed, set_at
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -50,5 +51,5 @@ def test_a_record_of_the_future_is_told_in_full(tmp_path: Path, snapshot: Snapsh
     """The remark gives the times of both clocks, and how the run counts."""
     record = replace(claim_result(tmp_path).record, started="2026-11-22T12:00:00Z")
     (remark,) = clock_ahead(record, NOW + timedelta(microseconds=7))
-    assert remark == Finding(Code.CLOCK_AHEAD, "record.json", remark.message, "/started")
-    assert remark.message == snapshot
+    assert (remark.code, remark.place) == (Code.CLOCK_AHEAD, "record.json/started")
+    assert finding_text.message(remark) == snapshot

@@ -13,7 +13,7 @@ import pytest
 
 from harness.base.device import Device
 from harness.base.vocabulary import Verdict
-from harness.evidence.findings import Code
+from harness.evidence.findings import Code, Detail
 from harness.evidence.verification import verify
 from harness.report.verdict_text import bundle_line
 from tests.contracts import healthy
@@ -120,8 +120,9 @@ def test_a_finding_names_then_and_now(bundle: Path) -> None:
     rewrite(bundle, "observation.json", set_at("measurements", "returned", 2))
     verification = verify(bundle)
     (outcome,) = (one for one in verification.findings if one.pointer == "/clauses/12/outcome")
-    for said in ("nothing-lost", "PASS", "FAIL", "items were lost or made up"):
-        assert said in outcome.message
+    assert (outcome.detail, outcome.fields["of"]) == (Detail.OTHER_RESULT, "nothing-lost")
+    assert (outcome.fields["then"], outcome.fields["now"]) == ("PASS", "FAIL")
+    assert outcome.fields["reason"]["code"] == "violated"
     assert verification.verdict is Verdict.FAIL
 
 

@@ -22,6 +22,7 @@ from harness.evidence.findings import Code, Severity
 from harness.evidence.staleness import STALE, ProjectState, coverage, staleness, unplanted
 from harness.judging.record import Record
 from harness.machine import provenance
+from harness.report import finding_text
 from tests.evidence.factory import claim_result
 
 CLAIM = "F-DEMO-SORT-001"
@@ -183,7 +184,7 @@ def test_a_shallow_clone_cannot_tell(root: Path, tmp_path_factory: pytest.TempPa
     git(root, "clone", "-q", "--depth", "1", f"file://{root}", str(clone))
     (finding,) = staleness(record, ProjectState(Project.find(clone)))
     assert finding.code is Code.COMMIT_NOT_IN_HISTORY
-    assert "--unshallow" in finding.message
+    assert "--unshallow" in finding.fields["text"]
 
 
 def test_a_repository_without_commits_cannot_tell(root: Path, snapshot: SnapshotAssertion) -> None:
@@ -193,7 +194,7 @@ def test_a_repository_without_commits_cannot_tell(root: Path, snapshot: Snapshot
     git(root, "init", "-q")
     (finding,) = staleness(record, ProjectState(Project.find(root)))
     assert finding.code is Code.COMMIT_NOT_IN_HISTORY
-    assert finding.message.removeprefix(record.commit["revision"][:12]) == snapshot
+    assert finding.fields["text"].removeprefix(record.commit["revision"][:12]) == snapshot
 
 
 def test_a_project_without_git_cannot_tell(root: Path) -> None:
@@ -202,7 +203,7 @@ def test_a_project_without_git_cannot_tell(root: Path) -> None:
     (root / ".git").rename(root / "git")
     (finding,) = staleness(record, ProjectState(Project.find(root)))
     assert finding.code is Code.COMMIT_NOT_IN_HISTORY
-    assert "not a git repository" in finding.message
+    assert "not a git repository" in finding.fields["text"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ def test_another_harness_is_told_by_its_version(root: Path, version: str, snapsh
     record = record_of(root, harness={"version": version, "sha256": "b" * 64})
     (finding,) = staleness(record, ProjectState(Project.find(root)))
     assert finding.code is Code.OTHER_HARNESS
-    assert finding.message == snapshot
+    assert finding_text.message(finding) == snapshot
 
 
 @pytest.mark.parametrize("dirty", [True, None])
@@ -280,9 +281,8 @@ def test_no_changed_source_goes_unmentioned(root: Path, changed: set[str]) -> No
         for name in changed:
             (root / name).write_text(FILES[name] + "# more\n")
         found = [one for one in staleness(record, ProjectState(Project.find(root))) if one.code in STALE]
-        named = {name for name in changed if any(name in one.message for one in found)}
-        assert found
-        assert named == changed or any(" more " in one.message for one in found)
+        named = {name for one in found for name in one.fields["names"]}
+        assert named == changed or (named < changed and any(one.fields["more"] for one in found))
     finally:
         for name in changed:
             (root / name).write_text(FILES[name])

@@ -18,6 +18,7 @@ from harness.contract.project import Project
 from harness.evidence.findings import Code, Finding
 from harness.evidence.staleness import STALE, Origin, ProjectState, changes, coverage, staleness
 from harness.judging.record import Record
+from harness.report import finding_text
 from tests.contracts import IDENTIFIER, write_project
 from tests.evidence.factory import claim_result
 
@@ -28,7 +29,7 @@ SOURCE = "falsifiers/demo/sorting.py"
 def told(found: tuple[Finding, ...]) -> list[tuple[Code, str, str]]:
     """The code, the text and the pointer of each remark. Every remark is on record.json."""
     assert {one.file for one in found} <= {"record.json"}
-    return [(one.code, one.message, one.pointer) for one in found]
+    return [(one.code, finding_text.message(one), one.pointer) for one in found]
 
 
 def places(found: list[tuple[Code, str, str]]) -> list[tuple[Code, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from harness.evidence.findings import Code, Finding, Verification
+from harness.evidence.findings import Code, Detail, Finding, Verification
 from harness.evidence.verification import verify_all
 from harness.judging.record import Record
 from harness.report.bundle_results import BundleResult, bundle_results
@@ -37,7 +37,7 @@ def examined(record: Record) -> BundleResult:
 
 def unsound(text: str) -> BundleResult:
     """An unsound bundle. The text of its finding does not come from the harness."""
-    finding = Finding(Code.TAMPERED, text, text)
+    finding = Finding(Code.TAMPERED, Detail.REFUSED_FILE, text, fields={"text": text})
     name = text.replace("/", "").replace("\0", "") or "x"
     on_disk = os.fsdecode(name.encode(errors="surrogatepass"))  # the name of a file may be any bytes
     return BundleResult(Verification(Path("evidence") / on_disk, (finding,)), None)

@@ -15,7 +15,7 @@ from harness.evidence import index
 from harness.evidence.claim_status import Cell, Status, statuses
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
 from harness.evidence.survey import Staleness
-from harness.report import reason_text
+from harness.report import due_text
 from harness.report.html.templating import marked, page
 from harness.report.status_table import set_aside
 from harness.report.verdict_text import signed
@@ -181,7 +181,7 @@ def matrix_of_verdicts(
 def _field(cell: Cell, pages: Mapping[Path, str]) -> Field:
     entry = cell.decided_by or cell.newest
     note = _about(entry) if entry else ""
-    if why := reason_text.of_cell(cell):
+    if why := due_text.of_cell(cell):
         note = f"{why} · {note}" if note else why
     aside = tuple((text, pages.get(path) if path else None) for text, path in set_aside(cell))
     return Field(str(cell.status), note, pages.get(entry.path) if entry else None, aside)

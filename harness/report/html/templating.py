@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from harness.report import number_text, reason_text
+from harness.report import finding_text, number_text, reason_text
 from harness.report.escaping import printable
 from harness.report.verdict_text import Mono
 
@@ -65,7 +65,11 @@ def _environment() -> Environment:
         f"style-src '{_hash(style)}'; script-src '{_hash(script)}'",
     )
     environment.filters.update(
-        reason_text=reason_text.of, duration=number_text.duration, shown=number_text.value, binary=number_text.binary
+        reason_text=reason_text.of,
+        finding_text=finding_text.message,
+        duration=number_text.duration,
+        shown=number_text.value,
+        binary=number_text.binary,
     )
     return environment
 

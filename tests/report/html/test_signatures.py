@@ -11,7 +11,7 @@ import pytest
 from harness.evidence.findings import Code, Severity
 from harness.evidence.signing import sign
 from harness.evidence.verification import Against, verify_all
-from harness.report import markdown
+from harness.report import finding_text, markdown
 from harness.report.bundle_results import bundle_results
 from harness.report.html import site
 from harness.report.verdict_text import asked
@@ -135,7 +135,7 @@ def test_a_page_says_all_that_verifying_remarks(tmp_path: Path) -> None:
     for remark in verification.remarks:
         assert remark.code.severity is Severity.REMARK
         assert page.count(f" {remark.code}") == 1
-        assert f"{remark.code}: {remark.message}." in said.replace("&#39;", "'")
+        assert f"{remark.code}: {finding_text.message(remark)}." in said.replace("&#39;", "'")
         assert f"{remark.code}" in text(tmp_path / "site" / "index.html") or remark.code in SIGNATURES
 
 

@@ -10,6 +10,7 @@ from harness.contract import load
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits
 from harness.evidence.verification import find_bundles
+from harness.report import finding_text
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write
@@ -53,8 +54,8 @@ def test_what_takes_too_long_has_a_page_that_says_so(tmp_path: Path) -> None:
     page = (tmp_path / "site" / entry.page).read_text()
     assert badges(page)[0] == "UNSOUND"
     (finding,) = entry.verification.findings
-    assert (finding.code, "0.001 s" in finding.message) == ("INVALID", True)
-    assert finding.message in page
+    assert (finding.code, "0.001 s" in finding.fields["text"]) == ("INVALID", True)
+    assert finding_text.message(finding) in page
 
 
 def test_an_unfinished_folder_is_listed_as_what_it_is(tmp_path: Path) -> None:
