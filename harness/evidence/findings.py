@@ -189,10 +189,8 @@ class Finding:
         return f"{self.file}{self.pointer}"
 
     def __str__(self) -> str:
-        """Code, place, detail and fields on one line, for messages that contain a finding."""
-        told = ", ".join(f"{name} {str(value)[:80]}" for name, value in self.fields.items() if value)
-        about = f"{self.detail}: {told}" if told else self.detail
-        return f"{self.code} {self.place}: {about}" if self.place else f"{self.code} {about}"
+        """Code and place, for messages that contain a finding."""
+        return f"{self.code} {self.place}".rstrip()
 
 
 def finding(code: Code, detail: Detail, file: str = "", pointer: str = "", **fields: Any) -> Finding:

@@ -39,7 +39,7 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
     """
     known = verify(bundle)
     if not known.sound:
-        raise KeyRefused(f"it is unsound: {known.findings[0]}")
+        raise KeyRefused(f"it is unsound: {known.findings[0]}; `harness verify` says more")
     try:
         # Another process verified the bundle. Make sure that these are still the same files.
         found = Bundle(bundle)

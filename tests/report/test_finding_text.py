@@ -54,12 +54,12 @@ def test_a_sentence_uses_the_fields_of_its_finding() -> None:
 
 
 def test_a_finding_in_a_line() -> None:
-    """Code and place, then the sentence for a reader, or detail and fields for a message that contains a finding."""
+    """Code and place, then the sentence. A message that contains a finding has code and place."""
     one = finding(Code.INVALID, Detail.TOO_MANY_COPIES, "artifacts/index.json", "/3", copies=300, most=200)
     assert finding_text.line(one) == f"INVALID artifacts/index.json/3: {finding_text.message(one)}"
-    assert str(one) == "INVALID artifacts/index.json/3: too many copies: copies 300, most 200"
+    assert str(one) == "INVALID artifacts/index.json/3"
     whole = Finding(Code.INCOMPLETE, Detail.NO_FOLDER)
-    assert (finding_text.line(whole), str(whole)) == ("INCOMPLETE is no folder", "INCOMPLETE no folder")
+    assert (finding_text.line(whole), str(whole)) == ("INCOMPLETE is no folder", "INCOMPLETE")
 
 
 def test_fields_in_words() -> None:
