@@ -142,7 +142,7 @@ def replay(
     try:
         with (
             interruption,
-            LocalExecutor(project, contract, plan.gpu, cache_folder()) as executor,
+            LocalExecutor(project, contract, plan.gpu, cache_folder(), isolated=record.isolated) as executor,
             held,
             interruption.immediate(),
         ):

@@ -34,8 +34,6 @@ PROTOCOL = '''
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
-
 
 class Refused(ValueError):
     """The number cannot be halved."""
@@ -43,7 +41,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True)
 class Numbers:
-    values: Tensor
+    values: tuple[float, ...]
 
 
 class Halving(Protocol):
@@ -57,8 +55,6 @@ class Halving(Protocol):
 FALSIFIER = """
 import sys
 
-import torch
-
 from apart.protocol import Halving, Numbers, Refused
 from harness import Trial
 
@@ -67,7 +63,7 @@ def falsify(trial: Trial[Halving]) -> None:
     trial.resolve(device="cpu")
     with trial.subject_fault():
         half = trial.subject.half(3.0)
-        numbers = torch.arange(5, dtype=torch.bfloat16)
+        numbers = (1.0, 2.0, 5.0)
         halves = trial.subject.halves(Numbers(numbers)).values
     with trial.subject_fault():
         try:
@@ -75,7 +71,8 @@ def falsify(trial: Trial[Halving]) -> None:
             refused = False
         except Refused:
             refused = True
-    trial.measure(error=abs(half - 1.5) + (halves - numbers / 2).abs().max().item(), refused=refused)
+    errors = [abs(2 * one - other) for one, other in zip(halves, numbers, strict=True)]
+    trial.measure(error=abs(half - 1.5) + max(errors), refused=refused)
     with trial.subject_fault():
         process = trial.subject.process()
     trial.measure(process=process, imported=sys.modules.get("apart.subjects") is not None)
@@ -92,14 +89,13 @@ def falsify(trial: Trial[Halving]) -> None:
 
 SUBJECTS = """
 import ctypes
+import builtins
 import gc
 import os
 import signal
 import subprocess
 import sys
 import time
-
-import torch
 
 from apart.protocol import Numbers, Refused
 
@@ -127,7 +123,7 @@ class Halver:
     def halves(self, numbers):
         if self.how == "returns another type":
             return numbers.values
-        return Numbers(numbers.values / 2)
+        return Numbers(tuple(one / 2 for one in numbers.values))
 
     def half(self, number):
         if number == float("inf"):
@@ -139,10 +135,8 @@ class Halver:
                 from harness.authoring import trial
                 trial.plain = lambda value: 0.0 if type(value) is float else value
                 return number
-            case "replaces torch":
-                torch.Tensor.abs = lambda self: torch.zeros(1)
-                torch.Tensor.__truediv__ = lambda self, other: self
-                __import__("builtins").abs = lambda value: 0.0
+            case "replaces a function of Python":
+                builtins.abs = lambda value: 0.0
                 return number
             case "searches the memory":
                 from harness.authoring.trial import Trial

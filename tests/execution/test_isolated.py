@@ -70,7 +70,7 @@ def test_the_subject_has_a_process_of_its_own(apart: LocalExecutor, shared: Loca
     assert "from the subject" in run(apart, "prints").stdout.text
 
 
-FORGERIES = ["replaces the harness", "replaces torch", "searches the memory", "lies in its methods"]
+FORGERIES = ["replaces the harness", "replaces a function of Python", "searches the memory", "lies in its methods"]
 
 
 @pytest.mark.parametrize("how", FORGERIES)
@@ -120,7 +120,7 @@ def test_an_exception_is_told_as_it_was_raised(apart: LocalExecutor) -> None:
 
 def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
     """The subject is blamed."""
-    observation = run(apart, "hangs", seconds=6.0).observation
+    observation = run(apart, "hangs", seconds=3.0).observation
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
 
 
