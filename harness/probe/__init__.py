@@ -1,7 +1,7 @@
 """The memory of a training step, predicted without a GPU."""
 
 from harness.probe.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
-from harness.probe.errors import ProbeError, Unseeable
+from harness.probe.errors import ProbeError, StepFailed, Unseeable
 from harness.probe.fit import Fit, Verdict, verdict
 from harness.probe.prediction import Peak, Prediction, predict
 
@@ -13,6 +13,7 @@ __all__ = [
     "Peak",
     "Prediction",
     "ProbeError",
+    "StepFailed",
     "Unseeable",
     "Verdict",
     "predict",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["ProbeError", "Unseeable"]
+__all__ = ["ProbeError", "StepFailed", "Unseeable"]
 
 
 class ProbeError(Exception):
     """The probe cannot run; the text names the cause and the remedy."""
+
+
+class StepFailed(ProbeError):
+    """The build or the step raised an exception; it is the cause of this one."""
 
 
 class Unseeable(ProbeError):

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-__all__ = ["Lines", "Modules"]
+__all__ = ["Lines", "Modules", "is_users"]
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)
@@ -41,6 +41,11 @@ class Lines:
                 library = f"{code.co_filename}:{frame.f_lineno}"
             frame = frame.f_back
         return library, ""
+
+
+def is_users(code: CodeType) -> bool:
+    """Whether code is neither torch's nor another library's nor the probe's."""
+    return _kind(code) == _USERS
 
 
 def _kind(code: CodeType) -> int:

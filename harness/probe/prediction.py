@@ -84,14 +84,16 @@ def predict(
 
     Raises:
         Unseeable: the step does something that fake tensors cannot show.
+        StepFailed: `build` or the step raised an exception.
         ProbeError: the probe cannot run here.
     """
+    from harness.probe.failures import named_failures
     from harness.probe.tracer import Tracer
 
     assumed = device_named(device)
     settings = settings or AllocatorSettings.of_environment()
     tracer = Tracer(assumed)
-    with tracer.tracing():
+    with tracer.tracing(), named_failures():
         tracer.begin("build")
         step = build(*arguments, **keywords)
         tracer.claim_build()

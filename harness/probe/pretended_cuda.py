@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
@@ -23,32 +24,38 @@ class Meter(Protocol):
 
     live: int
     peak: int
+    stream: int
 
     def empty_cache(self) -> None: ...
 
 
 class _Stream:
-    """The only stream."""
+    """A stream: a number, by which the allocator keeps the blocks of streams apart. The default stream is 0."""
 
-    cuda_stream = stream_id = device_index = 0
+    device_index = 0
     device_type = 1
     device = torch.device("cuda", 0)
 
-    def __init__(self, *_arguments: Any, **_keywords: Any) -> None: ...
+    def __init__(self, number: int) -> None:
+        self.cuda_stream = self.stream_id = number
 
     def query(self) -> bool:
         return True
 
-    def __enter__(self) -> _Stream:
-        return self
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Stream) and other.stream_id == self.stream_id
 
-    def __exit__(self, *_raised: object) -> None: ...
+    def __hash__(self) -> int:
+        return self.stream_id
 
     def __getattr__(self, _name: str) -> Any:
         return _nothing
 
 
 class _Event(_Stream):
+    def __init__(self, *_arguments: Any, **_keywords: Any) -> None:
+        super().__init__(0)
+
     def record(self, *_arguments: Any) -> None: ...
 
     def elapsed_time(self, _end: Any) -> float:
@@ -72,6 +79,20 @@ def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
         L2_cache_size=50 * 1024**2,
         gcnArchName="",
     )
+    streams = itertools.count(1)
+
+    @contextmanager
+    def running_on(stream: _Stream | None) -> Iterator[None]:
+        before = meter.stream
+        meter.stream = before if stream is None else stream.stream_id
+        try:
+            yield
+        finally:
+            meter.stream = before
+
+    def set_stream(stream: _Stream) -> None:
+        meter.stream = stream.stream_id
+
     generator_state = torch.zeros(16, dtype=torch.uint8)
     answers: dict[str, Any] = {
         "is_available": lambda: True,
@@ -105,12 +126,12 @@ def pretended_cuda(meter: Meter, device: Device) -> Iterator[None]:
         "get_rng_state_all": lambda: [generator_state.clone()],
         "set_rng_state": _nothing,
         "set_rng_state_all": _nothing,
-        "Stream": _Stream,
+        "Stream": lambda *_, **__: _Stream(next(streams)),
         "Event": _Event,
-        "current_stream": lambda *_: _Stream(),
-        "default_stream": lambda *_: _Stream(),
-        "set_stream": _nothing,
-        "stream": lambda *_: nullcontext(),
+        "current_stream": lambda *_: _Stream(meter.stream),
+        "default_stream": lambda *_: _Stream(0),
+        "set_stream": set_stream,
+        "stream": running_on,
         "can_device_access_peer": lambda *_: True,
     }
     with ExitStack() as stack:

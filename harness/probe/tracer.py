@@ -6,21 +6,25 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
+    FakeTensor,
     FakeTensorMode,
     UnsupportedOperatorException,
+    unset_fake_temporarily,
 )
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from harness.probe.attention import attention_of
 from harness.probe.device_table import Device
 from harness.probe.errors import Unseeable
+from harness.probe.host import is_on_host
 from harness.probe.kernel_memory import BLAS, hidden_temporaries
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
@@ -40,6 +44,9 @@ _IN_PLACE = frozenset(
 )
 
 
+_PINNING = (torch.ops.aten._pin_memory, torch.ops.aten.pin_memory)
+
+
 class _Watch(weakref.ref):  # type: ignore[type-arg]
     """A weak reference to a storage, with the key and the number of its block."""
 
@@ -53,13 +60,15 @@ class Tracer:
 
     Attributes:
         trace: what was allocated and freed so far.
-        live: bytes that are allocated now.
+        live: bytes that are allocated now; `peak` is the most so far.
+        stream: the number of the current stream.
     """
 
     def __init__(self, device: Device) -> None:
         self.trace = Trace()
         self.live = 0
         self.peak = 0
+        self.stream = 0
         self._device = device
         self._lines = Lines()
         self._modules = Modules()
@@ -90,6 +99,7 @@ class Tracer:
                 register_optimizer_step_post_hook(self._optimizer_left),
             ):
                 stack.callback(handle.remove)
+            stack.enter_context(mock.patch.object(torch.UntypedStorage, "resize_", self._resizing()))
             stack.enter_context(fake)
             stack.enter_context(_Dispatch(self))
             yield
@@ -151,12 +161,12 @@ class Tracer:
         hidden = hidden_temporaries(packet, arguments, keywords, result)
         if hidden:
             place = self.place(str(operator))
-            numbers = [self._allocate(Block(size, place, place.module)) for size in hidden]
+            numbers = [self._allocate(Block(size, place, place.module, self.stream)) for size in hidden]
             for number in numbers:
                 self._free(number)
 
     def _note(self, operator: Any, tensor: torch.Tensor, node: Any) -> None:
-        if tensor.device.type != "cuda":
+        if not isinstance(tensor, FakeTensor) or tensor.fake_device.type != "cuda":
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -166,13 +176,30 @@ class Tracer:
         if not size:
             return
         place = self.place(str(operator))
-        block = Block(size, place, place.module)
+        block = Block(size, place, place.module, self.stream)
         if node is not None and torch.is_grad_enabled():
             block.owner = Owner.ACTIVATIONS
         watch = _Watch(storage, self._died)
         watch.key = key
         watch.number = self._allocate(block)
         self._watches[key] = watch
+
+    def _resizing(self) -> Callable[[torch.UntypedStorage, int], torch.UntypedStorage]:
+        """`UntypedStorage.resize_`, with which sharded modules free and allocate again what they gather."""
+        resize = torch.UntypedStorage.resize_
+
+        def resized(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+            resize(storage, size)
+            watch = self._watches.get(storage._cdata)
+            if watch is not None:
+                block = self.trace.blocks[watch.number - 1]
+                if block.bytes != size:
+                    place = self.place("UntypedStorage.resize_")
+                    self._free(watch.number)
+                    watch.number = self._allocate(Block(size, place, block.module, block.stream, block.owner))
+            return storage
+
+        return resized
 
     def _died(self, watch: _Watch) -> None:
         if self._watches.get(watch.key) is watch:
@@ -242,7 +269,13 @@ class Tracer:
         """Name what the build left, and that no module or optimizer is known to hold, inputs."""
         self._own_all(Owner.INPUTS)
 
-    def _own(self, tensor: torch.Tensor, owner: Owner, module: str) -> None:
+    def _own(self, tensor: Any, owner: Owner, module: str) -> None:
+        if is_traceable_wrapper_subclass(tensor):
+            for name in tensor.__tensor_flatten__()[0]:
+                inner = getattr(tensor, name)
+                if isinstance(inner, torch.Tensor):
+                    self._own(inner, owner, module)
+            return
         watch = self._watches.get(tensor.untyped_storage()._cdata)
         if watch is not None:
             block = self.trace.blocks[watch.number - 1]
@@ -261,6 +294,9 @@ class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     avoid_device_init = True
 
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+
 
 class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, tracer: Tracer) -> None:
@@ -271,8 +307,17 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, operator: Any, types: Any, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None
     ) -> Any:
         keywords = keywords or {}
+        if any(issubclass(each, torch.Tensor) and hasattr(each, "__tensor_flatten__") for each in types):
+            return NotImplemented  # a tensor of other tensors, such as a shard: its own operators on these come here
         if operator.name() in _IN_PLACE and arguments[0] and arguments[0][0].device.type == "cuda":
             return None  # allocates nothing, and fake tensors would take long to find that out
+        if operator.overloadpacket in _PINNING:
+            return arguments[0]
+        if keywords.get("pin_memory"):
+            keywords = {**keywords, "pin_memory": False}
+        if is_on_host(operator, arguments, keywords):
+            with unset_fake_temporarily():
+                return operator(*arguments, **keywords)
         try:
             result = operator(*arguments, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
