@@ -24,6 +24,7 @@ _GIB = 1024**3
 @click.option("--set", "fixed", multiple=True, metavar="NAME=VALUE", help="An argument of the function.")
 @click.option("--sweep", "sweeps", multiple=True, metavar="NAME=V,V,…", help="Predict once for each of these values.")
 @click.option("--device", default="H200", show_default=True, metavar="NAME", help="The GPU to assume.")
+@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Of how many it is the first.")
 @click.option(
     "--device-memory", type=click.FloatRange(min=0, min_open=True), metavar="GiB", help="Its memory, if not all of it."
 )
@@ -34,6 +35,7 @@ def command(
     fixed: tuple[str, ...],
     sweeps: tuple[str, ...],
     device: str,
+    ranks: int,
     device_memory: float | None,
     json_file: str | None,
     html_file: str | None,
@@ -58,7 +60,7 @@ def command(
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
     try:
-        cases = list(swept(_found(target), chosen, values, device=device, capacity=capacity))
+        cases = list(swept(_found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
     except ProbeError as error:
         raise click.ClickException(str(error)) from error
     told = document(target, cases, values)

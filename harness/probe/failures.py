@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
@@ -15,6 +19,7 @@ from harness.probe.places import is_users
 __all__ = ["named_failures"]
 
 # What torch says if a kernel that is no operator of torch asks a fake tensor for its memory.
+_WRAP = "wrap the kernel with torch.library.triton_op or custom_op, and register a fake implementation"
 _ADDRESSES = ("data is not allocated yet", "Cannot access data pointer", "data_ptr")
 
 
@@ -27,29 +32,45 @@ def named_failures() -> Iterator[None]:
         Unseeable: the block used what fake tensors cannot show.
     """
     try:
-        with mock.patch.object(torch.nn.parallel.DistributedDataParallel, "__init__", _refuse_replicas):
+        with ExitStack() as stack:
+            for owner, name, remedy in _refused():
+                stack.enter_context(mock.patch.object(owner, name, _refusal(owner, name, remedy)))
             yield
     except ProbeError:
         raise
     except Exception as error:
         place, function = _places(error)
         if any(words in str(error) for words in _ADDRESSES):
-            remedy = "wrap the kernel with torch.library.triton_op or custom_op, and register a fake implementation"
-            raise Unseeable(function, place, remedy) from error
+            raise Unseeable(function, place, _WRAP) from error
         first = str(error).partition("\n")[0]
         raise StepFailed(f"{place}: {type(error).__name__} on fake tensors: {first}") from error
 
 
-def _refuse_replicas(*_arguments: object, **_keywords: object) -> None:
-    place = next(
-        (f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_stack()[:-1]) if _is_outside(each)), ""
-    )
-    remedy = "its buckets are made in C++; probe the model without it and add its gradients once more"
-    raise Unseeable("DistributedDataParallel", place, remedy)
+def _refused() -> Iterator[tuple[Any, str, str]]:
+    """What would run but allocate unseen: where it is, its name, and the remedy."""
+    replicas = "its buckets are made in C++; probe the model without it and add its gradients once more"
+    yield torch.nn.parallel.DistributedDataParallel, "__init__", replicas
+    yield torch, "compile", "the buffers of compiled code are not predicted; probe the code as it is"
+    if importlib.util.find_spec("triton") is not None:
+        from triton.runtime.jit import JITFunction
+
+        yield JITFunction, "run", _WRAP
+
+
+def _refusal(owner: Any, name: str, remedy: str) -> Callable[..., None]:
+    operator = "torch.compile" if owner is torch else owner.__name__
+
+    def refuse(*arguments: Any, **_keywords: Any) -> None:
+        kernel = getattr(arguments[0], "__name__", "") if name == "run" else ""
+        lines = (f"{each.filename}:{each.lineno}" for each in reversed(traceback.extract_stack()) if _is_outside(each))
+        raise Unseeable(f"the Triton kernel {kernel}" if kernel else operator, next(lines, ""), remedy)
+
+    return refuse
 
 
 def _is_outside(frame: traceback.FrameSummary) -> bool:
-    return not frame.filename.startswith((str(torch.__path__[0]), __file__.rpartition("/")[0]))
+    libraries = (str(torch.__path__[0]), str(Path(__file__).parent))
+    return not frame.filename.startswith(libraries) and f"{os.sep}triton{os.sep}" not in frame.filename
 
 
 def _places(error: BaseException) -> tuple[str, str]:

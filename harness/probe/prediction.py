@@ -55,6 +55,7 @@ def predict(
     build: Callable[..., Callable[[], Any]],
     *arguments: Any,
     device: str = "H200",
+    ranks: int = 1,
     settings: AllocatorSettings | None = None,
     **keywords: Any,
 ) -> Prediction:
@@ -80,6 +81,8 @@ def predict(
     Args:
         build: makes model, optimizer and inputs from the other arguments, and returns a callable that runs one step.
         device: the device to assume, one of `harness.probe.device_table.DEVICES`.
+        ranks: of how many ranks this process is the first. Their process group is torch's fake one, in which
+            collectives have no effect. It is initialized before `build` is called.
         settings: of the allocator; by default what the environment's PYTORCH_ALLOC_CONF says.
 
     Raises:
@@ -88,12 +91,13 @@ def predict(
         ProbeError: the probe cannot run here.
     """
     from harness.probe.failures import named_failures
+    from harness.probe.ranks import simulated_ranks
     from harness.probe.tracer import Tracer
 
     assumed = device_named(device)
     settings = settings or AllocatorSettings.of_environment()
     tracer = Tracer(assumed)
-    with tracer.tracing(), named_failures():
+    with tracer.tracing(), named_failures(), simulated_ranks(ranks):
         tracer.begin("build")
         step = build(*arguments, **keywords)
         tracer.claim_build()

@@ -29,12 +29,13 @@ def swept(
     sweeps: Mapping[str, Sequence[Any]],
     *,
     device: str,
+    ranks: int,
     capacity: int | None,
 ) -> Iterator[Case]:
     """Yield a case for every combination of the swept values."""
     for values in itertools.product(*sweeps.values()):
         parameters = {**fixed, **dict(zip(sweeps, values, strict=True))}
-        prediction = predict(build, device=device, **parameters)
+        prediction = predict(build, device=device, ranks=ranks, **parameters)
         yield Case(parameters, prediction, verdict(prediction, capacity))
 
 

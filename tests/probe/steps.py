@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
 
 
 def mlp(
@@ -31,3 +34,90 @@ def reads_a_value() -> Callable[[], float]:
     """A step that depends on a number on the device."""
     weight = torch.randn(8, device="cuda", requires_grad=True)
     return lambda: weight.sum().item()
+
+
+def sharded(width: int = 1024) -> Callable[[], None]:
+    """The same layers, each sharded over all ranks."""
+    model = torch.nn.Sequential(
+        torch.nn.Linear(width, 4 * width, bias=False), torch.nn.GELU(), torch.nn.Linear(4 * width, width, bias=False)
+    ).cuda()
+    mesh = init_device_mesh("cuda", (torch.distributed.get_world_size(),))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters())
+    inputs = torch.randn(64, width, device="cuda")
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def replicated() -> Callable[[], None]:
+    """A model in DistributedDataParallel."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())
+    return lambda: model(torch.randn(8, 8, device="cuda")).sum().backward()
+
+
+def loads_data(tied: bool = True) -> Callable[[], None]:
+    """Shuffled batches from a DataLoader, a decision on a value on the host, tied weights, and a schedule."""
+    embedding, head = torch.nn.Embedding(1000, 64).cuda(), torch.nn.Linear(64, 1000, bias=False).cuda()
+    if tied:
+        head.weight = embedding.weight
+    optimizer = torch.optim.AdamW([*{*embedding.parameters(), *head.parameters()}])
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    rows = [{"ids": torch.arange(3), "number": number} for number in range(16)]
+    batches = iter(torch.utils.data.DataLoader(rows, batch_size=4, shuffle=True, pin_memory=True))
+
+    def step() -> None:
+        batch = next(batches)
+        assert batch["number"].max().item() < 16
+        head(embedding(batch["ids"].cuda(non_blocking=True))).logsumexp(-1).mean().backward()
+        torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def attention(*, autocast: bool = False, recomputed: bool = False, masked: bool = False) -> Callable[[], None]:
+    """Attention in float32, or under autocast."""
+    query = torch.randn(2, 8, 128, 64, device="cuda", requires_grad=True)
+    mask = torch.ones(128, 128, dtype=torch.bool, device="cuda") if masked else None
+
+    def attend(query: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(query * 1, query, query, mask)
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+            found = checkpoint(attend, query, use_reentrant=False) if recomputed else attend(query)
+        found.sum().backward()
+
+    return step
+
+
+def launches_a_kernel() -> Callable[[], None]:
+    """A Triton kernel that is no operator of torch."""
+    import triton
+
+    @triton.jit
+    def double(x):  # type: ignore[no-untyped-def]
+        pass
+
+    weight = torch.randn(8, device="cuda")
+    return lambda: double[(1,)](weight)
+
+
+def compiles() -> Callable[[], None]:
+    """A compiled module."""
+    layer = torch.compile(torch.nn.Linear(8, 8).cuda())
+    return lambda: layer(torch.randn(8, 8, device="cuda")).sum().backward()
+
+
+def raises() -> Callable[[], None]:
+    """A step with a defect."""
+    left, right = torch.randn(2, 3, device="cuda"), torch.randn(2, 3, device="cuda")
+    return lambda: left @ right

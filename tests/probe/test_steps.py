@@ -1,0 +1,61 @@
+"""Steps as people write them: sharded, with data, with attention, and such as the probe must refuse."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.probe import ProbeError, StepFailed, Unseeable, predict
+from tests.probe import steps
+
+WEIGHTS = 2 * 4 * 1024 * 1024 * 4
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_rank_holds_its_share_of_parameters_gradients_and_state(ranks: int) -> None:
+    owners = predict(steps.sharded, ranks=ranks).by_owner
+    assert owners["parameters"] == WEIGHTS / ranks
+    assert owners["optimizer"] == pytest.approx(2 * WEIGHTS / ranks, abs=4096)
+
+
+def test_what_the_host_knows_decides_there() -> None:
+    tied, apart = (predict(steps.loads_data, tied=tied).by_owner["parameters"] for tied in (True, False))
+    assert 2 * tied == apart == 2 * 1000 * 64 * 4
+
+
+@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ({}, "efficient"),
+        ({"masked": True}, "efficient"),
+        ({"autocast": True}, "flash"),
+        ({"autocast": True, "masked": True}, "efficient"),
+    ],
+)
+def test_attention_is_chosen_as_on_the_device(case: dict[str, bool], expected: str, recomputed: bool) -> None:
+    operators = {block.place.operator for block in predict(steps.attention, recomputed=recomputed, **case).trace.blocks}
+    for pass_ in ("", "_backward"):
+        assert f"aten._scaled_dot_product_{expected}_attention{pass_}.default" in operators
+
+
+@pytest.mark.parametrize(
+    ("build", "operator"),
+    [
+        (steps.replicated, "DistributedDataParallel"),
+        (steps.launches_a_kernel, "the Triton kernel double"),
+        (steps.compiles, "torch.compile"),
+    ],
+)
+def test_what_allocates_unseen_is_refused_with_its_line(build: Callable[[], Any], operator: str) -> None:
+    with pytest.raises(Unseeable) as raised:
+        predict(build)
+    assert raised.value.operator == operator
+    assert raised.value.place.startswith(steps.__file__)
+
+
+def test_an_exception_of_the_step_is_its_own() -> None:
+    with pytest.raises(StepFailed, match=steps.__file__) as raised:
+        predict(steps.raises)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    assert issubclass(StepFailed, ProbeError)
