@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from harness.probe.attention import attention_of
 from harness.probe.device_table import Device
 from harness.probe.errors import Unseeable
-from harness.probe.host import is_on_host
+from harness.probe.host_values import is_on_host
 from harness.probe.kernel_memory import BLAS, hidden_temporaries
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
