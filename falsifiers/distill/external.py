@@ -58,8 +58,13 @@ class _Files:
         Raises:
             NotShown: the TOML file names no checkpoints.
         """
-        finished = {path: self.name(step) for step, path in self.by_step().items()}
+        finished = {path: self.name(step) for step, path in self.by_step().items() if self._is_periodic(step)}
         return finished | {path: path.name for suffix in UNFINISHED for path in self.by_step(suffix).values()}
+
+    def _is_periodic(self, step: int) -> bool:
+        """Whether a checkpoint is one of those at equal distances, and not the one that each run leaves at its end."""
+        every = self._values.get("checkpoint_every")
+        return not (self._trainer.files.last and step == self._values.get("steps") and (not every or step % every))
 
     def by_step(self, suffix: str = "") -> dict[int, Path]:
         """The checkpoints by step; with a suffix, the files that are called so but for it.

@@ -21,7 +21,7 @@ from harness.contract.project import Project
 from harness.external.choice import External, Kind
 
 if TYPE_CHECKING:
-    from harness.external.trainer import Trainer
+    from harness.external.trainer_file import Trainer
 
 __all__ = ["Chosen", "checked_subject", "choose"]
 
@@ -55,7 +55,7 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
         return Chosen(checked_subject(text, project), None, overrides(settings, contracts))
     if kind == Kind.HF:
         return _in_process(file, settings, contracts, project)
-    from harness.external.trainer import TrainerError, load
+    from harness.external.trainer_file import TrainerError, load
 
     path = _file(Kind(kind), file, project)
     try:
@@ -208,7 +208,7 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
 
 def _check(external: External, trainer: Trainer, contract: Contract, changed: dict[str, Any], project: Project) -> None:
     """Refuse a claim without an adapter for the subject, and a command with parameters that have no value."""
-    from harness.external.trainer import GIVEN, unknown
+    from harness.external.trainer_file import GIVEN, unknown
 
     if not _takes(contract, external, project):
         raise _refused(_no_adapter(contract, external, project))

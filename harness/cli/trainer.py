@@ -32,7 +32,7 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
     """
     from harness.authoring.faults import NotMeasured
     from harness.external.file_check import check_log, check_run
-    from harness.external.trainer import load
+    from harness.external.trainer_file import load
     from harness.report.trainer_check_text import lines
 
     if folder is not None and log is not None:

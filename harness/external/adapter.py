@@ -20,7 +20,7 @@ from harness.authoring.faults import NotMeasured, NotShown
 from harness.authoring.setting import Setting
 from harness.external import command, directory
 from harness.external.output_summary import Telling
-from harness.external.trainer import Trainer, load
+from harness.external.trainer_file import Trainer, load
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]
 

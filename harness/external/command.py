@@ -26,7 +26,7 @@ from harness.external import directory
 from harness.external.memory import LargestProcess
 from harness.external.output_events import LogReader
 from harness.external.output_summary import Telling
-from harness.external.trainer import Exit, Trainer
+from harness.external.trainer_file import Exit, Trainer
 
 __all__ = ["CommandFailed", "OutOfMemory", "RequestRefused", "run"]
 

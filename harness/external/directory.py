@@ -14,7 +14,7 @@ from harness.authoring.faults import NotMeasured
 from harness.base.strictjson import JsonObject
 from harness.external.output_events import LogReader
 from harness.external.output_summary import Telling
-from harness.external.trainer import Trainer
+from harness.external.trainer_file import Trainer
 
 __all__ = ["checkpoint_files", "checkpoints", "digest", "logs", "read_logs"]
 

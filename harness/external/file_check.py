@@ -14,7 +14,7 @@ from harness.external import directory
 from harness.external.linear_regex import PatternRefused, compiled
 from harness.external.output_events import Event, EventKind, LineRule, LogReader
 from harness.external.output_summary import Telling
-from harness.external.trainer import Trainer
+from harness.external.trainer_file import Trainer
 
 __all__ = ["Matches", "Near", "check_log", "check_run"]
 

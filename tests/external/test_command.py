@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.authoring.faults import NotMeasured
 from harness.external import command
 from harness.external.output_summary import Telling
-from harness.external.trainer import load
+from harness.external.trainer_file import load
 
 TRAINER = """
 name = "mine"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.external.trainer import _VALUES, GIVEN
+from harness.external.trainer_file import _VALUES, GIVEN
 from tests.cli.harness_command import harness
 from tests.external.trainers import ROOT
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness.external import command
 from harness.external.output_summary import Telling
-from harness.external.trainer import load
+from harness.external.trainer_file import load
 
 MIB = 2**20
 LAG = 7 / 8
@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from harness.external import command
 from harness.external.output_summary import Telling
-from harness.external.trainer import load
+from harness.external.trainer_file import load
 held = b"x" * int(sys.argv[2])
 print("memory", command.run(load(Path(sys.argv[1])), {"output": sys.argv[3]}, Telling(lambda step, values: None)))
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.external.trainer import Exit, TrainerError, load, unknown
+from harness.external.trainer_file import Exit, TrainerError, load, unknown
 from tests.external.trainers import APR, BIGRAMS, BIGRAMS_FILE
 
 GIVEN = {"output": "/out", "seed": 3, "device": "cpu", "here": "/here", "python": "python3"}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.external.trainer import load
+from harness.external.trainer_file import load
 
 ROOT = Path(__file__).parents[2]
 BIGRAMS_FILE = ROOT / "tests" / "external" / "bigrams.toml"

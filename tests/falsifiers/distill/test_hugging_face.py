@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import HfArgumentParser, TrainingArguments
 
+from falsifiers.distill.external import Recorded
 from falsifiers.distill.hugging_face import HF
+from harness import Setting
 from harness.base.device import Device
 from harness.base.vocabulary import Outcome
 from harness.contract import load
+from harness.external.file_check import check_run
+from harness.external.trainer_file import load as trainer_file
 from harness.judging.judge import judge
 from harness.judging.observation import Ending, EndingKind, Observation
 from tests.external.trainers import ROOT
 from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, outside
-from tests.falsifiers.distill.trials import CONTRACTS
+from tests.falsifiers.distill.trials import CONTRACTS, a_setting
+from trainers.kd_trainer import build
 
 pytest.importorskip("accelerate")
+
+READY_MADE = ROOT / "trainers" / "transformers-trainer.toml"
 
 STEP = "F-DISTILL-STEP-001"
 CRASH = "F-DISTILL-CKPT-CRASH-001"
@@ -43,12 +52,18 @@ def _nothing_to_collect() -> Iterator[None]:
     gc.unfreeze()
 
 
+def corpus(folder: Path) -> Path:
+    """A text that is short, and long enough for a tenth of it to be held out."""
+    text = folder / "text.py"
+    text.write_bytes(b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py"))))
+    return text
+
+
 def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[str, Outcome]:
     """The outcome of each clause for the Trainer of a function."""
     name = function if ":" in function else f"tests.falsifiers.distill.planted_trainers:{function}"
-    text = folder / "text.py"
-    text.write_bytes(b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py"))))
-    seen = outside(folder, claim, HF, trainer=name, corpus=str(text), teacher_steps=2, **SHORT[claim], **changed)
+    text = str(corpus(folder))
+    seen = outside(folder, claim, HF, trainer=name, corpus=text, teacher_steps=2, **SHORT[claim], **changed)
     contract = load(CONTRACTS / f"{claim}.json", (ROOT,))
     given = contract.profiles["reduced"].parameters
     parameters = {**given, **{name: value for name, value in SHORT[claim].items() if name in given}}
@@ -116,3 +131,41 @@ def test_a_function_that_cannot_be_asked(function: str, tmp_path: Path) -> None:
 def test_a_claim_that_looks_for_other_files(tmp_path: Path) -> None:
     """It does not say that a Trainer's checkpoints are missing."""
     assert failed(outcomes(tmp_path, CRASH, "trainers.kd_trainer:build")) == set()
+
+
+def test_the_ready_made_file_describes_a_script(tmp_path: Path) -> None:
+    """transformers reads the words of its command line as the claim's parameters."""
+    described = trainer_file(READY_MADE)
+    parameters = {"script": "train.py", "steps": 7, "batch": 3, "learning_rate": 0.01, "checkpoint_every": 2}
+    given = {**parameters, "python": "python", "output": str(tmp_path / "run"), "seed": 5, "gradient_norm": None}
+    words = described.words({**given, "bf16": False})
+    (read,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(words[2:])
+    seen = (read.max_steps, read.per_device_train_batch_size, read.learning_rate, read.save_steps, read.max_grad_norm)
+    assert (seen, read.seed, read.logging_steps, read.bf16) == ((7, 3, 0.01, 2, 0.0), 5, 1, False)
+    assert described.needed() <= given.keys() | described.parameters.keys()
+    assert described.words({**given, "checkpoint_every": 0}).count("--save_steps") == 0
+
+
+def test_the_ready_made_file_matches_what_a_trainer_leaves(tmp_path: Path) -> None:
+    """Its log, its checkpoints and its export; a run that ends between two checkpoints is not said to have one more."""
+    setting = a_setting(tmp_path, corpus=str(corpus(tmp_path)), warmup_steps=1)
+    run = setting.workspace / "distilled"
+    run.mkdir(parents=True)
+    with (run / "train.log").open("w") as log, contextlib.redirect_stdout(log):
+        trainer = build(setting)
+        trainer.train()
+        trainer.save_model(str(run))
+    found = check_run(trainer_file(READY_MADE), run, {})
+    assert (found.problems, found.telling.steps, found.checkpoints, found.export_tensors) == ([], 3, [2, 3], 26)
+    assert found.telling.losses == pytest.approx([one["loss"] for one in trainer.state.log_history[:3]], rel=1e-3)
+    parameters = {"trainer": str(READY_MADE), "dir": str(run), "steps": 3, "checkpoint_every": 2, "device": "cpu"}
+    files = Recorded(Setting(parameters, "cpu", 0, tmp_path / "work", tmp_path / "cache")).weight_files
+    assert list(files.checkpoints(run).values()) == ["step 2"]
+
+
+@pytest.mark.parametrize("function", ["sft", "gkd"])
+def test_a_trainer_of_trl(function: str, tmp_path: Path) -> None:
+    """Its steps are counted, and it is not refuted."""
+    pytest.importorskip("trl")
+    name = f"tests.falsifiers.distill.trl_trainers:{function}"
+    assert failed(outcomes(tmp_path, MAX_STEPS, name)) == set()

@@ -40,7 +40,7 @@ def test_from_the_command_line_an_engine_is_judged_as_far_as_it_is_seen(tmp_path
     status, output = command_line(tmp_path, *said)
     assert status == 3, output
     record = sealed(tmp_path)
-    assert (record["verdict"], record["resolved"]) == ("NOT_MEASURED", {"device": "cpu", "steps": 3})
+    assert (record["verdict"], record["resolved"]) == ("NOT_MEASURED", {"device": "cpu", "contradiction": ""})
     assert {ENGINE, "tests/external/ptx_engine.py"} <= record["sources"].keys()
     (held,) = (tmp_path / "evidence").rglob("device-code.json")
     (inspection,) = json.loads(held.read_text())

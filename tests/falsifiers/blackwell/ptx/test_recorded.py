@@ -41,7 +41,7 @@ def test_a_finished_run_tells_what_was_compiled_late(tmp_path: Path, capfd: pyte
     seen = recorded(tmp_path, GB10 + TRAINED)
     assert seen.clauses(Outcome.FAIL) == {"reported_compilations.const"}
     assert (seen.measured["reported_compilations"], seen.measured["failed_uploads"]) == (3, [])
-    assert (list(seen.measured["losses"]), seen.resolved["steps"]) == ([7.6746, 7.2036], 50)
+    assert (list(seen.measured["losses"]), "steps" in seen.resolved) == ([7.6746, 7.2036], False)
     (line,) = [line for line in capfd.readouterr().out.splitlines() if "silu_backward" in line]
     assert "after" in line
     assert "-P apr=/path/to/apr" in seen.reason

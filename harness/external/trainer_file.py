@@ -79,7 +79,9 @@ class Files:
     export: str
     checkpoints: str = ""
     step: Any = None
-    """A compiled expression on a checkpoint's name, with a group `step`; None without checkpoints."""
+    """A compiled expression on a checkpoint's path or name, with a group `step`; None without checkpoints."""
+    last: bool = False
+    """Whether a run also leaves a checkpoint of its last step, which is no periodic one."""
     prefix: str = ""
     initial: str = ""
     initial_prefix: str = ""
@@ -179,8 +181,10 @@ class Trainer:
     def needed(self) -> set[str]:
         """The placeholders that the command line cannot do without."""
         words = [word for word in self.line if isinstance(word, str)]
-        words += [word for entry in self.line if isinstance(entry, Flag) for word in (*entry.words, *entry.otherwise)]
-        return {name for text in (*words, self.files.export) for name in _names(text)}
+        needed = {name for text in (*words, self.files.export) for name in _names(text)}
+        for flag in (entry for entry in self.line if isinstance(entry, Flag)):
+            needed |= {name for word in (*flag.words, *flag.otherwise) for name in _names(word)} - {flag.name}
+        return needed
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         for position, entry in enumerate(self.line):
