@@ -121,17 +121,18 @@ def test_a_signed_run_keeps_its_key_to_itself(folder: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    "content",
     [
-        (None, "No such file"),
-        ("", "no private key in PEM"),
-        ("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "no private key in PEM"),
-        ("public", "it is the public key"),
-        ("passphrase", "has a passphrase"),
-        ("rsa", "is a key of the kind"),
+        None,
+        "",
+        "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n",
+        "public",
+        "passphrase",
+        "rsa",
     ],
+    ids=["missing", "empty", "garbage", "public", "passphrase", "rsa"],
 )
-def test_a_key_that_cannot_sign_refuses_the_run(folder: Path, content: str | None, says: str) -> None:
+def test_a_key_that_cannot_sign_refuses_the_run(folder: Path, content: str | None, snapshot: SnapshotAssertion) -> None:
     """It is refused before anything runs, and the file's content is not shown."""
     from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
     from cryptography.hazmat.primitives.serialization import (
@@ -158,7 +159,7 @@ def test_a_key_that_cannot_sign_refuses_the_run(folder: Path, content: str | Non
             path.write_text(content)
     done = harness(folder, "run", CLAIM, "--key", "a.key")
     assert done.returncode == ExitStatus.REFUSED
-    assert says in done.stderr
+    assert complaint(done, folder) == snapshot
     assert "c2VjcmV0" not in done.stderr
     assert not (folder / "evidence").exists()
 
@@ -183,7 +184,7 @@ def test_bundles_are_signed_later_and_by_several(folder: Path) -> None:
     other = harness(folder, "verify", "evidence", "--trusted-key", "other.key.pub")
     assert other.returncode == ExitStatus.REFUSED
     assert "NOT_ACCEPTED (FAIL)" in other.stdout
-    assert other.stdout.splitlines()[-2].endswith("1 of them not accepted")
+    assert "1 of them not" in other.stdout.splitlines()[-2]
 
 
 def test_a_key_that_others_can_read(folder: Path, snapshot: SnapshotAssertion) -> None:
@@ -241,21 +242,21 @@ def test_remarks_fail_where_they_are_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codes", "says"),
+    "codes",
     [
-        ("OLD", "OLD is no remark"),
-        ("", "an empty name is no remark"),
-        ("TAMPERED", "fails always"),
-        ("STALE_CONTRACT", "needs a project"),
-        ("any", None),
+        "OLD",
+        "",
+        "TAMPERED",
+        "STALE_CONTRACT",
+        "any",
     ],
 )
-def test_what_cannot_be_failed_on(folder: Path, codes: str, says: str | None) -> None:
+def test_what_cannot_be_failed_on(folder: Path, codes: str, snapshot: SnapshotAssertion) -> None:
     """A gate that cannot close is refused. `any` means every remark that can be asked for here."""
     sealed(folder)
     done = harness(folder, "verify", "evidence", "--fail-on", codes)
     assert done.returncode == ExitStatus.REFUSED
-    assert says is None or says in done.stderr
+    assert complaint(done, folder) == snapshot
 
 
 def test_a_changed_project_makes_evidence_stale(folder: Path) -> None:
@@ -325,7 +326,7 @@ def test_a_report_takes_only_what_a_trusted_key_signed(folder: Path) -> None:
     assert "| **NOT_ACCEPTED** (FAIL) |" in comment
     assert f"signed by {key_id(folder)[:12]}" in comment
     for name in ("c.json", "c.xml", "c.sarif"):
-        assert "not accepted: UNSIGNED there is no attestation" in (folder / name).read_text(), name
+        assert "not accepted: UNSIGNED " in (folder / name).read_text(), name
     refused = harness(folder, "report", "evidence", "--html", "other", "--trusted-key", "ci.key")
     assert (refused.returncode, "--trusted-key" in refused.stderr) == (ExitStatus.REFUSED, True)
     assert not (folder / "other").exists()
