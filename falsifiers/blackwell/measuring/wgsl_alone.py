@@ -70,6 +70,7 @@ def _on_a_small_adapter(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> 
 
 
 def _most_bound(trial: Trial[FallbackBlocks], size: tuple[int, int]) -> int:
-    """Bytes of the largest operand of a product that cannot be cut."""
+    """Bytes of the largest operand or result of a product that cannot be cut."""
     shape = TRUE_SHAPES[trial.parameters["model"]]
-    return 4 * max(shape.intermediate * max(shape.hidden, size[0] * size[1]), LARGEST)
+    scores = shape.heads // shape.kv_heads * size[1] ** 2  # of the heads that share a key
+    return 4 * max(shape.intermediate * max(shape.hidden, size[0] * size[1]), scores, LARGEST)
