@@ -82,7 +82,11 @@ class SubjectProcess:
         if sys.modules.get(module) is not None:
             raise NotMeasured(f"the falsifier imports {module}, the module of the subject")
         sys.modules[module] = None  # type: ignore[assignment]  # no import of it succeeds here
-        if failed := self._ask(["load"], [], protocol)[0]:
+        try:
+            failed = self._ask(["load"], [], protocol)[0]
+        except SubjectEnded as error:
+            failed = error
+        if failed:
             raise NotMeasured(f"the subject could not be loaded: {failed}")
 
         def build(setting: Setting) -> Any:

@@ -124,6 +124,18 @@ def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
 
 
+@pytest.mark.parametrize("line", ["import os; os._exit(7)", "import nonexistent", "raise SystemExit(3)"])
+def test_a_subject_that_cannot_be_loaded_is_not_measured(project: Project, apart: LocalExecutor, line: str) -> None:
+    """It refutes nothing, and the falsifier is not to blame."""
+    module = project.root / "apart" / "subjects.py"
+    module.write_text(f"{line}\n{SUBJECTS}")
+    try:
+        ending = run(apart, "well").observation.ending
+    finally:
+        module.write_text(SUBJECTS)
+    assert (ending.kind, ending.phase) == (EndingKind.NOT_MEASURED, Phase.START), ending
+
+
 def test_a_falsifier_that_imports_the_subject_is_refused(project: Project, tmp_path: Path) -> None:
     """Its process would run the subject's code."""
     contract = project.contract("F-TOY-APART-001")

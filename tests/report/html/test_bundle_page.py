@@ -121,6 +121,13 @@ def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run
     assert str(Fate.INCONCLUSIVE) not in text
 
 
+def test_an_isolated_run_is_named(tmp_path: Path) -> None:
+    """Beside the profile and the device; any other run has no such words."""
+    contents = Contents.read(sealed(tmp_path))
+    assert "isolated" not in shown(contents)
+    assert "subjects isolated" in shown(replace(contents, record=replace(contents.record, isolated=True)))
+
+
 def test_what_the_profile_leaves_out_is_said_beside_the_verdict(tmp_path: Path) -> None:
     """The names, the counts and the rows agree. A run that judged everything has no such row."""
     profiles = document()["profiles"]
