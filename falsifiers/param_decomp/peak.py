@@ -10,25 +10,34 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-__all__ = ["LiveStorage"]
+__all__ = ["LiveStorage", "TooMuch"]
+
+
+class TooMuch(Exception):
+    """More is live than the cap allows."""
 
 
 class LiveStorage(TorchDispatchMode):
     """Counts the bytes of every storage that an operation returns, until the storage dies.
 
-    What lived before is not counted, unless an operation returns it: a view or a result in place.
+    What lived before is not counted.
 
     Attributes:
         peak: the largest sum so far.
         live: the sum now.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cap: int | None = None) -> None:
+        """Args: cap: bytes; an operation that passes it raises TooMuch."""
         super().__init__()
+        self.cap = cap
         self.peak = self.live = 0
         self._known: weakref.WeakSet[torch.UntypedStorage] = weakref.WeakSet()
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+        for one in tree_iter((arguments, keywords)):  # an operation in place, or a view, returns one of these
+            if isinstance(one, Tensor):
+                self._known.add(one.untyped_storage())
         result = function(*arguments, **(keywords or {}))
         for one in tree_iter(result):
             if isinstance(one, Tensor):
@@ -43,6 +52,8 @@ class LiveStorage(TorchDispatchMode):
         self.live += size
         self.peak = max(self.peak, self.live)
         weakref.finalize(storage, self._free, size)
+        if self.cap is not None and self.live > self.cap:
+            raise TooMuch(f"{self.live} bytes are live, {self.cap} are allowed")
 
     def _free(self, size: int) -> None:
         self.live -= size

@@ -15,38 +15,38 @@ _LARGEST_SEED = 2**63
 
 
 class Stream:
-    """The random numbers of one forward of one step."""
+    """The random numbers of one forward of one step. They are drawn on the CPU, so that all devices draw the same."""
 
     def __init__(self, seed: int, step: int, forward: int, rows: range, device: torch.device) -> None:
         """Args: rows: this rank's rows of the global batch."""
         self.key = (seed, step, forward)
         self.rows = rows
         self.device = device
+        self.where = torch.device("meta" if device.type == "meta" else "cpu")
 
     def generator(self, row: int, purpose: int) -> torch.Generator | None:
         """The stream of a row for one purpose: a site's place, or -1 for the routing. None without data."""
-        if self.device.type == "meta":
+        if self.where.type == "meta":
             return None
-        generator = torch.Generator(self.device)
-        return generator.manual_seed(hash((*self.key, row, purpose)) % _LARGEST_SEED)
+        return torch.Generator().manual_seed(hash((*self.key, row, purpose)) % _LARGEST_SEED)
 
     def source(self, place: int, sequence: int, channels: int, dtype: torch.dtype) -> Tensor:
         """Uniform numbers [rows, sequence, channels] for the site at a place."""
         drawn = [
-            torch.rand(sequence, channels, generator=self.generator(row, place), device=self.device, dtype=dtype)
+            torch.rand(sequence, channels, generator=self.generator(row, place), device=self.where, dtype=dtype)
             for row in self.rows
         ]
-        return torch.stack(drawn)
+        return torch.stack(drawn).to(self.device)
 
     def uniform_k(self, sites: int, sequence: int) -> Tensor:
         """For each position, k of the sites, k uniform in 1 to `sites`: bool [sites, rows, sequence]."""
         drawn = []
         for row in self.rows:
             generator = self.generator(row, -1)
-            k = torch.randint(1, sites + 1, (1, sequence), generator=generator, device=self.device)
-            order = torch.rand(sites, sequence, generator=generator, device=self.device).argsort(dim=0)
+            k = torch.randint(1, sites + 1, (1, sequence), generator=generator, device=self.where)
+            order = torch.rand(sites, sequence, generator=generator, device=self.where).argsort(dim=0)
             drawn.append(order.argsort(dim=0) < k)
-        return torch.stack(drawn, dim=1)
+        return torch.stack(drawn, dim=1).to(self.device)
 
 
 def chunks(sites: list[str], size: int) -> list[list[str]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.nn.functional import all_reduce
 from torch.nn import functional
 
 from falsifiers.param_decomp.reference.target import Site
@@ -44,10 +44,26 @@ def minimality(upper: Mapping[str, Tensor], p: float, eps: float) -> tuple[Tenso
     for importance in upper.values():
         tokens = importance[..., 0].numel() * ranks
         sums = (_precise(importance) + eps).pow(p).flatten(0, -2).sum(dim=0)
-        frequency = (all_reduce(sums) if ranks > 1 else sums) / tokens
+        frequency = (_SumOfRanks.apply(sums) if ranks > 1 else sums) / tokens
         plain.append(frequency.sum())
         logarithmic.append((frequency * torch.log2(1 + tokens * frequency)).sum())
     return torch.stack(plain).sum(), torch.stack(logarithmic).sum()
+
+
+class _SumOfRanks(torch.autograd.Function):
+    """A sum over ranks. Every rank's loss depends on every rank's terms, so the gradients are summed as well."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
 
 
 def _precise(x: Tensor) -> Tensor:

@@ -163,6 +163,13 @@ class Decomposition:
     # A step.
 
     def step(self, step: int) -> Mapping[str, float]:
+        """Make a step; its values as numbers, their means over ranks, and nothing of tensors without data."""
+        values = self.update(step)
+        if self.device.type == "meta":
+            return {}
+        return {name: float(self.averaged(value.clone())) for name, value in values.items()}
+
+    def update(self, step: int) -> Mapping[str, Tensor]:
         """Raise the sources, make all terms, and update components, importances and sources."""
         config = self.config
         tokens = self.batch(step)
@@ -188,13 +195,7 @@ class Decomposition:
         ):
             optimizer.param_groups[0]["lr"] = rate
             optimizer.step()
-        return self.told({**terms, "total": total})
-
-    def told(self, values: Mapping[str, Tensor]) -> Mapping[str, float]:
-        """The values as numbers, their means over ranks; nothing of tensors without data."""
-        if self.device.type == "meta":
-            return {}
-        return {name: float(self.averaged(value.detach().clone())) for name, value in values.items()}
+        return {name: value.detach() for name, value in {**terms, "total": total}.items()}
 
     def importances_of(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """The clean logits, and both gates of every site's importances on the clean path."""

@@ -29,6 +29,8 @@ FALSE = {
     "F-PD-DOC-DRIFT-001": {"batch_ratio.maximum", "sequence_ratio.minimum", "steps_ratio.minimum", "eps_ratio.maximum"},
 }
 """Claims that their source states falsely, and the clauses by which they fail."""
+TRACED = {name for name in CLAIMS if name.startswith(("F-PD-HEADROOM-", "F-PD-MEM-", "F-PD-MEMPROBE-"))}
+"""Claims that trace and weigh several steps: ten seconds for each subject."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +53,7 @@ def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None
     return judge(contract, Observation(subject, "reduced", parameters, device, measured, recorded.resolved))
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - TRACED))
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     """Every clause, but those that the source states falsely."""
     judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path)
@@ -64,7 +66,8 @@ def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     [
         pytest.param(name, one, id=f"{name}-{one.id}")
         for name, contract in CLAIMS.items()
-        for one in contract.mutants[::3]
+        for one in contract.mutants[:: 1 if name == "F-PD-DONATION-001" else 3]
+        if name not in TRACED
     ],
 )
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""F-PD-DONATION-001: an update that donates nothing needs room for a second state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from falsifiers.param_decomp.peak import LiveStorage
+from harness import Setting, Trial
+from harness.authoring.shadow_step import relative_difference
+
+__all__ = ["Updating", "falsify"]
+
+
+class Updating(Protocol):
+    """Weights with Adam's moments, and two ways to update them; built as `Subject(setting)`."""
+
+    def __init__(self, setting: Setting) -> None: ...
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Live weights and moments by name."""
+        ...
+
+    def update_donating(self) -> None:
+        """Make an optimizer step in the memory of the old state."""
+        ...
+
+    def update_keeping(self) -> None:
+        """Make the same step into new memory; the old state lives until all of it is there."""
+        ...
+
+
+def falsify(trial: Trial[Updating]) -> None:
+    """Make the same real update both ways, and compare peaks, storages and results."""
+    peaks, kept, states = {}, {}, {}
+    for way in ("donating", "keeping"):
+        with trial.subject_fault():
+            subject = type(trial.subject)(trial.setting)
+            before = {name: one.data_ptr() for name, one in subject.state().items()}
+            update = subject.update_donating if way == "donating" else subject.update_keeping
+            peaks[way] = _peak(trial, update)
+            after = subject.state()
+        kept[way] = sum(one.data_ptr() == before[name] for name, one in after.items()) / len(before)
+        states[way] = {name: one.detach().cpu() for name, one in after.items()}
+        size = sum(one.numel() * one.element_size() for one in after.values())
+    trial.measure(
+        state_bytes=size,
+        donating_peak=peaks["donating"],
+        keeping_peak=peaks["keeping"],
+        state_shares=(peaks["keeping"] - peaks["donating"]) / size,
+        donating_kept=kept["donating"],
+        keeping_kept=kept["keeping"],
+        differences=[
+            relative_difference(one, states["keeping"][name], states["keeping"][name])
+            for name, one in states["donating"].items()
+        ],
+    )
+    trial.resolve(device=next(iter(after.values())).device.type)
+
+
+def _peak(trial: Trial[Updating], update: object) -> int:
+    """The largest number of bytes that an update allocates beyond what was there."""
+    assert callable(update)
+    if trial.device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        update()
+        return torch.cuda.max_memory_allocated() - before
+    with LiveStorage() as storage:
+        update()
+    return storage.peak

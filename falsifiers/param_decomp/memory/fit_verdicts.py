@@ -1,0 +1,30 @@
+"""F-PD-MEMPROBE-FIT-001: a step that is said to fit runs under that cap, and one that is said not to fit does not."""
+
+from __future__ import annotations
+
+from falsifiers.param_decomp.memory.measuring import runs_under
+from falsifiers.param_decomp.memory.subject import StepProbe
+from falsifiers.param_decomp.memory.workloads import workloads
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[StepProbe]) -> None:
+    """For caps on both sides of what a step needs, ask for the verdict, and make real steps under the cap."""
+    cases, wrong, decided = [], [], 0
+    for workload in workloads(trial.parameters):
+        with trial.subject_fault():
+            needed = trial.subject.reserved(workload)
+        for share in trial.parameters["cap_shares"]:
+            capacity = int(needed * share)
+            with trial.subject_fault():
+                verdict = trial.subject.fits(workload, capacity)
+            ran = runs_under(trial, workload, capacity)
+            case = f"{workload}, {share} of {needed} bytes: {verdict}, {'ran' if ran else 'did not run'}"
+            cases.append(case)
+            decided += verdict != "unknown"
+            if verdict == ("does not fit" if ran else "fits"):
+                wrong.append(case)
+    trial.measure(cases=cases, wrong=wrong, decided=decided)
+    trial.resolve(device=trial.device.partition(":")[0])

@@ -1,0 +1,24 @@
+"""F-PD-HEADROOM-001: a step that leaves 1 GiB of 180 has no headroom that its prediction could vouch for."""
+
+from __future__ import annotations
+
+from falsifiers.param_decomp.memory.measuring import measured_peak
+from falsifiers.param_decomp.memory.subject import StepProbe
+from falsifiers.param_decomp.memory.workloads import workloads
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[StepProbe]) -> None:
+    """Ask for verdicts with the source's margin, and with ample room on both sides; compare with a real step."""
+    given = trial.parameters
+    (workload,) = workloads(given)
+    with trial.subject_fault():
+        needed = trial.subject.reserved(workload)
+        tight = trial.subject.fits(workload, int(needed * given["cap_gib"] / given["needed_gib"]))
+        ample = trial.subject.fits(workload, 2 * needed)
+        scarce = trial.subject.fits(workload, needed // 2)
+        predicted = trial.subject.peak(workload)
+    trial.measure(tight=tight, ample=ample, scarce=scarce, error=abs(predicted / measured_peak(trial, workload) - 1))
+    trial.resolve(device=trial.device.partition(":")[0])

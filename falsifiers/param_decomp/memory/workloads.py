@@ -1,0 +1,16 @@
+"""The workloads of a profile: what changes from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["workloads"]
+
+_CHANGED = ("batch", "sequence", "components", "vocabulary", "remat")
+
+
+def workloads(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A map for each place of the lists `workload_batch`, `workload_sequence` and so on; those that exist."""
+    lists = {name: parameters[f"workload_{name}"] for name in _CHANGED if f"workload_{name}" in parameters}
+    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]

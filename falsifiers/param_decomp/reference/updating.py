@@ -1,0 +1,58 @@
+"""AdamW's update of components, in the memory of the old state or into new memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from harness import Setting
+
+__all__ = ["Updates"]
+
+_BETAS, _EPS, _RATE = (0.9, 0.999), 1e-8, 1.5e-4
+
+
+class Updates:
+    """Some tensors of equal size, each with a gradient and two moments."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Draw them from the setting's seed."""
+        generator = torch.Generator().manual_seed(setting.seed)
+        size = setting.parameters["numbers"]
+
+        def drawn() -> Tensor:
+            return torch.randn(size, generator=generator).to(setting.device)
+
+        names = range(setting.parameters["tensors"])
+        self.gradients = [drawn() for _ in names]
+        self.tensors = [(drawn(), drawn() * 0.01, drawn().square() * 0.01) for _ in names]
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Weights and moments."""
+        kinds = ("weight", "exp_avg", "exp_avg_sq")
+        return {
+            f"{kind}.{place}": one
+            for place, three in enumerate(self.tensors)
+            for kind, one in zip(kinds, three, strict=True)
+        }
+
+    def update_donating(self) -> None:
+        """Every tensor in place."""
+        for (weight, first, second), gradient in zip(self.tensors, self.gradients, strict=True):
+            first.mul_(_BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
+            second.mul_(_BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+            weight.addcdiv_(first, second.sqrt().add_(_EPS), value=-_RATE)
+
+    def update_keeping(self) -> None:
+        """As a compiled step without donation: all new tensors are made, and then the old ones are dropped."""
+        self.tensors = [
+            self.updated(*three, gradient) for three, gradient in zip(self.tensors, self.gradients, strict=True)
+        ]
+
+    def updated(self, weight: Tensor, first: Tensor, second: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """New weight and moments."""
+        first = (first * _BETAS[0]).add_(gradient, alpha=1 - _BETAS[0])
+        second = (second * _BETAS[1]).addcmul_(gradient, gradient, value=1 - _BETAS[1])
+        return torch.addcdiv(weight, first, second.sqrt().add_(_EPS), value=-_RATE), first, second
