@@ -13,6 +13,7 @@ from typing import Final
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, finding_text, number_text, reason_text
@@ -145,7 +146,7 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     if record.verdict is Verdict.PASS and not said:
         return
     head = f"### {_verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    parts = [head, markdown(_shortened(reason_text.of(record.reason))), "\n".join(said)]
+    parts = [head, _why(record.reason), "\n".join(said)]
     wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
     if wrong:
         wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)
@@ -187,7 +188,7 @@ def _folded(title: str, content: str) -> str:
 def _reproduce(record: Record) -> str:
     if len(record.command) > _LONGEST_COMMAND:
         return "The command that reproduces this is too long for here; record.json has it."
-    return f"To reproduce:\n\n{code_block(record.command, 'sh')}"
+    return f"To reproduce, as stated by the run:\n\n{code_block(record.command, 'sh')}"
 
 
 def _verdict(record: Record, remarks: Iterable[Finding]) -> str:
@@ -216,7 +217,7 @@ def _clause_table(clauses: Sequence[ClauseResult]) -> str:
             f"**{clause.outcome}**" if clause.outcome is not Outcome.PASS else str(clause.outcome),
             markdown(number_text.value(clause.value, clause.unit)),
             markdown(_shortened(bound_text.of(clause.bound, clause.unit))),
-            markdown(_shortened(reason_text.of(clause.reason))),
+            _why(clause.reason),
         )
         for clause in clauses
     ]
@@ -248,7 +249,7 @@ def _mutant_table(mutants: Sequence[MutantRecord]) -> str:
             str(mutant.fate) if mutant.fate is Fate.KILLED else f"**{mutant.fate}**",
             markdown(mutant.defect),
             ", ".join(map(code_span, mutant.violates)),
-            ", ".join(map(code_span, mutant.failed)) or markdown(_shortened(reason_text.of(mutant.reason))),
+            ", ".join(map(code_span, mutant.failed)) or _why(mutant.reason),
             "" if mutant.seconds is None else number_text.duration(mutant.seconds),
         )
         for mutant in mutants
@@ -260,6 +261,12 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table. The cells are Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _why(reason: Reason | None) -> str:
+    """Return a reason in words, and who stated what follows from no measurement."""
+    by = reason_text.stated(reason)
+    return f"{markdown(_shortened(reason_text.of(reason)))}{f' _({by})_' if by else ''}"
 
 
 def _shortened(text: str) -> str:

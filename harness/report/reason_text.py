@@ -8,12 +8,23 @@ from harness.base.vocabulary import Fate
 from harness.contract.bound import CLOSED
 from harness.contract.reasons import Reason, ReasonCode
 
-__all__ = ["of"]
+__all__ = ["marked", "of", "stated"]
 
 
 def of(reason: Reason | None) -> str:
     """Return a reason in words, without the full stop; empty for None."""
     return "" if reason is None else _SENTENCES[reason.code](reason)
+
+
+def marked(reason: Reason | None) -> str:
+    """Return a reason in words, and in brackets who stated what `harness verify` cannot derive; empty for None."""
+    return " ".join(filter(None, (of(reason), f"[{stated(reason)}]" if stated(reason) else "")))
+
+
+def stated(reason: Reason | None) -> str:
+    """Return who stated the words of a reason that follow from no measurement; empty if there are no such words."""
+    root = None if reason is None else reason.root
+    return "" if root is None or not root.text else _STATED.get(root.code, "")
 
 
 def _violated(reason: Reason) -> str:
@@ -46,6 +57,28 @@ def _mutant(reason: Reason) -> str:
     return f"mutant {reason.mutant} {fate}: {of(reason.cause)}"
 
 
+_STATED = {
+    **dict.fromkeys((ReasonCode.SUBJECT_FAULT, ReasonCode.CONTRADICTION, ReasonCode.MISSING), "stated by the subject"),
+    **dict.fromkeys((ReasonCode.FALSIFIER_FAULT, ReasonCode.NOT_MEASURED, ReasonCode.GARBLED), "stated by the trial"),
+    **dict.fromkeys(
+        (
+            ReasonCode.TIMED_OUT,
+            ReasonCode.DIED,
+            ReasonCode.KILLED,
+            ReasonCode.INTERRUPTED,
+            ReasonCode.LOST,
+            ReasonCode.NOT_ASKED,
+            ReasonCode.CANNOT_BE_EVALUATED,
+            ReasonCode.NOT_BOOLEAN,
+            ReasonCode.REQUIREMENT,
+            ReasonCode.NOTHING_RAN,
+            ReasonCode.UNSEALED,
+            ReasonCode.JOB_ENDED,
+        ),
+        "stated by the run",
+    ),
+}
+"""Who stated the text of a reason. The text of every other code is the contract's, or there is none."""
 _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.VIOLATED: _violated,
     ReasonCode.NOT_FINITE: lambda one: f"{one.place} is not finite",

@@ -86,7 +86,8 @@ def caveats(record: Record, remarks: Iterable[Finding]) -> Iterator[Caveat]:
     if idle and not record.mutants_skipped:
         reasons: dict[str, list[MutantRecord]] = {}
         for mutant in idle:
-            reasons.setdefault(reason_text.of(mutant.reason), []).append(mutant)
+            why = "; ".join(filter(None, (reason_text.of(mutant.reason), reason_text.stated(mutant.reason))))
+            reasons.setdefault(why, []).append(mutant)
         names = _listed(
             (*_listed((Mono(mutant.id),) for mutant in alike), f" ({reason})") for reason, alike in reasons.items()
         )

@@ -197,7 +197,8 @@ def _reason(clause: SchemaClause | None, result: ClauseResult, observation: Obse
     reason = result.reason
     repeats = reason is not None and reason.code is ReasonCode.VIOLATED and reason.place == result.id.partition(".")[0]
     if clause is None or not repeats:
-        return _cut(reason_text.of(reason))
+        by = reason_text.stated(reason)
+        return f"{_cut(reason_text.of(reason))}{f' [{by}]' if by else ''}"
     values = observation.measurements.get(clause.path[0]) if observation is not None else None
     if clause.keyword == "maxItems" and isinstance(values, list):
         return _cut(f"among them {', '.join(number_text.value(value) for value in values[:3])}")

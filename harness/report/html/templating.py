@@ -65,7 +65,7 @@ def _environment() -> Environment:
         f"style-src '{_hash(style)}'; script-src '{_hash(script)}'",
     )
     environment.filters.update(
-        reason_text=reason_text.of,
+        reason_text=reason_text.marked,
         finding_text=finding_text.message,
         duration=number_text.duration,
         shown=number_text.value,

@@ -1,0 +1,45 @@
+"""Words that follow from no measurement are marked with who stated them, because an edit of them cannot be found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.base.vocabulary import Fate
+from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.verification import verify
+from harness.report import markdown, reason_text
+from harness.report.bundle_results import bundle_results
+from tests.evidence.factory import claim_result, rewrite, sealer, set_at
+
+DERIVED = frozenset({ReasonCode.VIOLATED, ReasonCode.UNSEEN, ReasonCode.NOT_JUDGED, ReasonCode.PASSED})
+"""Codes whose text, if there is one, is the contract's or the harness's own."""
+
+
+@pytest.mark.parametrize("code", list(ReasonCode))
+def test_a_reason_with_words_from_outside_names_their_author(code: ReasonCode) -> None:
+    """A sentence that repeats the text of a reason is marked, unless the text is the contract's."""
+    reason = Reason(code, "values", "FORGED", clauses=("one",), fate=Fate.INCONCLUSIVE)
+    if "FORGED" in reason_text.of(reason) and code not in DERIVED:
+        assert reason_text.stated(reason).startswith("stated by the ")
+        assert reason_text.marked(reason).endswith(f"[{reason_text.stated(reason)}]")
+    assert reason_text.stated(Reason(code, "values")) == ""
+
+
+def test_the_innermost_cause_decides() -> None:
+    """A mutant's reason repeats the words of its trial."""
+    raised = Reason(ReasonCode.SUBJECT_FAULT, "subject", "boom")
+    whole = Reason(ReasonCode.MUTANT, mutant="one", fate=Fate.INCONCLUSIVE, cause=raised)
+    assert reason_text.stated(whole) == "stated by the subject"
+    assert reason_text.stated(None) == reason_text.marked(None) == ""
+
+
+def test_a_forged_reason_is_marked_in_the_comment(tmp_path: Path) -> None:
+    """Verify cannot find this edit, so the comment says whose words these are."""
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path))
+    rewrite(bundle, "record.json", set_at("mutants", 2, "reason", "text", "FORGED"))
+    (result,) = bundle_results([verify(bundle)])
+    assert result.verification.sound
+    line = next(line for line in markdown.render([result]).splitlines() if "FORGED" in line)
+    assert "FORGED; stated by the run" in line
