@@ -30,6 +30,7 @@ from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda
 from harness.probe.trace import EMPTY_CACHE, Block, Owner, Place, Trace
+from harness.probe.unknown_value import reading_values
 
 __all__ = ["Fakes", "Tracer"]
 
@@ -44,6 +45,8 @@ _IN_PLACE = frozenset(
 )
 
 
+# Numbers on the device are taken to be finite, so that a loop that looks for others goes its usual way.
+_FINITE = (torch.ops.aten.isnan, torch.ops.aten.isinf)
 _PINNING = (torch.ops.aten._pin_memory, torch.ops.aten.pin_memory)
 
 
@@ -100,6 +103,7 @@ class Tracer:
             ):
                 stack.callback(handle.remove)
             stack.enter_context(mock.patch.object(torch.UntypedStorage, "resize_", self._resizing()))
+            stack.enter_context(reading_values())
             stack.enter_context(fake)
             stack.enter_context(_Dispatch(self))
             yield
@@ -298,6 +302,14 @@ class Fakes(FakeTensorMode):  # type: ignore[no-untyped-call]
         super().__init__(allow_non_fake_inputs=True)
 
 
+def _set_zero(tensor: torch.Tensor) -> None:
+    """Let code read a zero from a fake tensor of one element."""
+    if isinstance(tensor, FakeTensor) and tensor.numel() == 1:
+        with unset_fake_temporarily():
+            tensor.constant = torch.zeros(tuple(tensor.shape), dtype=tensor.dtype)
+        tensor.fake_mode.fake_tensor_converter.add_constant_storage_mapping(tensor)
+
+
 class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -322,6 +334,10 @@ class _Dispatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             result = operator(*arguments, **keywords)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
             raise self._unseeable(operator, error) from error
+        if operator.overloadpacket in _FINITE:
+            _set_zero(result)
+        elif operator.overloadpacket is torch.ops.aten._amp_foreach_non_finite_check_and_unscale_:
+            _set_zero(arguments[1])
         self._tracer.ran(operator, arguments, keywords, result)
         return result
 

@@ -30,10 +30,40 @@ def mlp(
     return step
 
 
-def reads_a_value() -> Callable[[], float]:
+def reads_a_value() -> Callable[[], bool]:
     """A step that depends on a number on the device."""
     weight = torch.randn(8, device="cuda", requires_grad=True)
-    return lambda: weight.sum().item()
+    return lambda: weight.sum().item() > 0
+
+
+def logs_a_value() -> Callable[[], str]:
+    """A step that looks for numbers that are not finite, and prints an average."""
+    weight = torch.randn(8, device="cuda", requires_grad=True)
+
+    def step() -> str:
+        loss = weight.sum()
+        if torch.isnan(loss) or torch.isinf(loss):
+            raise ValueError(loss)
+        return f"{sum([loss.item(), 1.0]) / 2:.3f}"
+
+    return step
+
+
+def scales_gradients(fused: bool) -> Callable[[], None]:
+    """A step in float16 with a GradScaler."""
+    layer = torch.nn.Linear(64, 64).cuda()
+    optimizer = torch.optim.AdamW(layer.parameters(), fused=fused)
+    scaler = torch.amp.GradScaler("cuda")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.float16):
+            loss = layer(torch.randn(8, 64, device="cuda")).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+    return step
 
 
 def sharded(width: int = 1024) -> Callable[[], None]:

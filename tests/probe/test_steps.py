@@ -54,6 +54,15 @@ def test_what_allocates_unseen_is_refused_with_its_line(build: Callable[[], Any]
     assert raised.value.place.startswith(steps.__file__)
 
 
+def test_a_value_may_be_logged() -> None:
+    assert predict(steps.logs_a_value).allocated == 3 * 512  # the weight, the loss, and the answer of isnan
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_scaled_gradients_are_taken_to_be_finite(fused: bool) -> None:
+    assert predict(steps.scales_gradients, fused=fused).by_owner["optimizer"] >= 2 * (64 * 64 + 64) * 4
+
+
 def test_an_exception_of_the_step_is_its_own() -> None:
     with pytest.raises(StepFailed, match=steps.__file__) as raised:
         predict(steps.raises)
