@@ -40,6 +40,9 @@ _DECISIVE = frozenset(
 )
 """Parameters that decide what a run does. FUNCTION takes them, unless they are 0 or null, which turns them off."""
 
+_PLAIN = frozenset({"input_ids", "labels", "attention_mask"})
+"""What a batch of plain text holds."""
+
 _IGNORED = -100
 """The label that transformers leaves out of the loss."""
 
@@ -57,6 +60,7 @@ class HF:
         self._built: _Built | None = None
         self._refusal: Exception | None = None
         self._batches: dict[int, Batch | Hidden] = {}
+        self._like: Mapping[str, Any] = {}
         self._resumes_from: Path | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -144,6 +148,30 @@ class HF:
             found.reveal()
         inputs, labels = found
         return inputs.to(self._setting.device), labels.to(self._setting.device)
+
+    def gradients(self, inputs: Tensor, labels: Tensor) -> Mapping[str, Tensor]:
+        """By parameter, the gradient of the Trainer's own loss of a batch that looks like its first one.
+
+        Raises:
+            NotShown: its batches hold more than tokens, labels and a mask.
+        """
+        if not self._like:
+            self._rehearse()
+        if more := self._like.keys() - _PLAIN:
+            raise NotShown(f"the Trainer's batches also hold {min(more)}, so none can be made for it")
+        tokens, wanted = inputs.to(self._setting.device), labels.to(self._setting.device)
+        if _are_inputs(self._like):
+            tokens, wanted = torch.cat([tokens, wanted[:, -1:]], dim=1), torch.cat([tokens[:, :1], wanted], dim=1)
+        made = {"input_ids": tokens, "labels": wanted, "attention_mask": torch.ones_like(tokens)}
+        batch = {name: made[name] for name in self._like}
+        model = self._model
+        model.train()
+        model.zero_grad()
+        with torch.enable_grad():
+            self._trainer.compute_loss(model, batch).backward()
+        found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+        model.zero_grad()
+        return found
 
     def teacher_logits(self, tokens: Tensor) -> Tensor:
         """The teacher's logits."""
@@ -263,6 +291,7 @@ class HF:
 
     def _first_fetched(self, step: int, samples: list[Any]) -> NoReturn:
         self._batches[step] = _inputs_and_labels(samples)
+        self._like = dict(samples[0]) if samples and isinstance(samples[0], Mapping) else {"nothing known": None}
         raise _Enough
 
 
@@ -315,6 +344,7 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         self._loss: Tensor | float = 0.0
         self._rate = 0.0
         self._logged = 0
+        self._gradients: dict[nn.Parameter, Tensor] = {}
         self._pending: tuple[int, dict[str, float]] | None = None
         self._trainer = trainer
         step = trainer.training_step
@@ -333,7 +363,9 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         if self._pending is not None:
             (step, values), self._pending = self._pending, None
             self.losses.append(values["loss"])
-            self._on_step(step, **values)
+            with _with_gradients(self._gradients):
+                self._on_step(step, **values)
+            self._gradients = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note where the run begins."""
@@ -344,8 +376,10 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         self.tell()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Read the live learning rate."""
+        """Read the live learning rate, and hold the gradients, which the Trainer drops after the step."""
         self._rate = self._trainer.optimizer.param_groups[0]["lr"]
+        weights = self._trainer.model.parameters()
+        self._gradients = {weight: weight.grad for weight in weights if weight.grad is not None}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """A step was made. What it logs and saves comes next."""
@@ -370,6 +404,22 @@ class _Watch(TrainerCallback):  # type: ignore[misc]
         """After the last epoch, tell the last step before anything else changes the weights."""
         if control.should_training_stop or state.global_step >= state.max_steps:
             self.tell()
+
+
+@contextmanager
+def _with_gradients(held: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
+    """Show the gradients of the last step on the weights, as long as nothing trains.
+
+    If the Trainer has set them to zero, and not to None, they are lost; then none are shown.
+    """
+    found = {weight: weight.grad for weight in held}
+    for weight, gradient in held.items():
+        weight.grad = gradient if found[weight] is None else None
+    try:
+        yield
+    finally:
+        for weight, gradient in found.items():
+            weight.grad = gradient
 
 
 def _on_fetch(trainer: Trainer, fetched: Callable[[int, list[Any]], None]) -> None:
@@ -405,6 +455,11 @@ def _inputs_and_labels(samples: list[Any]) -> Batch | Hidden:
         return Hidden("the rows of a step have different lengths")
     inputs, labels = (torch.cat(parts).detach().cpu() for parts in zip(*pairs, strict=True))
     return inputs, labels
+
+
+def _are_inputs(sample: Mapping[str, Tensor]) -> bool:
+    """Whether the labels of a batch are its inputs, so that the loss shifts them."""
+    return sample.keys() >= {"input_ids", "labels"} and torch.equal(sample["input_ids"], sample["labels"])
 
 
 def _arguments(function: Callable[..., Any], name: str, setting: Setting, directory: Path) -> dict[str, Any]:

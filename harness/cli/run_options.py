@@ -14,6 +14,7 @@ from harness.cli.parameter_options import checked_device
 from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
+from harness.external.choice import Kind
 from harness.run.request import RunRequest
 
 __all__ = ["RunOptions", "request_of", "run_options"]
@@ -153,6 +154,8 @@ def _require_isolable(request: RunRequest, project: Project) -> None:
     Raises:
         click.UsageError: one cannot; the text names the method, or what else is in the way.
     """
+    if request.external is not None and request.external.kind is Kind.HF:
+        raise click.UsageError("a transformers.Trainer is watched in the trial's process; leave out --isolate")
     if request.external is not None:
         raise click.UsageError("an external trainer runs in a process of its own already; leave out --isolate")
     if request.slurm is not None:
