@@ -26,7 +26,7 @@ from harness.execution.process_control import adopt_orphans, die_with_parent, en
 __all__ = ["FINISH", "STOP", "supervise"]
 
 STOP = b"s"
-"""On the leash: end the trial now. It first prints its stack to stderr."""
+"""On the leash: end the trial now. Its processes first print their stacks to stderr."""
 FINISH = b"f"
 """On the leash: the trial may exit."""
 STACK_DUMP_SECONDS = 0.2
@@ -106,7 +106,8 @@ def _wait(child: int, child_ended: int, leash: int, permit: int) -> int:
                     permit = -1
                 continue
             if command == STOP:
-                os.kill(child, signal.SIGUSR1)
+                with contextlib.suppress(ProcessLookupError):  # it may not have its own session yet
+                    os.killpg(child, signal.SIGUSR1)  # also the process of an isolated subject
                 time.sleep(STACK_DUMP_SECONDS)
             os.kill(child, signal.SIGKILL)
             watched = [child_ended]

@@ -19,7 +19,10 @@ def test_the_schema_of_a_record_has_its_fields_and_no_others() -> None:
     parts = {Record: schema, MutantRecord: schema["$defs"]["mutant"], ClauseResult: schema["$defs"]["clause"]}
     for kind, part in parts.items():
         names = {field.name for field in fields(kind)} | ({"format"} if kind is Record else set())
-        late = {Record: {"subject_parameters", "unjudged"}, MutantRecord: {"values"}}  # not in older bundles
+        late = {
+            Record: {"isolated", "subject_parameters", "unjudged"},
+            MutantRecord: {"values"},
+        }  # not in older bundles
         assert set(part["properties"]) == set(part["required"]) | late.get(kind, set()) == names
         assert part["additionalProperties"] is False
 

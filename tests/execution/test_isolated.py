@@ -119,8 +119,10 @@ def test_an_exception_is_told_as_it_was_raised(apart: LocalExecutor) -> None:
 
 
 def test_a_hang_ends_with_the_trial(apart: LocalExecutor) -> None:
-    """The subject is blamed."""
-    observation = run(apart, "hangs", seconds=3.0).observation
+    """The subject is blamed, and its stack is shown."""
+    result = run(apart, "hangs", seconds=3.0)
+    observation = result.observation
+    assert "subjects.py" in result.stderr.text
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.TIMED_OUT, Phase.SUBJECT)
 
 
