@@ -215,7 +215,7 @@ def test_an_unsound_bundle_is_refused(folder: Path, snapshot: SnapshotAssertion)
     _, bundle = run(folder, "-P", "how=overflows", "--no-mutants")
     place = bundle / "counterexample.json"
     place.write_text(json.dumps({**counterexample(bundle), "measurements": {"errors": 0.0}}))
-    assert "counterexample.json: was changed" in harness(folder, "replay", str(bundle)).stderr
+    assert " TAMPERED counterexample.json;" in harness(folder, "replay", str(bundle)).stderr
     reseal(bundle)
     done = harness(folder, "replay", str(bundle))
     assert done.returncode == ExitStatus.REFUSED
