@@ -26,7 +26,8 @@ class Verdict:
     """The verdict on a capacity. Sizes are in bytes.
 
     Attributes:
-        fit: `unknown` if the probe's error decides.
+        fit: `unknown` if the probe's error decides, or if the step fits but runs operators that use memory of which the
+            probe has no values (`Trace.unmeasured`).
         capacity: the memory of the device.
         context: what of it the allocator cannot have.
         error: the probe's relative error on what is reserved.
@@ -58,7 +59,7 @@ def verdict(prediction: Prediction, capacity: int | None = None, *, context: int
     room = capacity - context
     retries = _retries(prediction, int(room / (1 + error)))
     if retries is not None:
-        fit = Fit.FITS
+        fit = Fit.UNKNOWN if prediction.trace.unmeasured else Fit.FITS
     else:
         retries = _retries(prediction, int(room / (1 - error)))
         fit = Fit.DOES_NOT_FIT if retries is None else Fit.UNKNOWN

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["BLAS", "hidden_temporaries"]
+__all__ = ["BLAS", "hidden_temporaries", "is_unmeasured"]
 
 _aten = torch.ops.aten
 
@@ -15,6 +15,18 @@ _aten = torch.ops.aten
 BLAS = frozenset(
     {_aten.mm, _aten.addmm, _aten.bmm, _aten.baddbmm, _aten.mv, _aten.addmv, _aten.dot, _aten._addmm_activation}
 )
+
+
+_UNMEASURED = (
+    "aten::convolution", "aten::_cudnn", "aten::cudnn", "aten::_scaled_mm", "aten::linalg_", "aten::_linalg_",
+    "aten::_fft", "aten::sort", "c10d::", "_c10d_functional::",
+)  # fmt: skip
+_NEEDS_NO_MEMORY = ("aten::linalg_vector_norm", "c10d::barrier", "_c10d_functional::wait_tensor")
+
+
+def is_unmeasured(name: str) -> bool:
+    """Whether an operator uses memory of cuDNN, NCCL or the like, of which the probe has no values."""
+    return name.startswith(_UNMEASURED) and not name.startswith(_NEEDS_NO_MEMORY)
 
 
 def hidden_temporaries(

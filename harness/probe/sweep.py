@@ -69,6 +69,7 @@ def _case(case: Case) -> JsonObject:
         "fit": case.verdict.fit.value,
         "capacity": case.verdict.capacity,
         "retries": case.verdict.retries,
+        "unmeasured": sorted(found.trace.unmeasured),
         "allocated": found.allocated,
         "reserved": found.reserved,
         "by_owner": dict(found.by_owner),

@@ -67,11 +67,13 @@ class Trace:
         blocks: all blocks, in the order of their allocation; the first is number 1.
         events: `n` if block n was allocated, `-n` if it was freed, 0 if the cache was emptied.
         starts: the name of each phase and the number of events before it.
+        unmeasured: the operators that ran and that use memory of which the probe has no values.
     """
 
     blocks: list[Block] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     starts: list[tuple[str, int]] = field(default_factory=list)
+    unmeasured: set[str] = field(default_factory=set)
 
     def allocate(self, block: Block) -> int:
         self.blocks.append(block)

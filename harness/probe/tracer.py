@@ -25,7 +25,7 @@ from harness.probe.attention import attention_of
 from harness.probe.device_table import Device
 from harness.probe.errors import Unseeable
 from harness.probe.host_values import is_on_host
-from harness.probe.kernel_memory import BLAS, hidden_temporaries
+from harness.probe.kernel_memory import BLAS, hidden_temporaries, is_unmeasured
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda
@@ -83,6 +83,7 @@ class Tracer:
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._seen_modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._owning: dict[int, str] = {}
+        self._operators: set[Any] = set()
         self._workspaces: set[bool] = set()
 
     @contextmanager
@@ -154,6 +155,10 @@ class Tracer:
             self._in_backward = True
             self._own_all(Owner.ACTIVATIONS)
         packet = operator.overloadpacket
+        if operator not in self._operators:
+            self._operators.add(operator)
+            if is_unmeasured(operator.name()):
+                self.trace.unmeasured.add(operator.name())
         if packet in BLAS:
             self._workspace(str(operator), node is not None)
         if isinstance(result, torch.Tensor):

@@ -28,6 +28,11 @@ def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
         yield from _peak(cases[0], width)
     for name, value in document["largest_that_fits"].items():
         yield printable(f"no value of {name} fits" if value is None else f"largest {name} that fits: {value}")
+    unmeasured = sorted({name for case in cases for name in case["unmeasured"]})
+    if unmeasured:
+        yield printable(
+            f"not known to fit, because these use memory of which the probe has no values: {', '.join(unmeasured)}"
+        )
     told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
     yield printable(f"{told} outside the allocator")
 

@@ -147,6 +147,12 @@ def compiles() -> Callable[[], None]:
     return lambda: layer(torch.randn(8, 8, device="cuda")).sum().backward()
 
 
+def convolves() -> Callable[[], None]:
+    """A convolution, for which cuDNN chooses a workspace."""
+    layer = torch.nn.Conv2d(3, 8, 3).cuda()
+    return lambda: layer(torch.randn(2, 3, 16, 16, device="cuda")).sum().backward()
+
+
 def raises() -> Callable[[], None]:
     """A step with a defect."""
     left, right = torch.randn(2, 3, device="cuda"), torch.randn(2, 3, device="cuda")

@@ -23,6 +23,13 @@ def test_the_margin_is_unknown_and_its_sides_are_not() -> None:
     assert verdicts == [Fit.DOES_NOT_FIT, Fit.UNKNOWN, Fit.UNKNOWN, Fit.FITS]
 
 
+def test_memory_of_which_nothing_is_known_is_no_fit() -> None:
+    prediction = predict(steps.convolves)
+    assert prediction.trace.unmeasured == {"aten::convolution", "aten::convolution_backward"}
+    assert verdict(prediction).fit is Fit.UNKNOWN
+    assert verdict(prediction, 1, context=0).fit is Fit.DOES_NOT_FIT
+
+
 def test_the_context_is_not_the_allocators() -> None:
     prediction = _step()
     assert verdict(prediction, 2 * prediction.reserved, context=0).fit is Fit.FITS

@@ -19,6 +19,7 @@ def probe_page(document: JsonObject) -> str:
         {
             "title": parameters(case["parameters"]) or document["target"],
             "fit": case["fit"],
+            "unmeasured": case["unmeasured"],
             "allocated": binary(case["allocated"]),
             "reserved": binary(case["reserved"]),
             "capacity": binary(case["capacity"]),
