@@ -154,6 +154,12 @@ def test_no_pattern_takes_longer_than_its_cost(pattern: str) -> None:
     assert time.process_time() - begun < 0.005 + SLOWEST * matching(pattern, 100)
 
 
+@pytest.mark.parametrize("characters", ["[ab]", "[a[bc]d]", r"[\]]", "(?:[ab])"])
+def test_what_is_repeated_is_compiled_as_often(characters: str) -> None:
+    """A class of characters ends at its own bracket, so that what stands behind it repeats the whole class."""
+    assert matching(f"{characters}{{400}}", 1) > 20 * matching(f"{characters}{{4}}", 1)
+
+
 def test_an_ordinary_pattern_is_cheap() -> None:
     """Ten thousand digests can be judged."""
     assert matching("^[0-9a-f]{64}$", 64) * 10_000 < LIMIT

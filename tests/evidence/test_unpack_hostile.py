@@ -90,6 +90,21 @@ def test_an_entry_that_lies_is_refused(pristine: Path, tmp_path: Path, change: C
     refused(changed(pristine, tmp_path, change))
 
 
+@pytest.mark.parametrize(("steepest", "is_refused"), [(1, True), (50, False)])
+def test_an_archive_that_grows_too_much_is_refused(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steepest: int, is_refused: bool
+) -> None:
+    """The bytes of an archive are multiplied. No ratio applies to what is small."""
+    path = write_zip(tmp_path / "a.zip", [packed(one) for one in entries_of(bundle)])
+    monkeypatch.setattr(unpacking, "_STEEPEST", steepest)
+    assert unpack(path, tmp_path / "small")
+    monkeypatch.setattr(unpacking, "_FLAT", 0)
+    if is_refused:
+        refused(path)
+    else:
+        assert unpack(path, tmp_path / "out")
+
+
 HARMLESS: dict[str, Callable[[Entry], Entry]] = {
     "deflated": packed,
     "bytes after deflated data": lambda one: packed(one, data=deflated(one.data) + b"x"),
