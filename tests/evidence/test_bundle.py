@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from harness.base.vocabulary import Outcome
 from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
+from harness.evidence.bundle_layout import MUTANTS
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log, sections
 from harness.execution.logs import Log
 from tests.contracts import observe
-from tests.evidence.factory import claim_result, sealer, trial
+from tests.evidence.factory import claim_result, rewrite, sealer, set_at, trial
 
 PARTS: dict[str, Callable[[Bundle], Any]] = {
     "record.json": lambda bundle: bundle.record,
@@ -54,6 +55,19 @@ def test_mutants_are_judged_by_the_reader(pristine: Path) -> None:
     failed = {name: [one.id for one in judged.with_outcome(Outcome.FAIL)] for name, judged in judgments.items()}
     assert failed["forgets-one"] == ["nothing-lost"]
     assert "given.const" in failed["stops-early"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "place"),
+    [(("failed",), "/forgets-one/failed"), (("observation", "seed"), "/forgets-one/observation/seed"),
+     (("counterexample",), "/forgets-one/counterexample"), (("id",), "/0/id")],
+)  # fmt: skip
+def test_a_defect_of_a_mutants_line_has_its_place(bundle: Path, steps: tuple[str, ...], place: str) -> None:
+    """The mutant's id, or the number of the line if that is none."""
+    rewrite(bundle, MUTANTS, set_at("forgets-one", *steps, -1))
+    with pytest.raises(BundleError) as refused:
+        _ = Bundle(bundle).mutants
+    assert place in [problem.pointer for problem in refused.value.problems]
 
 
 @pytest.mark.parametrize("name", PARTS)

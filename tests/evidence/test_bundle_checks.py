@@ -11,7 +11,7 @@ import pytest
 
 from harness.base.device import Device
 from harness.evidence.bundle_checks import MOST_FINDINGS, _machine
-from harness.evidence.findings import Code
+from harness.evidence.findings import Code, Detail
 from harness.evidence.verification import verify
 from tests.evidence.factory import DEFECTIVE, claim_result, found, rewrite, sealed, set_at
 
@@ -97,4 +97,4 @@ def test_findings_beyond_the_most_are_counted(bundle: Path) -> None:
         (bundle / f"{number}.txt").touch()
     findings = verify(bundle).findings
     assert len(findings) == MOST_FINDINGS + 1 == 201
-    assert findings[-1].message.startswith(f"and {260 + remarks - MOST_FINDINGS} more ")
+    assert (findings[-1].detail, findings[-1].fields) == (Detail.MORE, {"count": 260 + remarks - MOST_FINDINGS})

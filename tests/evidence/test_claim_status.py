@@ -98,6 +98,16 @@ CASES: list[tuple[str, list[dict[str, Any]], Status]] = [
 ]
 
 
+@pytest.mark.parametrize("said", [FAIL, VOID, UNMEASURED])
+def test_a_stale_verdict_that_proves_nothing_is_named(said: dict[str, Any]) -> None:
+    """A reader sees why the claim is not discharged."""
+    cell = only_cell(entry(1, **{**said, "contract_digest": STALE}))
+    if cell.status is Status.UNRUN:
+        assert cell.notes == (Note(Why.VERDICT, said["verdict"]),)
+    else:
+        assert (cell.status, said) == (Status.STALE, FAIL)
+
+
 @pytest.mark.parametrize(("runs", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_one_class_of_device(runs: list[dict[str, Any]], expected: Status) -> None:
     found = [entry(second, **changes) for second, changes in enumerate(runs)]

@@ -90,6 +90,17 @@ def test_an_entry_that_lies_is_refused(pristine: Path, tmp_path: Path, change: C
     refused(changed(pristine, tmp_path, change))
 
 
+def test_an_archive_is_as_large_as_its_limit_and_no_larger(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(archive.read_bytes())
+    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", path.stat().st_size - 1)
+    refused(path)
+    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", path.stat().st_size)
+    assert unpack(path, tmp_path / "out")
+
+
 @pytest.mark.parametrize(("steepest", "is_refused"), [(1, True), (50, False)])
 def test_an_archive_that_grows_too_much_is_refused(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steepest: int, is_refused: bool

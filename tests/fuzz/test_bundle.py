@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.evidence.bundle_checks import check, prepare
 from harness.evidence.bundle_layout import MANIFEST
-from harness.evidence.findings import Code
+from harness.evidence.findings import Detail
 from tests.evidence.conftest import pristine
 from tests.evidence.factory import files_of, reseal
 from tests.fuzz.corpus import cases
@@ -53,7 +53,7 @@ def examine(bundle: Path, name: str, content: bytes) -> None:
             reseal(bundle)
         with bounded(seconds=10.0):
             verification, _origin = check(bundle, {})
-        assert not [one for one in verification.findings if one.code is Code.INVALID and not one.file]
+        assert not [one for one in verification.findings if one.detail is Detail.CHECK_FAILED]
         json.dumps(verification.to_json())
     finally:
         path.write_bytes(before)
