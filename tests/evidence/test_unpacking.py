@@ -281,3 +281,18 @@ def test_a_changed_archive_gives_the_same_bundle_or_nothing(
     assert one.sound
     assert contents(one.path) == contents(pristine)
     shutil.rmtree(into)
+
+
+def test_a_filesystem_without_locks_is_unpacked_into(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lustre and NFS may have none. Whether a folder was abandoned cannot be told there, so it stays."""
+
+    def refuse(descriptor: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    abandoned = tmp_path / ".unpacking-old"
+    abandoned.mkdir()
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert unpack(archive, tmp_path)
+    assert abandoned.is_dir()

@@ -133,6 +133,8 @@ def _report(tried: Sequence[tuple[WorkItem, WorkResult]]) -> int:
     counts: Counter[tuple[str, str]] = Counter()
     unexplained = []
     for item, result in tried:
+        if result.test_outcome is TestOutcome.INCOMPETENT:  # the operator could not change the place
+            continue
         module = str(item.mutations[0].module_path)
         fate = "killed"
         if result.test_outcome is TestOutcome.SURVIVED:
