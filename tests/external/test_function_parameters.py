@@ -1,0 +1,63 @@
+"""`--subject hf:MODULE:FUNCTION` on the command line: what is read of the function, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.cli.subject import choose
+from harness.contract.project import Project
+from harness.external.choice import Kind
+from harness.external.function_parameters import own_parameters
+from tests.external.trainers import ROOT
+
+PLANTED = "tests.falsifiers.distill.planted_trainers"
+
+
+def test_literal_defaults_are_parameters(tmp_path: Path) -> None:
+    """Others, and what the adapter gives, are not."""
+    path = tmp_path / "trainers.py"
+    path.write_text(
+        "import os\n"
+        "def build(steps, rows=640, *, folder='', seed=0, kind=int, fast=True, rate=1e-3, none=None, **others): ...\n"
+        "new = build\n"
+    )
+    assert own_parameters(path, "build") == {"rows": 640, "folder": "", "fast": True, "rate": 1e-3}
+    assert own_parameters(path, "new") == {}
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    """This repository's."""
+    return Project.find(ROOT)
+
+
+def test_the_parameters_of_a_function_are_set_like_those_of_a_claim(project: Project) -> None:
+    """The record has them, and the digest of the function's file."""
+    contract = project.load(ROOT / "contracts" / "distill" / "F-DISTILL-MAXSTEPS-001.json")
+    chosen = choose(f"hf:{PLANTED}:of_gpt2", ["rows=4", "batch=2"], [contract], project)
+    assert chosen.external is not None
+    assert (chosen.external.kind, chosen.parameters) == (Kind.HF, {"batch": 2})
+    assert chosen.external.parameters == {"trainer": f"{PLANTED}:of_gpt2", "rows": 4}
+    assert list(chosen.external.sources) == ["tests/falsifiers/distill/planted_trainers.py"]
+    assert chosen.external.spelling == f"hf:{PLANTED}:of_gpt2"
+
+
+@pytest.mark.parametrize(
+    ("claim", "subject", "setting", "names"),
+    [
+        ("distill/F-DISTILL-MAXSTEPS-001", "hf:", [], "hf:MODULE:FUNCTION"),
+        ("distill/F-DISTILL-MAXSTEPS-001", f"hf:{PLANTED}:of_nothing", [], "of_nothing"),
+        ("distill/F-DISTILL-MAXSTEPS-001", f"hf:{PLANTED}:of_gpt2", ["row=4"], "rows"),
+        ("distill/F-DISTILL-MAXSTEPS-001", f"hf:{PLANTED}:of_gpt2", ["rows=many"], "rows"),
+        ("apr/F-APR-V2-CRC-001", f"hf:{PLANTED}:of_gpt2", [], "F-DISTILL-STEP-001"),
+    ],
+)
+def test_what_cannot_be_is_refused(claim: str, subject: str, setting: list[str], names: str, project: Project) -> None:
+    """Before anything runs, with the name that would do."""
+    contract = project.load(ROOT / "contracts" / f"{claim}.json")
+    with pytest.raises(click.BadParameter) as refused:
+        choose(subject, setting, [contract], project)
+    assert names in str(refused.value)
