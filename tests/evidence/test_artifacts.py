@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.base.beneath import Beneath
+from harness.base.redaction import Redactor
+from harness.evidence import artifacts
 from harness.evidence.verification import verify
 from tests.evidence.factory import claim_result, sealer
 
@@ -72,3 +75,13 @@ def test_what_holds_a_secret_and_cannot_be_masked_is_not_copied(tmp_path: Path, 
         assert TOKEN not in str(path.relative_to(bundle))
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes(), path
     assert not verify(bundle).findings
+
+
+@pytest.mark.parametrize(("size", "copied"), [(4, True), (5, True), (6, False)])
+def test_an_artifact_is_as_large_as_its_limit_and_no_larger(tmp_path: Path, size: int, copied: bool) -> None:
+    """A larger one is listed with its size."""
+    (tmp_path / "one").write_bytes(b"x" * size)
+    place = Beneath(tmp_path, "one")
+    artifact, content = artifacts._artifact("one", place, "", artifacts._Limits(read=100, copied=5), Redactor(), "")
+    assert (artifact.copied, content) == (copied, b"x" * size if copied else b"")
+    assert artifact.size == size

@@ -15,6 +15,7 @@ POOL = ("contract", "judging", "evidence", "lint", "search", "run")
 """Folders of tests/ where a module's tests are looked for."""
 
 ELSEWHERE = {
+    "harness/contract/consistency.py": ["tests/contract/test_calibration.py"],
     "harness/contract/entry_point.py": ["tests/contract/test_loader.py", "tests/contract/test_loader_names.py"],
     "harness/contract/equivalent.py": ["tests/run/planting/test_recorded.py", "tests/cli/test_plant.py"],
     "harness/contract/imports.py": ["tests/evidence/test_staleness.py"],
