@@ -13,7 +13,7 @@ from typing import Protocol
 from torch import Tensor
 from torch.nn import Module
 
-__all__ = ["Decomposition", "Masking", "Measures", "Trainer", "losses_of"]
+__all__ = ["Decomposition", "Masking", "Measures", "Trainer"]
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,3 @@ class Measures(Protocol):
 
 class Decomposition(Trainer, Measures, Protocol):
     """All of it."""
-
-
-def losses_of(told: Mapping[str, float]) -> dict[str, float]:
-    """The terms that a step tells, without their total."""
-    return {name: value for name, value in told.items() if name != "total"}

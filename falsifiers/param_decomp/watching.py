@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from falsifiers.param_decomp.configuration import configuration_of
-from falsifiers.param_decomp.oracle.model import Masks
+from falsifiers.param_decomp.oracle.model import Masks, site_names
 from falsifiers.param_decomp.oracle.step import Before, Shadow, shadow
 from falsifiers.param_decomp.subject import Masking, Trainer
 from harness import Trial
@@ -42,7 +42,6 @@ class Forward:
 
     Attributes:
         calls: those of masked sites, in order.
-        again: the same, where the backward pass called them a second time.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -94,6 +93,8 @@ def _is_everywhere(forward: Forward, sites: int) -> bool:
 def watched_step(trial: Trial[Any], subject: Trainer, step: int) -> Watched:
     """Make a step of the subject, and keep what it did."""
     with trial.subject_fault():
+        if list(subject.sites) != site_names(configuration_of(trial.parameters)):
+            raise ValueError("the sites are not the configured ones, in their order")
         before = _before(subject, step)
         forwards: list[Forward] = []
         again: list[Call] = []
