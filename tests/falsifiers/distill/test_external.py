@@ -30,6 +30,7 @@ from tests.falsifiers.distill.outside import (
     verified,
 )
 
+APR = "trainers/apr-distill.toml"
 NO_TRAINED_TOKENIZER = ("-P", "tokenizer=bytes")
 """The full profile's tokenizer takes ten seconds to train."""
 
@@ -38,7 +39,7 @@ def test_the_run_of_25_hours_is_caught_before_anybody_publishes_it(tmp_path: Pat
     """The log is fine, the file parses, the metadata are true; it holds no tensor: FAIL, exit 1, without a GPU."""
     place = historical_run(tmp_path)
     before = {path.name: path.read_bytes() for path in place.iterdir()}
-    recorded = ["--subject", "recorded:trainers/apr-distill.toml", "-P", f"dir={place}", "-P", "steps=50000"]
+    recorded = ["--subject", f"recorded:{APR}", "-P", f"dir={place}", "-P", "steps=50000"]
     status, said = run(tmp_path, EXPORT, *recorded, *NO_TRAINED_TOKENIZER, mutants=True)
     assert status == 1, said
     assert "tensors_found violates minimum 1" in said
@@ -226,13 +227,13 @@ def test_a_trainer_that_hangs_ends_with_its_trial(folder: Path) -> None:
         (["--subject", "command:nowhere.toml"], "name the trainer's TOML file"),
         (["--subject", "command:/etc/hostname"], "outside the project"),
         (["--subject", "command:/nowhere/x.toml"], "name the trainer's TOML file"),
-        (["--subject", "recorded"], "-P dir=RUN"),
-        (["--subject", "recorded", "-P", "dir=/nowhere"], "there is no directory /nowhere"),
-        (["--subject", "recorded", "-P", "dir=/tmp", "-P", "device=tpu"], "device is cpu or cuda"),
-        (["--subject", "command"], "a value for student and teacher: -P student=… -P teacher=…"),
+        (["--subject", f"recorded:{APR}"], "-P dir=RUN"),
+        (["--subject", f"recorded:{APR}", "-P", "dir=/nowhere"], "there is no directory /nowhere"),
+        (["--subject", f"recorded:{APR}", "-P", "dir=/tmp", "-P", "device=tpu"], "device is cpu or cuda"),
+        (["--subject", f"command:{APR}"], "a value for student and teacher: -P student=… -P teacher=…"),
         (["--subject", f"command:{BIGRAMS}", "-P", "techer=x"], "did you mean teacher?"),
-        (["--subject", "command", "-P", "epochs=many"], "epochs is a number"),
-        (["--subject", "command", "-P", "dir=/tmp"], "neither the claim nor apr distill has a parameter 'dir'"),
+        (["--subject", f"command:{APR}", "-P", "epochs=many"], "epochs is a number"),
+        (["--subject", f"command:{APR}", "-P", "dir=/tmp"], "neither the claim nor apr distill has a parameter 'dir'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path, options: list[str], said: str) -> None:
@@ -244,7 +245,7 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(tmp_path: Path, opt
 
 def test_a_claim_without_an_adapter_is_refused(tmp_path: Path) -> None:
     """Who asks which allocator is chosen has no use for a trainer."""
-    status, output = run(tmp_path, "F-ALLOC-UNIFIED-001", "--subject", "recorded", "-P", "dir=/tmp")
+    status, output = run(tmp_path, "F-ALLOC-UNIFIED-001", "--subject", f"recorded:{APR}", "-P", "dir=/tmp")
     assert status == 2
     said = " ".join(output.split())
     assert "F-ALLOC-UNIFIED-001 takes no recorded as its subject; these claims take one: " in said
