@@ -19,7 +19,7 @@ BLAS = frozenset(
 
 _UNMEASURED = (
     "aten::convolution", "aten::_cudnn", "aten::cudnn", "aten::_scaled_mm", "aten::linalg_", "aten::_linalg_",
-    "aten::_fft", "aten::sort", "c10d::", "_c10d_functional::",
+    "aten::_fft", "c10d::", "_c10d_functional::",
 )  # fmt: skip
 _NEEDS_NO_MEMORY = ("aten::linalg_vector_norm", "c10d::barrier", "_c10d_functional::wait_tensor")
 
@@ -63,8 +63,16 @@ def _embedding_backward(arguments: tuple[Any, ...], _result: Any) -> tuple[int, 
     return size, size
 
 
+def _sort(arguments: tuple[Any, ...], _result: Any) -> tuple[int, ...]:
+    """At most a copy of the keys and int64 positions, and the second buffer of both that cub's radix sort needs."""
+    keys = arguments[0]
+    pairs = keys.numel() * (keys.element_size() + 8)
+    return pairs, pairs
+
+
 _TEMPORARIES: dict[Any, Callable[[tuple[Any, ...], Any], tuple[int, ...]]] = {
     _aten._scaled_dot_product_flash_attention_backward: _flash_backward,
     _aten._scaled_dot_product_efficient_attention_backward: _efficient_backward,
     _aten.embedding_dense_backward: _embedding_backward,
+    _aten.sort: _sort,
 }

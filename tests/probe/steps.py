@@ -157,3 +157,13 @@ def raises() -> Callable[[], None]:
     """A step with a defect."""
     left, right = torch.randn(2, 3, device="cuda"), torch.randn(2, 3, device="cuda")
     return lambda: left @ right
+
+
+def sorts() -> Callable[[], torch.Tensor]:
+    """The order of a million numbers."""
+    keys = torch.rand(1000, 1000, device="cuda")
+
+    def step() -> torch.Tensor:
+        return keys.argsort(dim=0)
+
+    return step

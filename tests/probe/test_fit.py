@@ -30,6 +30,13 @@ def test_memory_of_which_nothing_is_known_is_no_fit() -> None:
     assert verdict(prediction, 1, context=0).fit is Fit.DOES_NOT_FIT
 
 
+def test_the_buffers_of_a_sort_are_counted() -> None:
+    prediction = predict(steps.sorts)
+    keys, pairs = 4 * 1000 * 1000, 12 * 1000 * 1000
+    assert keys + pairs + 2 * pairs <= prediction.allocated < keys + pairs + 2 * pairs + 4 * MIB
+    assert verdict(prediction).fit is Fit.FITS
+
+
 def test_the_context_is_not_the_allocators() -> None:
     prediction = _step()
     assert verdict(prediction, 2 * prediction.reserved, context=0).fit is Fit.FITS

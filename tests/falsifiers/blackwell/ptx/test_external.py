@@ -18,7 +18,7 @@ from tests.falsifiers.blackwell.ptx.test_code_census import cells_of
 FROM_OUTSIDE_NEVER = {
     "other_kernel", "stale", "altered", "rebuilt", "not_reproduced", "nvrtc_calls", "refused_loads", "unlaunched",
     "torch_products", "blocks-run-own-kernels", "children", "images-rebuilt", "resolved.dtype", "residency",
-    "unread", "other_weights", "gradient_errors", "loss_errors", "raised_key_errors",
+    "resolved.steps", "unread", "other_weights", "gradient_errors", "loss_errors", "raised_key_errors",
 }  # fmt: skip
 
 
