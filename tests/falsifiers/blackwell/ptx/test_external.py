@@ -30,7 +30,7 @@ def test_a_healthy_engine_passes_wherever_it_can_be_seen_and_nowhere_else(
     unseen = {re.split(r"[.\[]", name)[0] if "resolved" not in name else name
               for name in seen.clauses(Outcome.NOT_MEASURED)}  # fmt: skip
     assert unseen - {"subject"} == FROM_OUTSIDE_NEVER
-    assert seen.resolved == {"device": "cuda", "steps": 6}
+    assert seen.resolved == {"device": "cuda", "contradiction": ""}
     assert (seen.measured["kernels"], seen.measured["cells"], seen.measured["memory_bytes"]) == (3, 6, 4 * 2**30)
     assert (seen.measured["cache_files"], seen.measured["reported_compilations"]) == ([], 0)
     assert seen.reason == seen.unseen["stale"]
