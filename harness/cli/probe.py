@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -59,8 +60,11 @@ def command(
     from harness.report.probe_text import probe_lines
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
+    for option, place in (("--json", json_file), ("--html", html_file)):
+        _refuse_unwritable(option, place)
     try:
-        cases = list(swept(_found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
+        with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
+            cases = list(swept(_found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
     except ProbeError as error:
         raise click.ClickException(str(error)) from error
     told = document(target, cases, values)
@@ -73,6 +77,15 @@ def command(
         for line in probe_lines(told, terminal_width()):
             click.echo(line)
     return _status([case["fit"] for case in told["cases"]])
+
+
+def _refuse_unwritable(option: str, file: str | None) -> None:
+    if file is None or file == "-":
+        return
+    try:
+        open(file, "a", encoding="utf-8").close()
+    except OSError as error:
+        raise click.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint=option) from error
 
 
 def _status(fits: list[str]) -> ExitStatus:

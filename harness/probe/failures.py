@@ -43,7 +43,8 @@ def named_failures() -> Iterator[None]:
         if any(words in str(error) for words in _ADDRESSES):
             raise Unseeable(function, place, _WRAP) from error
         first = str(error).partition("\n")[0]
-        raise StepFailed(f"{place}: {type(error).__name__} on fake tensors: {first}") from error
+        where = f"{place}: " if place else ""
+        raise StepFailed(f"{where}{type(error).__name__} on fake tensors: {first}") from error
 
 
 def _refused() -> Iterator[tuple[Any, str, str]]:

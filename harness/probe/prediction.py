@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.probe.allocator import AllocatorSettings, CachingAllocator
 from harness.probe.device_table import Device, device_named
+from harness.probe.errors import ProbeError
 from harness.probe.trace import EMPTY_CACHE, Owner, Place, Trace
 
 __all__ = ["Peak", "Prediction", "predict"]
@@ -88,7 +89,7 @@ def predict(
     Raises:
         Unseeable: the step does something that fake tensors cannot show.
         StepFailed: `build` or the step raised an exception.
-        ProbeError: the probe cannot run here.
+        ProbeError: the probe cannot run here, or the step allocates nothing on the GPU.
     """
     from harness.probe.failures import named_failures
     from harness.probe.ranks import simulated_ranks
@@ -105,6 +106,8 @@ def predict(
             tracer.begin(name)
             step()
             tracer.end()
+    if all(block.owner is Owner.WORKSPACES for block in tracer.trace.blocks):
+        raise ProbeError('the step allocates nothing on the GPU; build the model and its inputs with device="cuda"')
     return examined(tracer.trace, assumed, settings)
 
 

@@ -31,6 +31,16 @@ def build(batch: int = 4096, width: int = 1024):
 def reads():
     loss = torch.randn(1, device="cuda")
     return lambda: loss.item() > 0
+
+
+def forgets_the_device():
+    weight = torch.nn.Parameter(torch.randn(64, 64))
+    return lambda: (weight @ weight).sum().backward()
+
+
+def prints(width: int = 64):
+    inputs = torch.randn(width, width, device="cuda")
+    return lambda: print("a step", (inputs @ inputs).shape)
 """
 
 
@@ -69,3 +79,23 @@ def test_a_step_that_cannot_be_seen_is_refused_with_its_line(folder: Path) -> No
 @pytest.mark.parametrize("target", ["mine", "mine:absent", "absent:build"])
 def test_a_target_that_is_not_there_is_refused(folder: Path, target: str) -> None:
     assert harness(folder, "probe", target).returncode == ExitStatus.REFUSED
+
+
+def test_a_step_without_memory_on_the_gpu_is_refused(folder: Path) -> None:
+    """A model without device="cuda" must not look like one that fits."""
+    done = harness(folder, "probe", "mine:forgets_the_device")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert 'device="cuda"' in done.stderr
+
+
+def test_what_the_step_prints_is_no_part_of_the_json(folder: Path) -> None:
+    done = harness(folder, "probe", "mine:prints", "--json", "-")
+    assert problems("probe", json.loads(done.stdout)) == []
+    assert "a step" in done.stderr
+
+
+def test_a_page_that_cannot_be_written_is_refused_first(folder: Path) -> None:
+    done = harness(folder, "probe", "mine:nothing", "--html", "/nowhere/page.html")
+    assert done.returncode == 2
+    assert "--html" in done.stderr
+    assert "Traceback" not in done.stderr
