@@ -313,7 +313,7 @@ class _Built:
             with torch.enable_grad():  # what asks first may be evaluating
                 trainer = function(**arguments)
         except ImportError as error:
-            raise NotMeasured(f"{name}: {error}; install falsifier-harness[trainers]") from error
+            raise NotMeasured(f"{name}: {error}; run make install, or install the extra trainers") from error
         if not isinstance(trainer, Trainer):
             raise NotMeasured(f"{name} returns {type(trainer).__name__}; a transformers.Trainer is needed")
         trainer.args.output_dir = str(directory)
