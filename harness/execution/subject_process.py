@@ -172,7 +172,7 @@ _NO_PROTOCOL = CarriedProtocol("", {}, {})
 
 
 def _stand_in(protocol: CarriedProtocol, process: SubjectProcess) -> Any:
-    """An object with the Protocol's methods, each of which asks the process."""
+    """An object with the Protocol's methods; each call goes to the process."""
 
     def method(name: str) -> Callable[..., Any]:
         return lambda self, *args, **kwargs: process.call(protocol, name, protocol.methods[name], *args, **kwargs)

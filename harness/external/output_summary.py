@@ -98,8 +98,8 @@ class Telling:
     def contradiction(self) -> str | None:
         """Two statements of the output that cannot both be true; empty if they can, None if there are not two.
 
-        Steps that are told one by one, from the first on, are as many as the summary says. One more can be a line that
-        a pattern does not match. A log that leaves steps out contradicts nothing.
+        If the output lists all steps from the first on, their number must be the summary's. The summary may have one
+        more, because a pattern can miss a line. A log that leaves steps out contradicts nothing.
         """
         if self.told_steps is None or self.disorder or not self._is_numbered or self.steps < _FEWEST_COUNTED:
             return None

@@ -26,8 +26,8 @@ class Verdict:
     """The verdict on a capacity. Sizes are in bytes.
 
     Attributes:
-        fit: `unknown` if the probe's error decides, or if the step fits but runs operators that use memory of which the
-            probe has no values (`Trace.unmeasured`).
+        fit: `unknown` if the margin is smaller than the probe's error, or if the step fits but runs operators whose
+            memory was never measured (`Trace.unmeasured`).
         capacity: the memory of the device.
         context: what of it the allocator cannot have.
         error: the probe's relative error on what is reserved.

@@ -25,7 +25,7 @@ _NEEDS_NO_MEMORY = ("aten::linalg_vector_norm", "c10d::barrier", "_c10d_function
 
 
 def is_unmeasured(name: str) -> bool:
-    """Whether an operator uses memory of cuDNN, NCCL or the like, of which the probe has no values."""
+    """Whether an operator uses memory that was never measured, such as that of cuDNN or NCCL."""
     return name.startswith(_UNMEASURED) and not name.startswith(_NEEDS_NO_MEMORY)
 
 

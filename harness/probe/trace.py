@@ -67,7 +67,7 @@ class Trace:
         blocks: all blocks, in the order of their allocation; the first is number 1.
         events: `n` if block n was allocated, `-n` if it was freed, 0 if the cache was emptied.
         starts: the name of each phase and the number of events before it.
-        unmeasured: the operators that ran and that use memory of which the probe has no values.
+        unmeasured: the operators that ran and whose memory was never measured.
     """
 
     blocks: list[Block] = field(default_factory=list)

@@ -31,7 +31,7 @@ def probe_lines(document: JsonObject, width: int | None) -> Iterator[str]:
     unmeasured = sorted({name for case in cases for name in case["unmeasured"]})
     if unmeasured:
         yield printable(
-            f"not known to fit, because these use memory of which the probe has no values: {', '.join(unmeasured)}"
+            f"not known to fit, because the memory of these operators was never measured: {', '.join(unmeasured)}"
         )
     told = f"verdicts allow for {100 * device['error']:.3g} % of error, and {binary(device['context'])}"
     yield printable(f"{told} outside the allocator")

@@ -1,0 +1,102 @@
+"""Builds a `transformers.Trainer` by a function of the project, and keeps the states of the random generators."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Trainer
+
+from harness import NotMeasured, Setting
+from harness.contract.entry_point import resolve
+
+__all__ = ["BuiltTrainer", "restored_chance"]
+
+_DECISIVE = frozenset(
+    {"steps", "batch", "sequence", "learning_rate", "warmup_steps", "gradient_norm", "alpha", "temperature"}
+    | {"checkpoint_every", "dropout", "log_every"}
+)
+"""Parameters that decide what a run does. FUNCTION takes them, unless they are 0 or null, which turns them off."""
+
+
+class BuiltTrainer:
+    """A Trainer, with the states of the random generators that building it left."""
+
+    def __init__(self, setting: Setting, directory: Path) -> None:
+        name = setting.parameters["trainer"]
+        try:
+            function = resolve(name)
+        except (ImportError, AttributeError) as error:
+            raise NotMeasured(f"{name} cannot be imported: {error}") from error
+        arguments = _arguments(function, name, setting, directory)
+        try:
+            with torch.enable_grad():  # what asks first may be evaluating
+                trainer = function(**arguments)
+        except ImportError as error:
+            raise NotMeasured(f"{name}: {error}; run make install, or install the extra trainers") from error
+        if not isinstance(trainer, Trainer):
+            raise NotMeasured(f"{name} returns {type(trainer).__name__}; a transformers.Trainer is needed")
+        trainer.args.output_dir = str(directory)
+        self.trainer = trainer
+        self._chance = _chance()
+
+    @contextmanager
+    def as_after_building(self) -> Iterator[None]:
+        """Go on with the random numbers that follow the building, whatever was drawn or built in between."""
+        _set_chance(self._chance)
+        yield
+
+
+def _arguments(function: Callable[..., Any], name: str, setting: Setting, directory: Path) -> dict[str, Any]:
+    """What FUNCTION takes: the setting, or parameters by name.
+
+    Raises:
+        NotMeasured: it lacks a parameter that decides what a run does, or needs one that the claim does not have.
+    """
+    wanted = inspect.signature(function).parameters
+    own = {"setting": setting, "seed": setting.seed, "device": setting.device, "output_dir": str(directory)}
+    offered = {**setting.parameters, **own}
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted.values())
+    if not takes_all and "setting" not in wanted:
+        for key in sorted(_DECISIVE & setting.parameters.keys() - wanted.keys()):
+            if setting.parameters[key]:
+                raise NotMeasured(f"{name} does not take {key!r}, which is {setting.parameters[key]}; let it do so")
+    given = offered if takes_all else {key: value for key, value in offered.items() if key in wanted}
+    empty = [
+        key
+        for key, one in wanted.items()
+        if key not in given and one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
+    if empty:
+        raise NotMeasured(f"{name} takes {empty[0]!r}, which this run does not set; give it a default")
+    return given
+
+
+def _chance() -> dict[str, Any]:
+    """The states of all random generators."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    return {"python": random.getstate(), "numpy": np.random.get_state(), "cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def _set_chance(state: Mapping[str, Any]) -> None:
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["cpu"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+@contextmanager
+def restored_chance() -> Iterator[None]:
+    """Leave the random generators as they were."""
+    before = _chance()
+    try:
+        yield
+    finally:
+        _set_chance(before)

@@ -1,0 +1,158 @@
+"""Watches the steps of a `transformers.Trainer`, and the batches that it fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback
+
+from falsifiers.distill.measuring.trainer_files import TrainerFiles
+from falsifiers.distill.subject import OnStep
+from harness import Hidden
+
+__all__ = ["Batch", "StepWatch", "inputs_and_labels", "labels_are_inputs", "on_fetch"]
+
+_IGNORED = -100
+"""The label that transformers leaves out of the loss."""
+
+Batch = tuple[Tensor, Tensor]
+
+
+class StepWatch(TrainerCallback):  # type: ignore[misc]
+    """Tells the steps of a Trainer's run.
+
+    Attributes:
+        first: the step that the run started from.
+        losses: of each step, as reported.
+        saved: the checkpoints that it reported, without one that it makes at its end in any case.
+    """
+
+    def __init__(self, trainer: Trainer, on_step: OnStep, fetched: Callable[[int, list[Any]], None]) -> None:
+        self.first = 0
+        self.losses: list[float] = []
+        self.saved: list[Path] = []
+        self._on_step = on_step
+        self._loss: Tensor | float = 0.0
+        self._rate = 0.0
+        self._logged = 0
+        self._gradients: dict[nn.Parameter, Tensor] = {}
+        self._pending: tuple[int, dict[str, float]] | None = None
+        self._trainer = trainer
+        step = trainer.training_step
+
+        def training_step(*arguments: Any, **named: Any) -> Tensor:
+            loss: Tensor = step(*arguments, **named)
+            self._loss = self._loss + loss.detach()
+            return loss
+
+        trainer.training_step = training_step
+        on_fetch(trainer, fetched)
+        trainer.add_callback(self)
+
+    def tell(self) -> None:
+        """Tell the step that was made, if it has not been told."""
+        if self._pending is not None:
+            (step, values), self._pending = self._pending, None
+            self.losses.append(values["loss"])
+            with _with_gradients(self._gradients):
+                self._on_step(step, **values)
+            self._gradients = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note where the run begins."""
+        self.first = self._logged = state.global_step
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The batch of the next step is fetched, so the last step is complete."""
+        self.tell()
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Read the live learning rate, and hold the gradients, which the Trainer drops after the step."""
+        self._rate = self._trainer.optimizer.param_groups[0]["lr"]
+        weights = self._trainer.model.parameters()
+        self._gradients = {weight: weight.grad for weight in weights if weight.grad is not None}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """A step was made. What it logs and saves comes next."""
+        self._pending = state.global_step, {"loss": float(self._loss), "learning_rate": float(self._rate)}
+        self._loss = 0.0
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """A log of one step says what the Trainer reports of it. A log of several is their mean."""
+        if not logs or "loss" not in logs:
+            return
+        if state.global_step - self._logged == 1 and self._pending is not None:
+            self._pending[1].update({name: float(one) for name, one in logs.items() if isinstance(one, (int, float))})
+        self._logged = state.global_step
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note a periodic checkpoint."""
+        files = TrainerFiles(lambda: self._trainer)
+        if files.is_periodic(state.global_step):
+            self.saved.append(Path(args.output_dir) / files.name(state.global_step))
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """After the last epoch, tell the last step before anything else changes the weights."""
+        if control.should_training_stop or state.global_step >= state.max_steps:
+            self.tell()
+
+
+@contextmanager
+def _with_gradients(held: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
+    """Show the gradients of the last step on the weights, as long as nothing trains.
+
+    If the Trainer has set them to zero, and not to None, they are lost; then none are shown.
+    """
+    found = {weight: weight.grad for weight in held}
+    for weight, gradient in held.items():
+        weight.grad = gradient if found[weight] is None else None
+    try:
+        yield
+    finally:
+        for weight, gradient in found.items():
+            weight.grad = gradient
+
+
+def on_fetch(trainer: Trainer, fetched: Callable[[int, list[Any]], None]) -> None:
+    """Hand the samples of each step on when the Trainer has fetched them, with the number of the step."""
+    fetch = trainer.get_batch_samples
+
+    def get_batch_samples(*arguments: Any, **named: Any) -> Any:
+        found = fetch(*arguments, **named)
+        fetched(trainer.state.global_step + 1, found[0])
+        return found
+
+    trainer.get_batch_samples = get_batch_samples
+
+
+def inputs_and_labels(samples: list[Any]) -> Batch | Hidden:
+    """Token ids and next tokens [batch, sequence] of a step's micro-batches; hidden if they are not plain text.
+
+    transformers' models shift labels themselves, so their labels equal the inputs. Then the last token is only a label.
+    """
+    pairs = []
+    for sample in samples:
+        try:
+            inputs, labels = sample["input_ids"], sample["labels"]
+        except (KeyError, TypeError, IndexError):
+            return Hidden("the batch has no input_ids and labels")
+        mask = sample.get("attention_mask")
+        if (labels == _IGNORED).any() or (mask is not None and not mask.all()):
+            return Hidden("the batch leaves out tokens, by its labels or its attention mask")
+        if inputs.shape != labels.shape or inputs.dim() != 2:
+            return Hidden(f"the batch has input_ids {tuple(inputs.shape)} and labels {tuple(labels.shape)}")
+        pairs.append((inputs[:, :-1], labels[:, 1:]) if torch.equal(inputs, labels) else (inputs, labels))
+    if not pairs or len({inputs.shape[1] for inputs, _ in pairs}) != 1:
+        return Hidden("the rows of a step have different lengths")
+    inputs, labels = (torch.cat(parts).detach().cpu() for parts in zip(*pairs, strict=True))
+    return inputs, labels
+
+
+def labels_are_inputs(sample: Mapping[str, Tensor]) -> bool:
+    """Whether the labels of a batch are its inputs, so that the loss shifts them."""
+    return sample.keys() >= {"input_ids", "labels"} and torch.equal(sample["input_ids"], sample["labels"])
