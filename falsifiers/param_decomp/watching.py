@@ -1,7 +1,7 @@
 """What a subject executes in a step: every forward of its target, and every call of a site in it.
 
-No value comes from the subject's reports. Hooks record the arguments of the modules. Weights, gradients and slots are
-live tensors, copied before and after the step.
+Nothing here is told by the subject. Hooks see what the modules are called with, and the weights, gradients and slots
+are live tensors that are copied before and after the step.
 """
 
 from __future__ import annotations
