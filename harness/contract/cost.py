@@ -24,10 +24,23 @@ from harness.base.strictjson import DEEPEST, JsonObject
 from harness.contract.cel_engine import engine
 from harness.contract.expression import Kind, Node
 
-__all__ = ["LIMIT", "Allowance", "Shape", "checking", "evaluation", "matching", "of_schema", "of_value", "of_values"]
+__all__ = [
+    "LIMIT",
+    "QUICK",
+    "Allowance",
+    "Shape",
+    "checking",
+    "evaluation",
+    "matching",
+    "of_schema",
+    "of_value",
+    "of_values",
+]
 
 LIMIT: Final = 100_000_000
 """Steps for judging all trials of one run of a claim: the subject's and each mutant's. At most three seconds or so."""
+QUICK: Final = 1_000_000
+"""Steps for judging a trial where nothing can end it: at most a thirtieth of a second or so."""
 
 _ITEMS, _CHARACTERS = 1_000, 200
 """Assumed lengths of a list or map, and of a text, for which the contract declares no greatest length. A list inside
@@ -154,11 +167,13 @@ class Allowance:
 
     __slots__ = ("left",)
 
-    def __init__(self, mutants: int = 0) -> None:
+    def __init__(self, mutants: int = 0, quick: bool = False) -> None:
         """Args:
         mutants: how many the contract has. The limit is shared by all trials of a run.
+        quick: whether there is at most QUICK for the trial.
         """
-        self.left = LIMIT // (1 + mutants)
+        share = LIMIT // (1 + mutants)
+        self.left = min(share, QUICK) if quick else share
 
     def pays(self, cost: int) -> bool:
         """Whether the allowance pays for a clause. It is less afterwards if it does."""

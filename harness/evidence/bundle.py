@@ -38,8 +38,9 @@ from harness.evidence.bundle_layout import (
     RECORD,
     TELEMETRY,
 )
+from harness.evidence.endable import Unjudged, judged
 from harness.evidence.trial_files import Stream, TrialLogError, parse_log
-from harness.judging.judge import Judgment, judge
+from harness.judging.judge import Judgment
 from harness.judging.observation import Observation, ObservationError
 from harness.judging.record import FORMAT, Record, RecordError
 from harness.search.counterexample import Counterexample, CounterexampleError
@@ -229,7 +230,10 @@ class Bundle:
     @cached_property
     def mutant_judgments(self) -> Mapping[str, Judgment]:
         """Each mutant's observation, judged now by the bundle's contract, by id."""
-        return {name: judge(self.contract, trial.observation) for name, trial in self.mutants.items()}
+        try:
+            return {name: judged(self.contract, trial.observation) for name, trial in self.mutants.items()}
+        except Unjudged as error:
+            raise BundleError(MUTANTS, [schemas.Problem("", f"is not judged: this {error}")]) from error
 
     # Reading
 

@@ -26,6 +26,7 @@ __all__ = ["Limits", "Stopped", "isolated_all"]
 
 _GRACE_SECONDS = 1.0
 """How long a process may take to end after it closed its pipe. The other processes wait meanwhile."""
+_LOOK_SECONDS = 0.1
 _AHEAD = 8
 """How many works may be started before the first is done, per running process. Their answers stay in memory."""
 
@@ -47,13 +48,19 @@ class Stopped(Exception):
     """The work exceeded a limit or raised, or its process died; the text says which."""
 
 
-def isolated_all(works: Iterable[Callable[[], bytes]], limits: Limits, side_by_side: int) -> Iterator[bytes | Stopped]:
+def isolated_all(
+    works: Iterable[Callable[[], bytes]],
+    limits: Limits,
+    side_by_side: int,
+    ended: Callable[[], bool] = lambda: False,
+) -> Iterator[bytes | Stopped]:
     """Run each work in a fork of its own. Yield, in order, what each returns or how it was stopped.
 
-    A fork costs a few milliseconds. In return, no work can affect the next one.
+    A fork costs a few milliseconds. In return, no work can affect the next one. A KeyboardInterrupt kills them all.
 
     Args:
         side_by_side: how many run at the same time.
+        ended: asked ten times a second; while it is true, running works are stopped.
     """
     waiting = iter(works)
     begun: deque[_Child] = deque()  # in order; a later one may be done before an earlier one
@@ -74,9 +81,12 @@ def isolated_all(works: Iterable[Callable[[], bytes]], limits: Limits, side_by_s
             running = [child for child in begun if child.outcome is None]
             if running:
                 soonest = min(child.deadline for child in running) - time.monotonic()
-                ready = select.select(running, [], [], max(0.0, soonest))[0]
+                ready = select.select(running, [], [], min(_LOOK_SECONDS, max(0.0, soonest)))[0]
                 for child in running:
-                    child.look(child in ready)
+                    if ended():
+                        child.stop("was ended")
+                    else:
+                        child.look(child in ready)
     finally:
         for child in begun:
             child.stop()

@@ -159,10 +159,10 @@ def _files(result: ClaimResult) -> Iterator[tuple[str, bytes]]:
     yield ENVIRONMENT, json_bytes(dict(result.environment))
     yield from subject_files(result.subject)
     lines, log = [], [*sections(SUBJECT, result.subject, _SUBJECT_LOG)]
-    for mutant in result.contract.mutants:
+    for mutant, recorded in zip(result.contract.mutants, result.record.mutants, strict=True):
         if trial := result.mutants.get(mutant.id):
             case = artifacts.counterexample(trial.artifacts, redactor) if trial.artifacts is not None else None
-            lines.append(mutant_line(result.contract, mutant, trial, case))
+            lines.append(mutant_line(result.contract, mutant, recorded.outcome(), trial, case))
             log += sections(trial_of(mutant.id), trial, _MUTANT_LOG)
     yield MUTANTS, b"".join(lines)
     yield LOGS, b"".join(log)

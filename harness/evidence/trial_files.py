@@ -77,14 +77,16 @@ def subject_files(result: TrialResult) -> Iterator[tuple[str, bytes]]:
     yield TELEMETRY, _csv(result.telemetry.columns, samples)
 
 
-def mutant_line(contract: Contract, mutant: Mutant, result: TrialResult, case: Counterexample | None) -> bytes:
+def mutant_line(
+    contract: Contract, mutant: Mutant, outcome: MutantOutcome, result: TrialResult, case: Counterexample | None
+) -> bytes:
     """Return the line of mutants.jsonl for one trial.
 
     Args:
         contract: the contract that judges the trial.
+        outcome: what came of the trial.
         case: the counterexample that a search found; None if there is none.
     """
-    outcome = fate_of(mutant, judge(contract, result.observation))
     observation = _needed(contract, mutant, result.observation, outcome)
     left_out = [name for name in result.observation.measurements if name not in observation.measurements]
     document = {
@@ -110,8 +112,9 @@ def _needed(contract: Contract, mutant: Mutant, observation: Observation, outcom
         measurements={name: value for name, value in observation.measurements.items() if name in names},
         unseen={name: why for name, why in observation.unseen.items() if name in names},
     )
-    # If a clause reads more than this code knows, the outcome changes. Then everything is kept.
-    return needed if fate_of(mutant, judge(contract, needed)) == outcome else observation
+    # If a clause reads more than this code knows, the outcome changes. Then everything is kept. Everything is also kept
+    # if judging again takes long, because nothing ends the sealing.
+    return needed if fate_of(mutant, judge(contract, needed, quick=True)) == outcome else observation
 
 
 def _watched(result: TrialResult) -> dict[str, Any]:

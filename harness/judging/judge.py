@@ -54,17 +54,37 @@ class Judgment:
         decisive = (clause for clause in self.clauses if clause.outcome is outcome)
         return next((Reason(ReasonCode.CLAUSE, clauses=(one.id,), cause=one.reason) for one in decisive), None)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the allowance paid for every clause."""
+        return all(one.reason is None or one.reason.code is not ReasonCode.TOO_COSTLY for one in self.clauses)
+
+    def to_json(self) -> dict[str, Any]:
+        """The inverse of `from_json`. Numbers that are not finite are not tagged."""
+        return {"clauses": [clause.to_json() for clause in self.clauses], "unjudged": list(self.unjudged)}
+
+    @classmethod
+    def from_json(cls, document: JsonObject) -> Judgment:
+        """The inverse of `to_json`."""
+        return cls(tuple(map(ClauseResult.from_json, document["clauses"])), tuple(document["unjudged"]))
+
     def with_outcome(self, outcome: Outcome) -> tuple[ClauseResult, ...]:
         """The clauses with this outcome."""
         return tuple(clause for clause in self.clauses if clause.outcome is outcome)
 
 
-def judge(contract: Contract, observation: Observation) -> Judgment:
+def judge(contract: Contract, observation: Observation, *, quick: bool = False) -> Judgment:
     """Judge an observation by every clause of its contract. Never raises on a well-typed `Observation`.
+
+    `harness.evidence.endable.judged` gives the same judgment, and can be ended.
 
     A later measurement can replace an earlier one. So the measurements of a trial that was interrupted, or that lost a
     message, are provisional: a clause that they violate is NOT_MEASURED. A clause that costs more than the trial's
-    allowance has left is NOT_MEASURED too; that depends on sizes, not on time.
+    allowance has left is NOT_MEASURED too; that depends on sizes, not on time. The allowance of a trial that was
+    interrupted or lost is small, because its run must end soon.
+
+    Args:
+        quick: whether each trial has a small allowance.
     """
     measurements = dict(observation.measurements) if isinstance(observation.measurements, Mapping) else {}
     results = list(_builtin(contract, observation))
@@ -85,7 +105,7 @@ def judge(contract: Contract, observation: Observation) -> Judgment:
     if unjudged:
         clauses = tuple(clause for clause in clauses if clause.id not in unjudged)
         rules = tuple(rule for rule in rules if rule.id not in unjudged)
-    allowance = Allowance(len(contract.mutants))
+    allowance = Allowance(len(contract.mutants), quick or observation.ending.kind in _HURRIED)
     judged = list(judge_schema(clauses, measurements, finite, allowance))
     scope = Scope(rules, measurements, observation.parameters, observation.device, finite, allowance)
     judged.extend(rule.judge(scope) for rule in rules)
@@ -160,6 +180,9 @@ def _how_it_ended(ending: Ending) -> Reason | None:
 
 _PROVISIONAL = {EndingKind.INTERRUPTED: "", EndingKind.GARBLED: str(EndingKind.GARBLED)}
 """The endings after which a later measurement can be missing, and the places of the reasons that say so."""
+
+
+_HURRIED = frozenset({EndingKind.INTERRUPTED, EndingKind.LOST})
 
 
 def _provisional(result: ClauseResult, place: str) -> ClauseResult:

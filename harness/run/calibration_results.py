@@ -21,7 +21,7 @@ from harness.contract.layout import laid_out
 from harness.contract.ratio import has_ratio, ratio
 from harness.evidence.seal import ClaimResult
 from harness.execution.executor import TrialResult
-from harness.judging.judge import judge
+from harness.judging.judge import Judgment
 
 __all__ = [
     "SUBJECT",
@@ -80,7 +80,7 @@ class Spread:
 
 def rates(contract: Contract, results: Sequence[ClaimResult]) -> list[Rate]:
     """The counts of the subject and then of every mutant, unless mutants were skipped."""
-    outcomes = [judge(contract, result.subject.observation).outcome for result in results]
+    outcomes = [Judgment(result.record.clauses).outcome for result in results]
     found = [Rate(SUBJECT, len(results), outcomes.count(Outcome.PASS))]
     for mutant in () if all(result.record.mutants_skipped for result in results) else contract.mutants:
         fates = [one.fate for result in results for one in result.record.mutants if one.id == mutant.id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -12,6 +12,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Phase
 from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
+from harness.evidence.endable import Unjudged, judged
 from harness.execution.executor import Executor, TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
@@ -56,12 +57,14 @@ class TrialRun:
     def run(self, sources: Mapping[str, str], interruption: Interruption) -> Trials:
         """Run the subject, and every mutant that can run.
 
-        An interruption ends the running trials, keeps their measurements, and starts no others.
+        An interruption ends the running trials and their judging, keeps their measurements, and starts no others.
         """
         with ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="trial") as pool:
-            subject = pool.submit(self._subject)
+            subject = pool.submit(self._subject, interruption)
             mutants = {
-                mutant.id: pool.submit(self._mutant, mutant) for mutant, obstacle in self._plan.mutants if not obstacle
+                mutant.id: pool.submit(self._mutant, mutant, interruption)
+                for mutant, obstacle in self._plan.mutants
+                if not obstacle
             }
             try:
                 self._finish([subject, *mutants.values()], interruption)
@@ -94,20 +97,21 @@ class TrialRun:
             self._executor.interrupt()
             wait(futures)
 
-    def _subject(self) -> tuple[TrialResult, Judgment]:
+    def _subject(self, interruption: Interruption) -> tuple[TrialResult, Judgment]:
         external = self._request.external
         result, judgment = self._measure(
             events.SUBJECT,
             self._plan.contract.subject,
             {} if external is None else external.parameters,
             (external and external.seconds) or self._plan.profile.seconds,
+            interruption,
         )
         self._finished(events.SUBJECT, result, judgment, None)
         return result, judgment
 
-    def _mutant(self, mutant: Mutant) -> tuple[TrialResult, MutantOutcome]:
+    def _mutant(self, mutant: Mutant, interruption: Interruption) -> tuple[TrialResult, MutantOutcome]:
         seconds = self._plan.profile.seconds
-        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters, seconds)
+        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters, seconds, interruption)
         outcome = fate_of(mutant, judgment)
         self._finished(mutant.id, result, judgment, outcome)
         return result, outcome
@@ -116,7 +120,9 @@ class TrialRun:
         traceback = result.observation.ending.traceback or ""
         self._emit(events.TrialFinished(self._plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
-    def _measure(self, name: str, subject: str, changed: JsonObject, seconds: float) -> tuple[TrialResult, Judgment]:
+    def _measure(
+        self, name: str, subject: str, changed: JsonObject, seconds: float, interruption: Interruption
+    ) -> tuple[TrialResult, Judgment]:
         contract, plan = self._plan.contract, self._plan
         request = TrialRequest(
             contract=contract,
@@ -138,7 +144,13 @@ class TrialRun:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = _silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
-        return result, judge(contract, result.observation)
+        try:
+            return result, judged(contract, result.observation, lambda: interruption.requested)
+        except Unjudged as error:
+            kind = EndingKind.INTERRUPTED if interruption.requested else EndingKind.LOST
+            ending = Ending(kind, result.observation.ending.phase, f"the judging of this trial {error}")
+            unjudged = replace(result, observation=replace(result.observation, ending=ending))
+            return unjudged, judge(contract, unjudged.observation)
 
 
 def unmeasured(plan: Plan, request: RunRequest) -> Trials:

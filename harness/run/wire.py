@@ -15,7 +15,6 @@ from harness.base import strictjson
 from harness.base.device import Device
 from harness.base.vocabulary import Fate
 from harness.contract import Contract
-from harness.contract.clauses import ClauseResult
 from harness.contract.reasons import Reason
 from harness.judging.judge import Judgment
 from harness.judging.record import Record
@@ -59,8 +58,7 @@ def encode(event: events.Event) -> str:
         case events.ClaimPlanned():
             shallow |= {"contract": event.contract.id, "device": event.device.to_json()}
         case events.TrialFinished():
-            clauses = [clause.to_json() for clause in event.judgment.clauses]
-            shallow["judgment"] = {"clauses": clauses, "unjudged": event.judgment.unjudged}
+            shallow["judgment"] = event.judgment.to_json()
             shallow["mutant"] = event.mutant and {
                 **vars(event.mutant),
                 "reason": event.mutant.reason and event.mutant.reason.to_json(),
@@ -92,8 +90,7 @@ def _revived(kind: type[Any], plain: dict[str, Any], contracts: Mapping[str, Con
     if kind is events.ClaimPlanned:
         plain |= {"contract": contracts[plain["contract"]], "device": Device.from_json(plain["device"])}
     if kind is events.TrialFinished:
-        judged = plain["judgment"]
-        plain["judgment"] = Judgment(tuple(map(ClauseResult.from_json, judged["clauses"])), tuple(judged["unjudged"]))
+        plain["judgment"] = Judgment.from_json(plain["judgment"])
         if (mutant := plain["mutant"]) is not None:
             failed = tuple(mutant["failed"])
             plain["mutant"] = MutantOutcome(

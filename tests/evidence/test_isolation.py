@@ -69,6 +69,27 @@ def test_work_that_fails_is_a_reason(work: Callable[[], bytes], snapshot: Snapsh
     assert set(psutil.Process().children()) == before
 
 
+def test_ctrl_c_ends_all_works() -> None:
+    """So it ends verify and lint, whatever they judge. A user does not wait for a limit."""
+    caller = os.getpid()
+    before = set(psutil.Process().children())
+
+    def work() -> bytes:
+        os.kill(caller, signal.SIGINT)
+        return sleep_inside_a_library()
+
+    with pytest.raises(KeyboardInterrupt):
+        list(isolated_all([sleep_inside_a_library, work], Limits(), 2))
+    assert set(psutil.Process().children()) == before
+
+
+def test_works_can_be_ended() -> None:
+    """A caller that remembers signals says when. Those that wait do not begin to work."""
+    asked = itertools.count()
+    outcomes = list(isolated_all([sleep_inside_a_library] * 3, Limits(), 2, lambda: next(asked) > 1))
+    assert [str(outcome) for outcome in outcomes] == ["was ended"] * 3
+
+
 def test_work_that_waits_for_what_never_comes_is_stopped(snapshot: SnapshotAssertion) -> None:
     """It takes no processor's time, and no signal handler of Python can interrupt it."""
     with pytest.raises(Stopped) as stopped:
