@@ -75,7 +75,7 @@ def of_record(record: Record) -> list[Case]:
     cases += [_unjudged(record, clause) for clause in record.unjudged]
     cases += [_mutant(record, mutant) for mutant in record.mutants]
     if not cases or not any(case.status in _shows(record) for case in cases):
-        reason = reason_text.of(record.reason) or f"the verdict is {record.verdict}"
+        reason = reason_text.marked(record.reason) or f"the verdict is {record.verdict}"
         cases.append(Case(record.id, "verdict", Kind.VERDICT, Status(record.verdict), printable(reason)))
     return cases
 
@@ -96,7 +96,7 @@ def _clause(record: Record, clause: ClauseResult, position: int) -> Case:
     measured = (
         f"measured {number_text.value(clause.value, clause.unit)}, bound {bound_text.of(clause.bound, clause.unit)}"
     )
-    text = f"{reason_text.of(clause.reason)} ({measured})" if clause.reason else measured
+    text = f"{reason_text.marked(clause.reason)} ({measured})" if clause.reason else measured
     # All clauses belong to one trial. Only the first has its time, so that sums are right.
     seconds = record.trial_seconds if position == 0 else 0.0
     status = Status(clause.outcome)
@@ -109,7 +109,7 @@ def _unjudged(record: Record, clause: str) -> Case:
 
 
 def _mutant(record: Record, mutant: MutantRecord) -> Case:
-    text = f"{mutant.fate}: {reason_text.of(mutant.reason)} ({mutant.defect})"
+    text = f"{mutant.fate}: {reason_text.marked(mutant.reason)} ({mutant.defect})"
     name = printable(f"mutant {mutant.id}")
     return Case(record.id, name, Kind.MUTANT, _FATES[mutant.fate], printable(text), mutant.seconds or 0.0)
 

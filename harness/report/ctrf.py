@@ -86,7 +86,7 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
         test["tags"] = [str(record.verdict), *map(printable, narrowing)]  # shown beside green lines
         test["extra"] |= {
             "verdict": str(record.verdict),
-            "reason": printable(reason_text.of(record.reason)),
+            "reason": printable(reason_text.marked(record.reason)),
             "proven": record.proven,
             "profile": record.profile,
             "subject": record.subject,

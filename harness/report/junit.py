@@ -129,7 +129,7 @@ def _properties(record: Record) -> dict[str, str]:
     return {
         "verdict": str(record.verdict),
         "proven": "yes" if record.proven else "no",
-        "reason": reason_text.of(record.reason),
+        "reason": reason_text.marked(record.reason),
         "profile": record.profile,
         "subject": record.subject,
         "device": f"{device.type} {device.name}",

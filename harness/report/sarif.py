@@ -151,10 +151,10 @@ def _notifications(bundles: Sequence[BundleResult]) -> Iterator[dict[str, Any]]:
         elif record.verdict is Verdict.NOT_MEASURED:
             yield {
                 "level": "warning",
-                "message": {"text": printable(f"{record.id} was not measured: {reason_text.of(record.reason)}")},
+                "message": {"text": printable(f"{record.id} was not measured: {reason_text.marked(record.reason)}")},
             }
         elif record.verdict is Verdict.VOID:
             yield {
                 "level": "error",
-                "message": {"text": printable(f"{record.id} is void: {reason_text.of(record.reason)}")},
+                "message": {"text": printable(f"{record.id} is void: {reason_text.marked(record.reason)}")},
             }

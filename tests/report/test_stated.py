@@ -9,7 +9,7 @@ import pytest
 from harness.base.vocabulary import Fate
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.verification import verify
-from harness.report import markdown, reason_text
+from harness.report import ctrf, junit, markdown, reason_text, sarif
 from harness.report.bundle_results import bundle_results
 from tests.evidence.factory import claim_result, rewrite, sealer, set_at
 
@@ -43,3 +43,11 @@ def test_a_forged_reason_is_marked_in_the_comment(tmp_path: Path) -> None:
     assert result.verification.sound
     line = next(line for line in markdown.render([result]).splitlines() if "FORGED" in line)
     assert "FORGED; stated by the run" in line
+
+
+def test_a_forged_reason_is_marked_for_ci(tmp_path: Path) -> None:
+    """In each format, every sentence with such words names their author."""
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, mutants={}, obstacle="FORGED"))
+    results = bundle_results([verify(bundle)])
+    for written in (junit.report(results), ctrf.render(results), sarif.render(results)):
+        assert written.count("FORGED") == written.count("stated by the run") > 1
