@@ -15,9 +15,10 @@ from harness.execution.logs import Log
 from harness.execution.messages import Imports
 from harness.execution.steps import Steps
 from harness.judging.observation import Observation
+from harness.machine.host import Gpu
 from harness.machine.telemetry import Telemetry
 
-__all__ = ["Executor", "StepListener", "TrialRequest", "TrialResult"]
+__all__ = ["Executor", "Executors", "StepListener", "TrialRequest", "TrialResult"]
 
 StepListener = Callable[[int, JsonObject, int | None], None]
 """Takes a step's number, the values that the falsifier recorded for it, and the process's memory in bytes."""
@@ -83,4 +84,14 @@ class Executor(Protocol):
 
     def interrupt(self) -> None:
         """End every running trial. Their measurements are still returned."""
+        ...
+
+
+class Executors(Protocol):
+    """Makes the executor of each claim of a run."""
+
+    def __call__(self, contract: Contract, gpu: Gpu | None) -> Executor: ...
+
+    def close(self) -> None:
+        """End what the executors share."""
         ...

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from harness.base.beneath import Beneath
 from harness.base.redaction import allowed_environment, looks_secret
 from harness.base.removal import remove
-from harness.execution.messages import Import, Imports, MessageError, Request, Start, decode, encode
+from harness.execution.messages import (
+    Import,
+    Imports,
+    MessageError,
+    Received,
+    Request,
+    Split,
+    Splitting,
+    Start,
+    decode,
+    encode,
+)
 from harness.execution.worker import IMPORTING
 
 __all__ = ["IMPORT_SECONDS", "PYTHON", "ForkServer", "ForkServerError", "server_environment"]
@@ -46,15 +61,38 @@ class ForkServerError(RuntimeError):
     """The fork server has ended. The message says how."""
 
 
+class _Process(Protocol):
+    pid: int
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status. Raises subprocess.TimeoutExpired."""
+        ...
+
+
 class ForkServer:
     """One fork server and its scratch folder. It and its descendants end when it is closed or this process dies."""
 
-    def __init__(self, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
-        self.place = Beneath(self.folder.parent, self.folder.name)
+    def __init__(self, root: Path, place: Beneath, control: socket.socket, process: _Process) -> None:
+        self.folder = place.path
+        self.place = place
         """The scratch folder, where code under test can have put links."""
-        self._root = root
+        self._root, self._control, self._process = root, control, process
         self._send = threading.Lock()
+
+    @classmethod
+    def started(cls, root: Path, search: tuple[Path, ...], admits: Sequence[str] = ()) -> ForkServer:
+        """Start a server that has imported nothing.
+
+        Args:
+            search: the folders from which the project's code is imported.
+            admits: names of further environment variables that it gets.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="falsifier-harness-"))
+        place = Beneath(folder.parent, folder.name)
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = server_environment(admits)
         # torch needs it for reproducible results
@@ -62,9 +100,9 @@ class ForkServer:
         # Waiting threads that spin make parallel trials many times slower.
         environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         command = [*PYTHON, "harness.execution.worker"]
-        with there, (self.place / _LOG).create() as log:
-            self._process = subprocess.Popen(
-                [*command, str(there.fileno()), str(self.folder), *map(str, search)],
+        with there, (place / _LOG).create() as log:
+            process = subprocess.Popen(
+                [*command, str(there.fileno()), str(folder), *map(str, search)],
                 cwd=root,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -73,7 +111,30 @@ class ForkServer:
                 pass_fds=[there.fileno()],
                 start_new_session=True,
             )
-        self._control = here
+        return cls(root, place, here, process)
+
+    def split(self, first: ForkServer, libraries: Sequence[str] = ()) -> ForkServer:
+        """Start a server that begins with what this one has imported, and imports libraries.
+
+        Args:
+            first: the server that was started first. It removes the new one's folder, too.
+
+        Raises:
+            ForkServerError: this server ended, or its imports took longer than IMPORT_SECONDS.
+        """
+        name = uuid.uuid4().hex[:12]
+        place = first.place / name
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            place.make_folder()
+            with there, (place / _LOG).create() as log:
+                answer = self._answered(Split(name, tuple(libraries), self._root), [there.fileno(), log.fileno()])
+        except BaseException:
+            here.close()
+            raise
+        if not isinstance(answer, Splitting):
+            raise ForkServerError(f"the fork server answered a split with {type(answer).__name__}")
+        return ForkServer(self._root, place, here, _Forked(answer.pid, here))
 
     def import_modules(self, modules: Sequence[str]) -> Imports:
         """Import modules into the server.
@@ -81,11 +142,16 @@ class ForkServer:
         Raises:
             ForkServerError: the server ended, or the imports took longer than IMPORT_SECONDS.
         """
-        request = Import(tuple(modules), self._root)
+        imports = self._answered(Import(tuple(modules), self._root), [])
+        if not isinstance(imports, Imports):
+            raise ForkServerError(f"the fork server answered an import with {type(imports).__name__}")
+        return imports
+
+    def _answered(self, request: Request, descriptors: list[int]) -> Received:
         reading, writing = os.pipe()
         with open(reading, "rb") as answer:
             with open(writing, "wb"):
-                self._ask(request, [writing])
+                self._ask(request, [*descriptors, writing])
             if not select.select([answer], [], [], IMPORT_SECONDS)[0]:
                 last = self._last_import()  # it is removed with the server
                 self._process.terminate()
@@ -94,12 +160,9 @@ class ForkServer:
         if not reply:
             raise ForkServerError(f"{self._obituary()}{self._last_import()}")
         try:
-            imports = decode(reply)
+            return decode(reply)
         except MessageError as error:  # an imported module can write to every descriptor
             raise ForkServerError(f"the fork server's answer to an import is garbled: {error}") from error
-        if not isinstance(imports, Imports):
-            raise ForkServerError(f"the fork server answered an import with {type(imports).__name__}")
-        return imports
 
     def start(self, trial: Start, descriptors: list[int]) -> None:
         """Fork a trial. The descriptors are its stdout, stderr, messages (all written), leash and keys (read)."""
@@ -114,13 +177,15 @@ class ForkServer:
 
     def close(self) -> list[str]:
         """Close the server: it ends its descendants, removes its folder, and exits. Returns what is left there."""
-        self._control.close()
+        with suppress(OSError):  # it has ended
+            self._control.shutdown(socket.SHUT_WR)
         self._process.terminate()  # it may be importing
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._control.close()
         return remove(self.place)  # the server has done it, unless it was killed
 
     def _last_import(self) -> str:
@@ -144,3 +209,29 @@ class ForkServer:
         except (subprocess.TimeoutExpired, OSError):
             return "the fork server does not answer"
         return f"the fork server ended with status {code}{': ' + said if said else ''}"
+
+
+class _Forked:
+    """A server that is another server's child. Its end of the control socket closes before its id is free."""
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid, self._control = pid, control
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """0 when it has ended: only its parent learns its exit status."""
+        if not select.select([self._control], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("fork server", timeout or 0.0)
+        return 0
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            self.wait(0)
+            return
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)

@@ -13,23 +13,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.base.removal import remove
 from harness.contract import Contract
+from harness.contract.imports import imported_libraries
 from harness.contract.project import Project
 from harness.execution.executor import StepListener, TrialRequest, TrialResult
 from harness.execution.fork_server import ForkServer, ForkServerError
+from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
 from harness.execution.watch import Watch
 from harness.judging.observation import Ending, EndingKind, Observation
 from harness.machine.host import Gpu
 from harness.machine.telemetry import Sampler
 
-__all__ = ["LocalExecutor"]
+__all__ = ["LocalExecutor", "LocalExecutors"]
 
 _PIPE_BYTES = 1 << 20
 _MODULES_AT_ONCE = 500
@@ -50,21 +52,24 @@ class LocalExecutor:
         admits: Sequence[str] = (),
         remark: Callable[[str], None] = lambda text: None,
         isolated: bool = False,
+        start: Callable[[], ForkServer] | None = None,
     ) -> None:
         """Args:
         admits: names of further environment variables that trials get.
         isolated: each subject runs in a process of its own beside its trial.
         remark: takes a text on each file of the trials that could not be removed.
+        start: starts the fork server; None for one that has imported nothing.
         """
         self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
-        self._admits, self._remark, self._isolated = admits, remark, isolated
+        self._remark, self._isolated = remark, isolated
+        self._start = start or (lambda: ForkServer.started(project.root, project.search, admits))
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._lost: ForkServerError | None = None
         """Why there is no fork server; None if there is one."""
 
     def __enter__(self) -> LocalExecutor:
-        self._server = ForkServer(self._project.root, self._project.search, self._admits)
+        self._server = self._start()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -73,7 +78,7 @@ class LocalExecutor:
 
     def imports(self) -> Imports:
         """Import the contract's entry points into the fork server; of isolated subjects none."""
-        entries = (self._contract.falsifier,) if self._isolated else self._contract.entry_points
+        entries = _entry_points(self._contract, self._isolated)
         modules = list(dict.fromkeys(entry.partition(":")[0] for entry in entries))
         try:
             return self._server.import_modules(modules)
@@ -93,7 +98,7 @@ class LocalExecutor:
         """Begin again with a fork server that has imported nothing. No trial may be running."""
         self._server.close()
         self._lost = None
-        self._server = ForkServer(self._project.root, self._project.search, self._admits)
+        self._server = self._start()
 
     def interrupt(self) -> None:
         """End every running trial. Its watcher sees this at its next tick."""
@@ -112,7 +117,7 @@ class LocalExecutor:
             if self._lost is not None:
                 raise self._lost
             with _pipes(watch.keys) as (ours, theirs):
-                self._server.start(self._start(request, folder), theirs)
+                self._server.start(self._request(request, folder), theirs)
                 for descriptor in theirs:
                     os.close(descriptor)
                 theirs.clear()
@@ -152,7 +157,7 @@ class LocalExecutor:
             watch.sources,
         )
 
-    def _start(self, request: TrialRequest, folder: Path) -> Start:
+    def _request(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
         visible = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid or str(self._gpu.index) if self._gpu else ""}
         root = request.root or self._project.root
@@ -177,6 +182,53 @@ class LocalExecutor:
             isolated=self._isolated,
             reached=None if request.reached is None else str(request.reached),
         )
+
+
+@final
+class LocalExecutors:
+    """Makes the executors of a run. Claims that import the same libraries share the servers that have imported them."""
+
+    def __init__(
+        self,
+        project: Project,
+        contracts: Sequence[Contract],
+        cache: Path,
+        admits: Sequence[str] = (),
+        remark: Callable[[str, str], None] = lambda claim, text: None,
+        isolated: bool = False,
+    ) -> None:
+        """Args:
+        contracts: those of the run, with the subjects that run.
+        remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
+        """
+        self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
+        libraries = {
+            contract.id: imported_libraries(_entry_points(contract, isolated), project.search)
+            for contract in contracts
+            if len(contracts) > 1
+        }
+        self._servers = ForkServers(project.root, project.search, admits, libraries)
+
+    def __call__(self, contract: Contract, gpu: Gpu | None) -> LocalExecutor:
+        """The executor of a claim."""
+        return LocalExecutor(
+            self._project,
+            contract,
+            gpu,
+            self._cache,
+            remark=lambda text: self._remark(contract.id, text),
+            isolated=self._isolated,
+            start=lambda: self._servers.start(contract.id),
+        )
+
+    def close(self) -> None:
+        """End what the executors share."""
+        self._servers.close()
+
+
+def _entry_points(contract: Contract, isolated: bool) -> tuple[str, ...]:
+    """What a fork server imports of a contract; of isolated subjects nothing."""
+    return (contract.falsifier,) if isolated else contract.entry_points
 
 
 def _told(error: Exception, folder: Path) -> str:

@@ -38,6 +38,8 @@ __all__ = [
     "Read",
     "Received",
     "Request",
+    "Split",
+    "Splitting",
     "Start",
     "Started",
     "decode",
@@ -72,6 +74,27 @@ class Imports:
 
     failures: Mapping[str, str]
     sources: Mapping[str, str]
+
+
+@final
+@dataclass(frozen=True)
+class Split:
+    """To the fork server: fork another one, which begins with what this one has imported. The answer is `Splitting`."""
+
+    name: str
+    """Of the new server's folder, in that of the first server."""
+    libraries: tuple[str, ...]
+    """What the new server imports at once: modules, and names in modules. What cannot be imported is left out."""
+    root: Path
+    """Of the project."""
+
+
+@final
+@dataclass(frozen=True)
+class Splitting:
+    """The fork server has forked another server."""
+
+    pid: int
 
 
 @final
@@ -152,9 +175,9 @@ class Exited:
     signal: str | None = None
 
 
-Request = Import | Start
+Request = Import | Split | Start
 Message = TrialReport | Started | Read | Ended | Lost | Exited
-Received = Request | Imports | Message
+Received = Request | Imports | Splitting | Message
 """Everything that `decode` returns."""
 
 
@@ -277,6 +300,7 @@ _STRICTER: Mapping[tuple[type, str], _Reader] = {
     (Imports, "sources"): _DIGESTS,
     (Start, "seed"): _of(int),
     (Started, "pid"): _within(1, (1 << 31) - 1),
+    (Splitting, "pid"): _within(1, (1 << 31) - 1),
     (Exited, "signal"): _one_of({None, *_SIGNALS}),
 }
 """The readers of fields whose type does not say everything."""

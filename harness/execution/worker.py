@@ -4,7 +4,8 @@ Three processes stand between the harness and the code under test:
 
     harness --control socket--> fork server --fork--> supervisor --fork--> trial
 
-The fork server only imports and forks. It never uses CUDA, whose state cannot be forked. The supervisor (see
+The fork server only imports and forks. It never uses CUDA, whose state cannot be forked. It can also fork another fork
+server, with a control socket of its own, so that claims import their libraries once. The supervisor (see
 `harness.execution.supervisor`) owns one trial's process tree and outlives all of it. The trial runs the falsifier.
 
 A trial sends each message (`harness.execution.messages`) at once through a pipe to the harness, so that measurements
@@ -46,11 +47,13 @@ from harness.execution.messages import (
     Lost,
     Message,
     Read,
+    Split,
+    Splitting,
     Start,
     decode,
     encode,
 )
-from harness.execution.process_control import adopt_orphans, end_descendants
+from harness.execution.process_control import adopt_orphans, die_with_parent, end_descendants
 from harness.execution.reached import Reached
 from harness.execution.sources import Sources
 from harness.execution.subject_process import SubjectProcess
@@ -69,7 +72,8 @@ IMPORTING = "importing"
 _LARGEST_REQUEST = 1 << 20
 _LONGEST_TEXT = 200_000
 """Most characters of a reason or a traceback that are sent. Texts are cut after their secrets are masked."""
-_supervisors: set[int] = set()
+_children: set[int] = set()
+"""The supervisors and the servers that this server has forked."""
 
 
 def main(control_fd: int, folder: str, search: list[str]) -> None:
@@ -80,25 +84,44 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
     sys.path[:0] = search
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness handles Ctrl-C
     signal.signal(signal.SIGCHLD, lambda number, frame: _reap())
-    owner = os.getpid()
-    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, folder, 0))  # also during an import
-    adopt_orphans()
     os.set_inheritable(control_fd, False)
-    control = socket.socket(fileno=control_fd)
+    place = Beneath(Path(folder).parent, Path(folder).name)
+    _serve(socket.socket(fileno=control_fd), place, place)
+
+
+def _serve(control: socket.socket, first: Beneath, place: Beneath, split: Split | None = None) -> NoReturn:
+    """Be a fork server.
+
+    Args:
+        first: the folder of the first server.
+        place: the folder of this one.
+        split: how another server asked for this one; None for the first.
+    """
+    owner = os.getpid()
+    signal.signal(signal.SIGTERM, lambda number, frame: _leave(owner, place, 0))  # also during an import
+    adopt_orphans()
     code = 0
     try:
+        if split is not None:
+            _sources(split.root)
+            for name in split.libraries:
+                _import_library(name)
+                if os.getpid() != owner:
+                    os._exit(1)  # it forked, and this is its child
         while True:
             request, descriptors, _, _ = socket.recv_fds(control, _LARGEST_REQUEST, 6)
             if not request:
                 break
             match decode(request):
                 case Import(modules, root):
-                    imported = _import(modules, root, Path(folder, IMPORTING))
+                    imported = _import(modules, root, place.path / IMPORTING)
                     if os.getpid() != owner:
                         os._exit(1)  # an imported module forked, and this is its child
                     (answer,) = descriptors
                     with open(answer, "wb") as pipe:  # one message of the socket can be too short
                         pipe.write(encode(imported) + b"\n")
+                case Split() as split:
+                    _split(split, descriptors, control, first)
                 case Start() as trial:
                     _start(trial, descriptors, control)
     except ConnectionError:
@@ -107,16 +130,53 @@ def main(control_fd: int, folder: str, search: list[str]) -> None:
         traceback.print_exc()
         code = 1
     finally:
-        _leave(owner, folder, code)
+        _leave(owner, place, code)
 
 
-def _leave(owner: int, folder: str, code: int) -> NoReturn:
+def _leave(owner: int, place: Beneath, code: int) -> NoReturn:
     """End the server and its descendants. A fork of the server that gets here by accident only ends itself."""
     if os.getpid() == owner:
         end_descendants()
         if code == 0:  # else the harness reads our log and removes the folder
-            remove(Beneath(Path(folder).parent, Path(folder).name))  # the harness does it again, and says what is left
+            remove(place)  # the harness does it again, and says what is left
     os._exit(code)  # an interpreter with torch takes longer to shut down than all of the above
+
+
+def _split(split: Split, descriptors: list[int], control: socket.socket, first: Beneath) -> None:
+    """Fork another server. The descriptors are its control socket and its log, and the pipe for the answer."""
+    parent = os.getpid()
+    pid = os.fork()  # an OSError ends this server, and the harness then starts one for the claim
+    if pid == 0:
+        try:
+            control.close()
+            theirs, log, answer = descriptors
+            os.close(answer)
+            os.setsid()
+            die_with_parent(parent)
+            _children.clear()
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            os.set_inheritable(theirs, False)
+            _serve(socket.socket(fileno=theirs), first, first / split.name, split)
+        finally:
+            os._exit(1)
+    _children.add(pid)
+    theirs, log, answer = descriptors
+    os.close(theirs)
+    os.close(log)
+    with open(answer, "wb") as pipe:
+        pipe.write(encode(Splitting(pid)) + b"\n")
+
+
+def _import_library(name: str) -> None:
+    """Import a module, or something in one. A failure is reported where a claim's own code fails on it."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        importlib.import_module(name)
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            getattr(importlib.import_module(module), attribute)  # transformers imports its parts like this
 
 
 def _import(modules: tuple[str, ...], root: Path, place: Path) -> Imports:
@@ -168,18 +228,18 @@ def _start(trial: Start, descriptors: list[int], control: socket.socket) -> None
             finally:
                 # After any error, a supervisor must not continue as a second fork server.
                 os._exit(1)
-        _supervisors.add(pid)
+        _children.add(pid)
     for descriptor in descriptors:
         os.close(descriptor)
 
 
 def _reap() -> None:
-    """Reap the supervisors that have ended. Other children belong to modules that started them during an import."""
-    for pid in list(_supervisors):
+    """Reap our children that have ended. Other children belong to modules that started them during an import."""
+    for pid in list(_children):
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 continue
-        _supervisors.discard(pid)
+        _children.discard(pid)
 
 
 def _run(start: Start, messages: int, key: int, may_exit: int) -> None:

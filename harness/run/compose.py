@@ -6,15 +6,14 @@ import shlex
 from collections.abc import Callable
 from typing import Protocol
 
-from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import Seal
-from harness.execution.executor import Executor
-from harness.execution.local_executor import LocalExecutor
-from harness.machine.host import Gpu, Host
+from harness.execution.local_executor import LocalExecutors
+from harness.machine.host import Host
 from harness.machine.paths import made_cache_folder
 from harness.run.engine import Engine
 from harness.run.events import Handler, Remarked, RunFinished
+from harness.run.plan import with_subject
 from harness.run.request import RunRequest
 from harness.run.slurm.dispatcher import Dispatcher
 from harness.run.slurm.submission import Submission
@@ -46,14 +45,16 @@ def compose(
     cache = made_cache_folder()
     admits = () if request.external is None else request.external.admits
 
-    def executor(contract: Contract, gpu: Gpu | None) -> Executor:
-        def remarked(text: str) -> None:
-            emit(Remarked(contract.id, text))
-
-        return LocalExecutor(project, contract, gpu, cache, admits, remarked, request.isolate)
-
+    executors = LocalExecutors(
+        project,
+        [with_subject(contract, request) for contract in request.contracts],
+        cache,
+        admits,
+        lambda claim, text: emit(Remarked(claim, text)),
+        request.isolate,
+    )
     command = shlex.join(["harness", "run", *request.arguments()])
-    engine = Engine(project, host, executor, seal, emit, command)
+    engine = Engine(project, host, executors, seal, emit, command)
     if request.slurm is None:
         return engine
     submission = Submission(project.root, request.evidence or project.evidence, request.slurm, request.key)

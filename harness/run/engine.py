@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,37 +23,35 @@ from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.seal import ClaimResult, Environment, Seal
 from harness.evidence.trial_files import series_of
-from harness.execution.executor import Executor, TrialResult
+from harness.execution.executor import Executor, Executors, TrialResult
 from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.execution.logs import Log
 from harness.judging.judge import requested
 from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
 from harness.judging.verdict import MutantOutcome, claim_verdict
 from harness.machine import git, provenance
-from harness.machine.host import Gpu, Host
+from harness.machine.host import Host
 from harness.run import events
 from harness.run.interruption import Interruption
 from harness.run.plan import Plan, make_plan
 from harness.run.request import RunRequest
 from harness.run.trials import TrialRun, Trials, unmeasured
 
-__all__ = ["Engine", "ExecutorFactory"]
-
-ExecutorFactory = Callable[[Contract, Gpu | None], Executor]
+__all__ = ["Engine"]
 
 
 class Engine:
     """Runs claims one after the other. Trials of a claim run in parallel if its lease allows it."""
 
     def __init__(
-        self, project: Project, host: Host, executor: ExecutorFactory, seal: Seal, emit: events.Handler, command: str
+        self, project: Project, host: Host, executors: Executors, seal: Seal, emit: events.Handler, command: str
     ) -> None:
         """Args:
         seal: writes the bundle of a claim.
         emit: takes every event. It must be thread-safe: trials call it from their own threads.
         command: the command line without the claims, for the record.
         """
-        self._project, self._host, self._executor = project, host, executor
+        self._project, self._host, self._executors = project, host, executors
         self._seal, self._emit, self._command = seal, emit, command
         commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
         self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
@@ -61,7 +59,7 @@ class Engine:
     def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. After an interruption, the current claim is sealed with its measurements so far."""
         started, records, awaited = time.monotonic(), list[Record](), ""
-        with Interruption() as interruption:
+        with Interruption() as interruption, closing(self._executors):
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
             for contract in request.contracts:
                 try:
@@ -168,7 +166,7 @@ class Engine:
         try:
             # The executor starts before the lease is held, but imports the falsifier's code only after.
             with interruption.immediate():
-                executor: Executor = resources.enter_context(self._executor(plan.contract, plan.gpu))
+                executor: Executor = resources.enter_context(self._executors(plan.contract, plan.gpu))
             resources.enter_context(self._lease(plan, interruption))
             with interruption.immediate():
                 sources = executor.imports().sources

@@ -13,7 +13,7 @@ from harness.machine.host import Gpu, Host
 from harness.machine.requirements import Fit, fit, shortfalls
 from harness.run.request import RunRequest
 
-__all__ = ["MOST_PARALLEL", "Plan", "device_of", "make_plan", "option_for_target"]
+__all__ = ["MOST_PARALLEL", "Plan", "device_of", "make_plan", "option_for_target", "with_subject"]
 
 _GIB = 2**30
 MOST_PARALLEL = 4
@@ -56,7 +56,7 @@ class Plan:
 
 def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
     """Choose profile and device. If none is asked for: `full` if this host meets its requirements, else `reduced`."""
-    contract = _with_subject(contract, request)
+    contract = with_subject(contract, request)
     names = [name for name in ("full", "reduced") if name in contract.profiles]
     machine = _ask(contract, host, request)
     passed_over: dict[str, tuple[str, ...]] = {}
@@ -76,7 +76,8 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
     return replace(_plan(contract, last, passed_over, None, host, request, machine), parallel=1, obstacle=obstacle)
 
 
-def _with_subject(contract: Contract, request: RunRequest) -> Contract:
+def with_subject(contract: Contract, request: RunRequest) -> Contract:
+    """The contract with the requested subject."""
     if request.external is not None:
         return replace(contract, subject=request.external.entry_point(contract.falsifier))
     return contract if request.subject is None else replace(contract, subject=request.subject)

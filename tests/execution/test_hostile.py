@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path
 def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
     """os._exit() on import ends the server, and the error says how."""
     (tmp_path / "deadly.py").write_text("import os, sys\nprint('last words', flush=True)\nos._exit(7)\n")
-    server = ForkServer(tmp_path, (tmp_path,))
+    server = ForkServer.started(tmp_path, (tmp_path,))
     try:
         with pytest.raises(ForkServerError, match=r"\b7: last words; .* deadly$"):
             server.import_modules(["deadly"])
@@ -162,7 +162,7 @@ def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest
     """The import is ended at its limit."""
     monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 1.0)
     (tmp_path / "waiting.py").write_text("import time\ntime.sleep(1000)\n")
-    server = ForkServer(tmp_path, (tmp_path,))
+    server = ForkServer.started(tmp_path, (tmp_path,))
     try:
         with pytest.raises(ForkServerError, match=r"\b1 s; .* waiting$"):
             server.import_modules(["json", "waiting"])
@@ -215,7 +215,7 @@ def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: 
 def test_a_module_that_forks_on_import(tmp_path: Path) -> None:
     """The child that returns is no second server: it ends and removes no folder."""
     (tmp_path / "forking.py").write_text("import os\nos.fork()\n")
-    server = ForkServer(tmp_path, (tmp_path,))
+    server = ForkServer.started(tmp_path, (tmp_path,))
     try:
         assert server.import_modules(["forking"]).failures == {}
         assert server.import_modules(["json"]).failures == {}
@@ -235,7 +235,7 @@ def test_a_project_of_thousands_of_modules(tmp_path: Path) -> None:
         "for number in range(2500):\n"
         "    importlib.import_module(f'many.a_module_with_a_rather_long_name_{number}')\n"
     )
-    server = ForkServer(tmp_path, (tmp_path,))
+    server = ForkServer.started(tmp_path, (tmp_path,))
     try:
         assert len(server.import_modules(["many"]).sources) == 2501
     finally:

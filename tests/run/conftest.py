@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
-from harness.machine.host import Gpu, probe
+from harness.machine.host import probe
 from harness.run import events
 from harness.run.engine import Engine
-from tests.run.pretending import Behaviour, Bench, Pretender
+from tests.run.pretending import Behaviour, Bench, Pretender, Pretenders
 
 
 @pytest.fixture
@@ -30,10 +29,7 @@ def bench(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             sealed.append(result)
             return tmp_path / "bundle"
 
-        def factory(contract: Contract, gpu: Gpu | None) -> Pretender:
-            return pretender
-
-        engine = Engine(project, probe(project.root), factory, seal, heard.append, "harness run")
+        engine = Engine(project, probe(project.root), Pretenders(lambda: pretender), seal, heard.append, "harness run")
         return Bench(engine, project.contract("F-DEMO-SORT-001"), pretender, heard, sealed)
 
     return make

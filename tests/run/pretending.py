@@ -11,12 +11,13 @@ from typing import Any
 
 from harness.contract import Contract
 from harness.evidence.seal import ClaimResult
-from harness.execution.executor import StepListener, TrialRequest, TrialResult
+from harness.execution.executor import Executor, StepListener, TrialRequest, TrialResult
 from harness.execution.logs import Log
 from harness.execution.messages import Imports
 from harness.execution.steps import Steps
 from harness.judging.observation import Ending, EndingKind, Observation
 from harness.judging.record import Record
+from harness.machine.host import Gpu
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
 from harness.run.engine import Engine
@@ -69,6 +70,19 @@ class Pretender:
         silent = Telemetry(COLUMNS, (), {}, DriverResidency(None, None, "pretended"))
         empty = Log("", 0, sha256(b"").hexdigest())
         return TrialResult(observation, Steps(), silent, empty, empty, None, 0.0)
+
+
+@dataclass
+class Pretenders:
+    """Makes executors."""
+
+    make: Callable[[], Executor]
+
+    def __call__(self, contract: Contract, gpu: Gpu | None) -> Executor:
+        return self.make()
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass

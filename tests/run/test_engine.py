@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from harness.base.vocabulary import Fate, Verdict
-from harness.contract import Contract, Mutant
+from harness.contract import Mutant
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import UNFINISHED
 from harness.evidence.seal import Sealer
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, LeaseUnavailable, lease
-from harness.machine.host import Gpu
 from harness.run import events
 from tests.contracts import contract_of, document
-from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, honest, only
+from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, honest, only
 
 
 def test_a_claim_that_holds(bench: Callable[..., Bench]) -> None:
@@ -53,10 +52,10 @@ def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Be
     """A full or forbidden temporary folder is the machine's fault, and is sealed so."""
     whole = bench(honest)
 
-    def refuse(contract: Contract, gpu: Gpu | None) -> Pretender:
+    def refuse() -> Pretender:
         raise error
 
-    whole.engine._executor = refuse
+    whole.engine._executors = Pretenders(refuse)
     record = only(whole.run())
     assert record.verdict is Verdict.NOT_MEASURED
     assert "trials cannot be started here" in record.reason.root.text

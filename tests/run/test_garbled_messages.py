@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.base.vocabulary import Fate, Verdict
-from harness.contract import Contract
 from harness.contract.project import Project
 from harness.contract.reasons import ReasonCode
 from harness.evidence.bundle import Bundle
@@ -26,10 +25,11 @@ from harness.execution.local_executor import LocalExecutor
 from harness.execution.messages import Imports, Start
 from harness.judging.observation import EndingKind
 from harness.judging.record import Record
-from harness.machine.host import Gpu, probe
+from harness.machine.host import probe
 from harness.run.engine import Engine
 from harness.run.request import RunRequest
 from tests.contracts import healthy
+from tests.run.pretending import Pretenders
 
 PID = os.getpid()
 UNSIGNED = b"!"
@@ -87,11 +87,10 @@ def said(*more: bytes, **measured: Any) -> list[bytes]:
 def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, Bundle]:
     """Run the claim with a subject that writes this; return its record and its sound bundle."""
 
-    def factory(contract: Contract, gpu: Gpu | None) -> LocalExecutor:
-        return Pretender(project, contract, gpu, evidence / "cache", lines=lines)
-
-    engine = Engine(project, probe(project.root), factory, Sealer(evidence).seal, lambda event: None, "harness run")
-    (record,) = engine.run(RunRequest([project.contract("F-DEMO-SORT-001")])).records
+    contract = project.contract("F-DEMO-SORT-001")
+    executors = Pretenders(lambda: Pretender(project, contract, None, evidence / "cache", lines=lines))
+    engine = Engine(project, probe(project.root), executors, Sealer(evidence).seal, lambda event: None, "harness run")
+    (record,) = engine.run(RunRequest([contract])).records
     place = evidence / record.issue / record.id / record.run
     verified = verify(place)
     assert verified.sound, verified.findings

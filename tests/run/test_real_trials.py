@@ -11,7 +11,7 @@ import pytest
 from harness.base.vocabulary import Outcome, Verdict
 from harness.contract.project import Project
 from harness.evidence.seal import ClaimResult
-from harness.execution.local_executor import LocalExecutor
+from harness.execution.local_executor import LocalExecutors
 from harness.judging.observation import EndingKind
 from harness.machine.host import probe
 from harness.run.engine import Engine
@@ -66,7 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         engine = Engine(
             project,
             probe(project.root),
-            lambda contract, gpu: LocalExecutor(project, contract, gpu, tmp_path / "cache"),
+            LocalExecutors(project, [], tmp_path / "cache"),
             seal,
             lambda event: None,
             "harness run",

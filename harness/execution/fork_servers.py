@@ -1,0 +1,92 @@
+"""The fork servers of a run. Claims that import the same libraries get forks of one server, which has imported them.
+
+    first server ──▶ torch ──┬──▶ transformers, numpy ──┬──▶ the server of a claim
+                             │                          └──▶ the server of a claim
+                             └──▶ the server of a claim
+
+Each server between the first one and those of the claims has what all claims behind it import, and nothing else. The
+project's own modules are imported by the claim's server alone, so that it reports the sources of that claim alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import final
+
+from harness.execution.fork_server import ForkServer, ForkServerError
+
+__all__ = ["ForkServers"]
+
+_Path = tuple[str, ...]
+
+
+@final
+class ForkServers:
+    """Starts a fork server for each claim of a run."""
+
+    def __init__(
+        self, root: Path, search: tuple[Path, ...], admits: Sequence[str], libraries: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Args:
+        root: of the project.
+        search: the folders from which the project's code is imported.
+        admits: names of further environment variables that the servers get.
+        libraries: what each claim of the run imports from outside of the project, by the claim's id.
+        """
+        self._root, self._search, self._admits = root, search, admits
+        users = Counter(name for names in libraries.values() for name in names)
+        self._paths: Mapping[str, _Path] = {
+            claim: tuple(sorted((name for name in names if users[name] > 1), key=lambda name: (-users[name], name)))
+            for claim, names in libraries.items()
+        }
+        """The libraries of each claim that others import too, those of most claims first: ways through one tree."""
+        self._servers: dict[_Path, ForkServer] = {}
+        """By what they have imported."""
+        self._turn = threading.Lock()
+        self._is_closed = False
+
+    def start(self, claim: str) -> ForkServer:
+        """Start the server of a claim. The caller closes it.
+
+        Raises:
+            OSError: the machine has no process or no folder for it, or all servers are closed.
+        """
+        path = self._paths.get(claim, ())
+        forks = sorted({_shared(path, other) for name, other in self._paths.items() if name != claim} - {0})
+        try:
+            with self._turn:
+                return self._at(path[: forks[-1]], forks).split(self._servers[()]) if forks else self._first()
+        except ForkServerError:
+            return self._first()  # a library ends what imports it; the claim's own imports will say so
+
+    def close(self) -> list[str]:
+        """End all servers. Returns what is left of their files."""
+        self._is_closed = True
+        servers = list(self._servers.items())  # the first one is the ancestor of all
+        return [left for _, server in reversed(servers) for left in server.close()]
+
+    def _at(self, path: _Path, forks: Sequence[int]) -> ForkServer:
+        """The server that has imported this."""
+        if path not in self._servers:
+            if not path:
+                self._servers[path] = self._first()
+            else:
+                above = max((fork for fork in forks if fork < len(path)), default=0)
+                parent = self._at(path[:above], forks)
+                self._servers[path] = parent.split(self._servers[()], path[above:])
+        return self._servers[path]
+
+    def _first(self) -> ForkServer:
+        if self._is_closed:
+            raise OSError(errno.ECANCELED, "the run is over")
+        return ForkServer.started(self._root, self._search, self._admits)
+
+
+def _shared(one: _Path, other: _Path) -> int:
+    """How many libraries two ways have in common at their beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

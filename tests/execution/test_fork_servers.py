@@ -1,0 +1,121 @@
+"""Fork servers that share the imports of libraries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.contract import Contract
+from harness.contract.project import Project
+from harness.execution.local_executor import LocalExecutor, LocalExecutors
+from harness.judging.observation import EndingKind
+from tests.execution.projects import run, write_project
+
+LIBRARY = """
+import os, pathlib
+with pathlib.Path(__file__).with_name("imports.txt").open("a") as file:
+    file.write(f"{__name__}\\n")
+"""
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of libraries, outside of the project, which note each of their imports."""
+    folder = tmp_path / "libraries"
+    folder.mkdir()
+    for name in ("common", "rare", "deadly"):
+        (folder / f"{name}.py").write_text(LIBRARY)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A project with a healthy claim."""
+    root = tmp_path / "project"
+    root.mkdir()
+    return write_project(root)
+
+
+@pytest.fixture
+def claims(project: Project) -> Callable[..., list[Contract]]:
+    """Return a function that writes claims: each with a module of its own, which begins with some lines."""
+
+    def write(*beginnings: str) -> list[Contract]:
+        healthy = project.contract("F-TOY-SORT-001")
+        code = (project.root / "toy" / "sorting.py").read_text()
+        found = []
+        for number, beginning in enumerate(beginnings):
+            (project.root / "toy" / f"sorting_{number}.py").write_text(f"{beginning}\n{code}")
+            entry = f"toy.sorting_{number}"
+            subject, falsifier = (f"{entry}:{one.partition(':')[2]}" for one in (healthy.subject, healthy.falsifier))
+            found.append(dataclasses.replace(healthy, id=f"F-TOY-{number}", subject=subject, falsifier=falsifier))
+        return found
+
+    return write
+
+
+def trials(executors: LocalExecutors, contracts: list[Contract]) -> Iterator[tuple[LocalExecutor, EndingKind]]:
+    """Run a trial of each claim."""
+    for contract in contracts:
+        with executors(contract, None) as executor:
+            executor.imports()
+            yield executor, run(executor, "well").observation.ending.kind
+
+
+def test_claims_share_the_import_of_a_library(
+    project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
+) -> None:
+    """What several claims import is imported once. What one claim imports is not in the others' processes."""
+    others = psutil.Process().children(recursive=True)
+    contracts = claims("import common", "import common, rare", "import common, sys; assert 'rare' not in sys.modules")
+    executors = LocalExecutors(project, contracts, tmp_path / "cache")
+    found = [kind for _, kind in trials(executors, contracts)]
+    executors.close()
+    assert found == [EndingKind.COMPLETED] * 3
+    assert (libraries / "imports.txt").read_text().split() == ["common", "rare"]
+    assert set(psutil.Process().children(recursive=True)) <= set(others)
+
+
+def test_each_claim_has_its_own_sources(
+    project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
+) -> None:
+    """The modules of other claims are no sources, though a server has forked them all."""
+    contracts = claims("import common", "import common")
+    executors = LocalExecutors(project, contracts, tmp_path / "cache")
+    sources = []
+    for contract in contracts:
+        with executors(contract, None) as executor:
+            sources.append(set(executor.imports().sources))
+    executors.close()
+    assert sources == [{"toy/__init__.py", "toy/sorting.py", f"toy/sorting_{number}.py"} for number in (0, 1)]
+
+
+@pytest.mark.parametrize(("defect", "runs"), [("os._exit(3)", False), ("raise SystemExit", False), ("os.fork()", True)])
+def test_a_library_that_spoils_the_shared_server(
+    project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path, defect: str, runs: bool
+) -> None:
+    """Each claim then has a server of its own, which says what happened there; a claim without the library runs."""
+    (libraries / "deadly.py").write_text(f"import os\n{defect}\n")
+    contracts = claims("import common, deadly", "import common, deadly", "import common")
+    executors = LocalExecutors(project, contracts, tmp_path / "cache")
+    found = [kind is EndingKind.COMPLETED for _, kind in trials(executors, contracts)]
+    places = [executors._servers._servers[()].folder]
+    executors.close()
+    assert found == [runs, runs, True]
+    assert not any(place.exists() for place in places)
+
+
+def test_servers_are_closed_for_good(
+    project: Project, libraries: Path, claims: Callable[..., list[Contract]], tmp_path: Path
+) -> None:
+    """A claim that is late, because the run was interrupted, starts nothing."""
+    contracts = claims("import common", "import common")
+    executors = LocalExecutors(project, contracts, tmp_path / "cache")
+    executors.close()
+    with pytest.raises(OSError, match="the run is over"):
+        executors(contracts[0], None).__enter__()
