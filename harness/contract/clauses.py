@@ -225,7 +225,7 @@ def clauses_of(schema: JsonObject, path: tuple[str, ...] = ()) -> Iterator[Schem
     """The clauses of an observation schema without references.
 
     Raises:
-        PatternError: a `pattern` is not a linear-time regular expression; `path` is the path of its property.
+        PatternError: the engine refuses a `pattern`; `path` is the path of its property.
     """
     keywords = {
         keyword: argument

@@ -19,17 +19,22 @@ Check = Callable[[Any], bool]
 
 
 class PatternError(ValueError):
-    """A regular expression does not run in linear time."""
+    """The engine refuses a regular expression; the text says why."""
 
     path: tuple[str, ...] = ()
     """The path of the property that has the `pattern`."""
+
+    def __init__(self, pattern: str, why: str) -> None:
+        super().__init__(f"{pattern!r} is refused by the engine: {why}")
+        self.is_too_large = "size limit" in why
+        """Whether it is a linear-time regular expression that takes too much memory."""
 
 
 def check_of(keyword: str, argument: Any) -> Check:
     """The check of one keyword. It never raises for a JSON value that fits Python's stack.
 
     Raises:
-        PatternError: the argument of `pattern` is not a linear-time regular expression.
+        PatternError: the argument of `pattern` is not a linear-time regular expression, or is too large.
     """
     return _CHECKS[keyword](argument)
 
@@ -117,7 +122,7 @@ def _pattern(pattern: str) -> Check:
     try:
         program.execute({"value": "", "pattern": pattern})
     except Exception as error:
-        raise PatternError(f"{pattern!r} is not a linear-time regular expression") from error
+        raise PatternError(pattern, str(error).splitlines()[-1].partition(". ")[0].removeprefix("error: ")) from error
 
     @lru_cache(maxsize=1024)
     def matches(value: str) -> bool:

@@ -135,7 +135,8 @@ def _described(document: JsonObject, key: str) -> tuple[JsonObject, tuple[Schema
         clauses = tuple(clauses_of(schema))
     except PatternError as error:
         where = pointer_of(document[key], key, error.path, "pattern")
-        problems.append(Problem(where, str(error), "use RE2's syntax: no look-around, no back-references"))
+        linear, smaller = "no look-around, no back-references", r"repeat less, or fewer characters: [a-z] instead of \w"
+        problems.append(Problem(where, str(error), smaller if error.is_too_large else f"use RE2's syntax: {linear}"))
     for path in _untyped(schema):
         where = pointer_of(document[key], key, path)
         problems.append(Problem(where, "accepts a value of any type", "add 'type' (or 'const' or 'enum')"))
