@@ -7,12 +7,12 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.schemas import Problem, pointer
-from harness.contract.cost import Allowance, of_schema, of_values
+from harness.contract.cost import ITEMS, Allowance, Shape, of_schema, of_values
 from harness.contract.model import DEVICE_FIELDS, Contract
 from harness.contract.ratio import has_ratio
 from harness.contract.references import pointer_of
 
-__all__ = ["contradictions", "miscalibrated"]
+__all__ = ["contradictions", "largest_shapes", "miscalibrated"]
 
 _MOST_COSTLY = 5
 """How many clauses that cost too much are named."""
@@ -140,12 +140,7 @@ def _mutant_problems(contract: Contract) -> Iterator[Problem]:
 
 def _cost_problems(contract: Contract) -> Iterator[Problem]:
     """The costliest clauses, if an observation within the contract's sizes can cost more than a trial's allowance."""
-    properties = contract.observation["properties"]
-    shapes = {
-        "self": {name: of_schema(schema) for name, schema in properties.items()},
-        "parameters": of_values([profile.parameters for profile in contract.profiles.values()]),
-        "device": {},
-    }
+    shapes = largest_shapes(contract)
     costs = [
         (rule.cost(shapes), pointer("rules", index, "rule"), rule.largest(shapes))
         for index, rule in enumerate(contract.rules)
@@ -162,6 +157,20 @@ def _cost_problems(contract: Contract) -> Iterator[Problem]:
         total -= cost
         message = f"can take {cost:,} steps; all clauses of one trial may take {left:,}"
         yield Problem(where, message, f"lower maxItems, maxProperties or maxLength of {largest}, or measure less")
+
+
+def largest_shapes(contract: Contract, assumed: int = ITEMS) -> dict[str, dict[str, Shape]]:
+    """The largest shape of each value that a rule can read.
+
+    Args:
+        assumed: the length of a list or map for which the contract declares no greatest length.
+    """
+    properties = contract.observation["properties"]
+    return {
+        "self": {name: of_schema(schema, assumed) for name, schema in properties.items()},
+        "parameters": of_values([profile.parameters for profile in contract.profiles.values()]),
+        "device": {},
+    }
 
 
 def miscalibrated(contract: Contract) -> Iterator[Problem]:

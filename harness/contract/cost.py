@@ -25,6 +25,7 @@ from harness.contract.cel_engine import engine
 from harness.contract.expression import Kind, Node
 
 __all__ = [
+    "ITEMS",
     "LIMIT",
     "QUICK",
     "Allowance",
@@ -42,7 +43,8 @@ LIMIT: Final = 100_000_000
 QUICK: Final = 1_000_000
 """Steps for judging a trial where nothing can end it: at most a thirtieth of a second or so."""
 
-_ITEMS, _CHARACTERS = 1_000, 200
+ITEMS: Final = 1_000
+_CHARACTERS = 200
 """Assumed lengths of a list or map, and of a text, for which the contract declares no greatest length. A list inside
 another is assumed to have a hundredth of the items."""
 _KEY = 4
@@ -126,7 +128,7 @@ def of_value(value: Any, levels: int = DEEPEST) -> Shape:
     return _SCALAR
 
 
-def of_schema(schema: JsonObject, assumed: int = _ITEMS) -> Shape:
+def of_schema(schema: JsonObject, assumed: int = ITEMS) -> Shape:
     """The largest shape that an observation schema without references allows.
 
     Args:

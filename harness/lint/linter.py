@@ -20,6 +20,8 @@ from harness.base.schemas import pointer
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract, Profile
 from harness.contract.clauses import ITEM, VALUE, Clause, SchemaClause
+from harness.contract.consistency import largest_shapes
+from harness.contract.cost import Allowance
 from harness.contract.expression import Kind, Node
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
@@ -34,6 +36,8 @@ UNDECIDED = "undecided"
 _SIZES = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const", "enum", *_SIZES)
 _TARGET = """add 'target', such as {"type": "cpu"}, {"type": "cuda"} or {"device": "NVIDIA GB10"}"""
+_MANY = 100_000
+"""Items of a list that a falsifier may well measure: a number for each step of a long run."""
 _ARITHMETIC = frozenset("+-*/%")
 
 
@@ -62,7 +66,7 @@ class Finding:
 def lint(contract: Contract) -> list[Finding]:
     """All findings about a loaded contract: errors first, in a fixed order."""
     findings = [*_about_the_whole(contract), *_about_todos(contract.document), *_about_sources(contract)]
-    findings += [*_about_emptiness(contract), *_about_division(contract)]
+    findings += [*_about_emptiness(contract), *_about_lengths(contract), *_about_division(contract)]
     with without_traces():
         try:
             findings += _about_both_ways(contract)
@@ -127,6 +131,18 @@ def _about_source(source: str, place: str, message: str, key: str) -> Iterator[F
     remedy = f"add '{key}': the page, paper, issue or measurement that the threshold is from"
     if not source.strip():
         yield _error("threshold-without-source", place, message, remedy)
+
+
+def _about_lengths(contract: Contract) -> Iterator[Finding]:
+    """Find rules that would be NOT_MEASURED on a long list, because the contract declares no greatest length."""
+    left = Allowance(len(contract.mutants)).left
+    shapes = largest_shapes(contract, _MANY)
+    for index, rule in enumerate(contract.rules):
+        if rule.cost(shapes) > left:
+            place = rule.largest(shapes)
+            message = f"a long list in {place} makes the rule too costly to judge, and it is then NOT_MEASURED"
+            remedy = f"add 'maxItems' to {place}, or compute in the falsifier what the rule computes"
+            yield _warning("rule-length-unbounded", pointer("rules", index, "rule"), message, remedy)
 
 
 def _about_emptiness(contract: Contract) -> Iterator[Finding]:

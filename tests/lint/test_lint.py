@@ -176,6 +176,17 @@ def test_an_unsatisfiable_contract_shows_the_nearest_observation() -> None:
     assert [clause.id for clause in judgment.with_outcome(Outcome.FAIL)] in expected
 
 
+NESTED = "self.x.exists(b, a != b)"
+LISTED = {"type": "array", "minItems": 1, "items": {"type": "number"}}
+
+
+def test_a_declared_length_bounds_what_a_rule_costs() -> None:
+    """Nested macros over a hundred items cost little, and so does one macro over any list."""
+    bounded = contract_with(f"self.x.all(a, {NESTED})", x={**LISTED, "maxItems": 100, "x-source": "a test"})
+    for content in (bounded, contract_with(NESTED.replace("a != b", "b > 0.0"), x=LISTED)):
+        assert "rule-length-unbounded" not in {one.rule for one in findings(content)}
+
+
 def test_an_unviolable_clause_shows_what_was_searched() -> None:
     """The example satisfies the contract: the search started from it."""
     content = contract_with("self.smallest <= self.largest || self.smallest > self.largest")
@@ -204,6 +215,7 @@ def test_an_unviolable_clause_shows_what_was_searched() -> None:
             "clause-redundant",
             "/rules/2/rule",
         ),
+        (contract_with(f"self.x.all(a, {NESTED})", x=LISTED), "rule-length-unbounded", "/rules/2/rule"),
     ],
 )
 def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
