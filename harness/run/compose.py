@@ -45,14 +45,16 @@ def compose(
     cache = made_cache_folder()
     admits = () if request.external is None else request.external.admits
 
-    executors = LocalExecutors(
-        project,
-        [with_subject(contract, request) for contract in request.contracts],
-        cache,
-        admits,
-        lambda claim, text: emit(Remarked(claim, text)),
-        request.isolate,
-    )
+    def executors() -> LocalExecutors:
+        return LocalExecutors(
+            project,
+            [with_subject(contract, request) for contract in request.contracts],
+            cache,
+            admits,
+            lambda claim, text: emit(Remarked(claim, text)),
+            request.isolate,
+        )
+
     command = shlex.join(["harness", "run", *request.arguments()])
     engine = Engine(project, host, executors, seal, emit, command)
     if request.slurm is None:

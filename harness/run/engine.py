@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -44,9 +44,16 @@ class Engine:
     """Runs claims one after the other. Trials of a claim run in parallel if its lease allows it."""
 
     def __init__(
-        self, project: Project, host: Host, executors: Executors, seal: Seal, emit: events.Handler, command: str
+        self,
+        project: Project,
+        host: Host,
+        executors: Callable[[], Executors],
+        seal: Seal,
+        emit: events.Handler,
+        command: str,
     ) -> None:
         """Args:
+        executors: makes what runs the trials of one run.
         seal: writes the bundle of a claim.
         emit: takes every event. It must be thread-safe: trials call it from their own threads.
         command: the command line without the claims, for the record.
@@ -59,11 +66,11 @@ class Engine:
     def run(self, request: RunRequest) -> events.RunFinished:
         """Run claims. After an interruption, the current claim is sealed with its measurements so far."""
         started, records, awaited = time.monotonic(), list[Record](), ""
-        with Interruption() as interruption, closing(self._executors):
+        with Interruption() as interruption, closing(self._executors()) as executors:
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
             for contract in request.contracts:
                 try:
-                    records.append(self._claim(contract, request, interruption))
+                    records.append(self._claim(contract, request, executors, interruption))
                 except WaitInterrupted as wait:
                     awaited = wait.holders
                     break
@@ -86,12 +93,14 @@ class Engine:
         plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
         return _planned(plan), self._finished(plan, request, unmeasured(plan, request), began, 0.0)
 
-    def _claim(self, contract: Contract, request: RunRequest, interruption: Interruption) -> Record:
+    def _claim(
+        self, contract: Contract, request: RunRequest, executors: Executors, interruption: Interruption
+    ) -> Record:
         began, clock = datetime.now(UTC), time.monotonic()
         plan = make_plan(contract, self._host, request)
         self._emit(_planned(plan))
         with ExitStack() as resources:  # sealing needs the artifacts in the executor's scratch folder
-            trials = self._trials(plan, request, resources, interruption)
+            trials = self._trials(plan, request, executors, resources, interruption)
             finished = self._finished(plan, request, trials, began, time.monotonic() - clock)
         self._emit(finished)
         return finished.record
@@ -158,6 +167,7 @@ class Engine:
         self,
         plan: Plan,
         request: RunRequest,
+        executors: Executors,
         resources: ExitStack,
         interruption: Interruption,
     ) -> Trials:
@@ -166,7 +176,7 @@ class Engine:
         try:
             # The executor starts before the lease is held, but imports the falsifier's code only after.
             with interruption.immediate():
-                executor: Executor = resources.enter_context(self._executors(plan.contract, plan.gpu))
+                executor: Executor = resources.enter_context(executors(plan.contract, plan.gpu))
             resources.enter_context(self._lease(plan, interruption))
             with interruption.immediate():
                 sources = executor.imports().sources

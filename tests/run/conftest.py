@@ -29,7 +29,9 @@ def bench(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             sealed.append(result)
             return tmp_path / "bundle"
 
-        engine = Engine(project, probe(project.root), Pretenders(lambda: pretender), seal, heard.append, "harness run")
+        engine = Engine(
+            project, probe(project.root), lambda: Pretenders(lambda: pretender), seal, heard.append, "harness run"
+        )
         return Bench(engine, project.contract("F-DEMO-SORT-001"), pretender, heard, sealed)
 
     return make

@@ -55,7 +55,7 @@ def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Be
     def refuse() -> Pretender:
         raise error
 
-    whole.engine._executors = Pretenders(refuse)
+    whole.engine._executors = lambda: Pretenders(refuse)
     record = only(whole.run())
     assert record.verdict is Verdict.NOT_MEASURED
     assert "trials cannot be started here" in record.reason.root.text

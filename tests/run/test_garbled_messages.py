@@ -89,7 +89,9 @@ def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, B
 
     contract = project.contract("F-DEMO-SORT-001")
     executors = Pretenders(lambda: Pretender(project, contract, None, evidence / "cache", lines=lines))
-    engine = Engine(project, probe(project.root), executors, Sealer(evidence).seal, lambda event: None, "harness run")
+    engine = Engine(
+        project, probe(project.root), lambda: executors, Sealer(evidence).seal, lambda event: None, "harness run"
+    )
     (record,) = engine.run(RunRequest([contract])).records
     place = evidence / record.issue / record.id / record.run
     verified = verify(place)
