@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.report.workflow_commands import escape_outputs
+from harness.report.workflow_commands import annotate, escape_outputs
 
 __all__ = ["main"]
 
@@ -127,6 +127,7 @@ def main() -> None:
         error.show(said)
         with suppress(OSError):  # stderr can be full, too
             click.echo(_shortened(said.getvalue().rstrip("\n")), err=True)
+        annotate("error", "harness", [_shortened(error.format_message())])
         status = ExitStatus.REFUSED
     except (ContractError, ProjectError, NoCacheFolderError) as error:
         _say(str(error))
@@ -162,6 +163,7 @@ def _say(text: str) -> None:
     """Print a line to stderr. If that is full, the exit status has to do."""
     with suppress(OSError):
         click.echo(f"harness: {_shortened(text)}", err=True)
+    annotate("error", "harness", _shortened(text).splitlines())
 
 
 def _shortened(text: str) -> str:

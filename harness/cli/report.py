@@ -32,7 +32,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--step-summary", is_flag=True, help="Append to $GITHUB_STEP_SUMMARY, below its 1 MiB.")
 @click.option("--ctrf", type=_FILE, metavar="FILE|-", help="Write a CTRF report.")
 @click.option("--junit", type=_FILE, metavar="FILE|-", help="Write a JUnit report.")
-@click.option("--sarif", type=_FILE, metavar="FILE|-", help="Write the findings against the claims as SARIF 2.1.0.")
+@click.option(
+    "--sarif", type=_FILE, metavar="FILE|-", help="Write the open findings against the claims as SARIF 2.1.0."
+)
 @trusted_key_option
 def command(
     paths: tuple[Path, ...],
@@ -77,7 +79,7 @@ def command(
     if html is not None:
         _html(verifications, html, asked, project, err=Path("-") in targets.values())
     if targets or summary:
-        _files(verifications, targets, summary)
+        _files(verifications, targets, summary, project)
     found.tell("report")
     return found.status(accepted=all(one.accepted for one in verifications))
 
@@ -108,11 +110,13 @@ def _html(
     click.echo(_counted(verifications, folder / site.INDEX), err=err)
 
 
-def _files(verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None) -> None:
+def _files(
+    verifications: Sequence[Verification], targets: dict[str, Path], summary: Path | None, project: Project | None
+) -> None:
     from harness.report.atomic_file import write_file
     from harness.report.bundle_results import bundle_results
 
-    results = bundle_results(verifications)
+    results = bundle_results(verifications, project)
     quiet = Path("-") in targets.values()
     for name, target in targets.items():
         text = _writer(name)(results)

@@ -121,20 +121,22 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
 
 def _handlers_of(given: RunOptions) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
+    from harness.report import annotations
     from harness.report.run_output import json_handler, terminal_handler
     from harness.run import wire
 
     if given.event_lines:
         return [wire.handler(sys.stdout)]
     junit, json_file = given.junit, given.json_file
-    handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, given.verbose)]
+    shown = terminal_handler(sys.stderr if json_file == "-" else sys.stdout, given.verbose)
+    handlers = [shown, *annotations.handlers()]
     if junit is not None:
         if junit == Path("-"):
             raise click.BadParameter(
                 "a file is needed, for until its end a run is an error there; standard output is for --json -",
                 param_hint="--junit",
             )
-        from harness.report import junit as junit_report  # imports junitparser
+        from harness.report import junit as junit_report
 
         try:
             handlers.append(junit_report.handler(junit))

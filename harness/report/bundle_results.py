@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.contract.project import Project
 from harness.evidence.bundle import Bundle
+from harness.evidence.bundle_layout import CONTRACT
 from harness.evidence.findings import Verification
 from harness.judging.record import Record
 from harness.report import finding_text
+from harness.report.contract_file import UNKNOWN, ContractFile
 from harness.report.escaping import printable
 
 __all__ = ["BundleResult", "bundle_results"]
@@ -22,6 +25,8 @@ class BundleResult:
     verification: Verification
     record: Record | None
     """None if the bundle is unsound or not accepted, because its record then counts for nothing."""
+    contract: ContractFile = UNKNOWN
+    """The contract's file: the project's, else the bundle's own copy."""
 
     @property
     def path(self) -> Path:
@@ -40,14 +45,20 @@ class BundleResult:
         return printable(f"{standing}: {finding_text.problem(self.verification)}")
 
 
-def bundle_results(verifications: Iterable[Verification]) -> list[BundleResult]:
-    """Return the bundles by claim, the newest first within a claim."""
-    results = [_result(verification) for verification in verifications]
+def bundle_results(verifications: Iterable[Verification], project: Project | None = None) -> list[BundleResult]:
+    """Return the bundles by claim, the newest first within a claim.
+
+    Args:
+        project: whose contract files are named. Without it, and for claims of others, each bundle's copy is.
+    """
+    files = {path.stem: path for path in project.files()} if project is not None else {}
+    contracts: dict[Path, ContractFile] = {}
+    results = []
+    for one in verifications:
+        record = Bundle(one.path).record if one.accepted else None
+        own = files.get(one.id or "") or (one.path / CONTRACT if record is not None else None)
+        if own is not None and own not in contracts:
+            contracts[own] = ContractFile.at(own)
+        results.append(BundleResult(one, record, UNKNOWN if own is None else contracts[own]))
     results.sort(key=lambda one: one.record.started if one.record else "", reverse=True)
     return sorted(results, key=lambda one: one.name)
-
-
-def _result(verification: Verification) -> BundleResult:
-    if not verification.accepted:
-        return BundleResult(verification, None)
-    return BundleResult(verification, Bundle(verification.path).record)

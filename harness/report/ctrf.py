@@ -1,9 +1,9 @@
 """CTRF: test results as one JSON document, which many CI services and bots read (https://ctrf.io).
 
-    passed   a clause that holds, a mutant that was killed
-    failed   a clause that FAILed, a mutant that survived (VOID), an unsound or refused bundle, no bundle
+    passed   a claim that holds, a mutant that was killed
+    failed   a claim that FAILed or is VOID, a mutant that survived, an unsound or refused bundle, no bundle
     skipped  a mutant that cannot run on this machine or was skipped
-    other    a clause or mutant that was not measured; "pending" would promise a later result
+    other    a claim or mutant that was not measured; "pending" would promise a later result
 
 rawStatus has the harness's own word.
 """
@@ -71,7 +71,7 @@ def render(bundles: Sequence[BundleResult]) -> str:
 def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
     record = bundle.record if bundle is not None else None
     test: dict[str, Any] = {
-        "name": f"{case.claim} {case.name}",
+        "name": case.name if case.kind is ci_cases.Kind.CLAIM else f"{case.claim} {case.name}",
         "status": _STATUS[case.status],
         "rawStatus": str(case.status),
         "duration": _duration(case.seconds),
@@ -79,6 +79,10 @@ def _test(case: Case, bundle: BundleResult | None) -> dict[str, Any]:
         "suite": [printable(f"{record.id} {record.title}") if record else case.claim],
         "message": case.message or str(case.status),
     }
+    if case.details:
+        test["trace"] = "\n".join(case.details)
+    if case.file:
+        test |= {"filePath": case.file, "line": case.line}
     if bundle is not None:
         test["extra"] = {"bundle": printable(str(bundle.path))}
     if bundle is not None and record is not None:

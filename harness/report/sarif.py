@@ -1,13 +1,15 @@
-"""SARIF 2.1.0: what speaks against a claim, for code scanning and editors.
+"""SARIF 2.1.0: the open findings against claims, for code scanning and editors.
 
-    fail           a clause that FAILed, a mutant that survived (VOID), an unsound or refused bundle, or no bundle;
-                   its level is error
-    open           a clause or mutant that was not measured
-    notApplicable  a mutant that cannot run on this machine or was skipped
+A finding is a clause that FAILed, a mutant that survived (VOID), an unsound or refused bundle, or that there is no
+bundle. Its place is the line of the contract that states the clause or the mutant. All are of the kind "fail" and the
+level "error", because services raise an alert for each result, whatever its kind.
 
-The results leave out what passed, because services that ignore `kind` would raise an alert for each. The run's
-properties have the counts of all cases. If a bundle is unsound or a claim was not measured, the run's invocation did
-not succeed, and a notification has the reason.
+A finding is open until a later run answers it. Of the runs of one subject on one class of device, the newest FAIL,
+proven PASS or VOID of each profile counts. A proven PASS of the full profile also answers an older run of the reduced
+one. A finding of a run whose code has changed since is not open, as in `harness.evidence.claim_status`.
+
+The run's properties have the counts of all cases. If a bundle is unsound or a claim was not measured, the run's
+invocation did not succeed, and a notification has the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from harness.base import strictjson
+from harness.base.device import DeviceClass
 from harness.base.vocabulary import Verdict
+from harness.evidence.findings import Code
 from harness.judging.record import Record
 from harness.report import ci_cases, reason_text
 from harness.report.bundle_results import BundleResult
@@ -32,24 +37,18 @@ from harness.report.escaping import printable
 __all__ = ["render"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_KINDS = {
-    Status.FAIL: ("fail", "error"),
-    Status.VOID: ("fail", "error"),
-    Status.UNSOUND: ("fail", "error"),
-    Status.NOT_ACCEPTED: ("fail", "error"),
-    Status.NOT_MEASURED: ("open", "none"),
-    Status.NOT_RUN: ("notApplicable", "none"),
-}
+_STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 
 
 def render(bundles: Sequence[BundleResult]) -> str:
     """Return the document. The same bundles give the same text."""
-    found: list[tuple[Case, BundleResult | None]] = [(case, one) for one in bundles for case in ci_cases.of_bundle(one)]
-    found = found or [(ci_cases.NOTHING, None)]
-    told = [(case, bundle) for case, bundle in found if case.status is not Status.PASS]
-    rules = {_rule_id(case): _rule(case) for case, _ in told}
+    found: list[tuple[Case, BundleResult | None]] = [
+        (case, bundle) for bundle in _open(bundles) for case in ci_cases.findings(bundle)
+    ]
+    found = found if bundles else [(ci_cases.NOTHING, None)]
+    rules = {_rule_id(case): _rule(case) for case, _ in found}
     positions = {name: position for position, name in enumerate(rules)}
-    counts = Counter(case.status for case, _ in found)
+    counts = Counter(case.status for bundle in bundles for case in ci_cases.of_bundle(bundle))
     notifications = list(_notifications(bundles))
     run = {
         "tool": {
@@ -63,18 +62,50 @@ def render(bundles: Sequence[BundleResult]) -> str:
             {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications},
         ],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(case, bundle, positions) for case, bundle in told],
+        "results": [_result(case, bundle, positions) for case, bundle in found],
         "properties": {
             "bundles": len(bundles),
-            "verdicts": dict(sorted(Counter(_verdict(bundle) for bundle in bundles).items())),
+            "verdicts": dict(sorted(Counter(bundle.verification.standing for bundle in bundles).items())),
             "cases": {str(status): counts[status] for status in Status},
         },
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, allow_nan=False) + "\n"
 
 
-def _verdict(bundle: BundleResult) -> str:
-    return bundle.verification.standing
+def _open(bundles: Sequence[BundleResult]) -> Iterator[BundleResult]:
+    """Yield the bundles that no later run answers, in order. An unsound or refused bundle is always one."""
+    latest: dict[tuple[str, ...], Record] = {}
+    for record in filter(None, map(_counting, bundles)):
+        series = _series(record)
+        latest[series] = max(latest.get(series, record), record, key=_age)
+    for bundle in bundles:
+        counting = _counting(bundle)
+        if bundle.record is None:
+            yield bundle
+        elif counting is not None and counting is latest[_series(counting)]:
+            full = latest.get((*_series(counting)[:-1], "full"), counting)
+            if full.verdict is not Verdict.PASS or full.started <= counting.started:
+                yield bundle
+
+
+def _counting(bundle: BundleResult) -> Record | None:
+    """Return the record of a bundle if it says something about the present code, else None."""
+    record = bundle.record
+    if record is None or _STALE & {remark.code for remark in bundle.verification.remarks}:
+        return None
+    telling = record.verdict in (Verdict.FAIL, Verdict.VOID) or (record.verdict is Verdict.PASS and record.proven)
+    return record if telling else None
+
+
+def _age(record: Record) -> tuple[str, int]:
+    """Order records by time. Of several in one second, the worst counts as the newest."""
+    return record.started, (Verdict.PASS, Verdict.VOID, Verdict.FAIL).index(record.verdict)
+
+
+def _series(record: Record) -> tuple[str, ...]:
+    """Return what the runs that can answer one another have in common, the profile last."""
+    overrides = strictjson.dumps(strictjson.tag_nonfinite(dict(record.overrides)))
+    return record.id, str(DeviceClass.of(record.device)), record.judged, overrides, record.profile
 
 
 def _rule_id(case: Case) -> str:
@@ -85,29 +116,27 @@ def _rule(case: Case) -> dict[str, Any]:
     what = {
         Kind.CLAUSE: f"{case.claim} holds in the clause {case.name}",
         Kind.MUTANT: f"The falsifier of {case.claim} kills the {case.name}",
-        Kind.VERDICT: f"{case.claim} holds",
+        Kind.CLAIM: f"{case.claim} holds",
         Kind.BUNDLE: f"The evidence of {case.claim} is sound, and accepted",
     }[case.kind]
     return {"id": _rule_id(case), "name": case.name, "shortDescription": {"text": what}}
 
 
 def _result(case: Case, bundle: BundleResult | None, positions: dict[str, int]) -> dict[str, Any]:
-    kind, level = _KINDS[case.status]
     rule = _rule_id(case)
     record = bundle.record if bundle is not None else None
-    where = record.device.type if record else ""
+    where = str(DeviceClass.of(record.device)) if record else ""
     fingerprint = hashlib.sha256(f"{rule}\0{where}".encode(errors="replace")).hexdigest()
+    location = {"artifactLocation": {"uri": _uri(case, bundle)}, "region": {"startLine": case.line}}
     return {
         "ruleId": rule,
         "ruleIndex": positions[rule],
-        "kind": kind,
-        "level": level,
+        "kind": "fail",
+        "level": "error",
         "message": {"text": f"{case.status}: {case.message or rule}"},
-        "locations": [
-            {"physicalLocation": {"artifactLocation": {"uri": _uri(case, bundle)}, "region": {"startLine": 1}}}
-        ],
-        # Equal findings of two runs on a class of device are one alert.
-        "partialFingerprints": {"claimClauseDevice/v1": fingerprint},
+        "locations": [{"physicalLocation": location}],
+        # Equal findings on a class of device are one alert. GitHub compares only the first fingerprint.
+        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1", "claimClauseDevice/v2": fingerprint},
         "properties": {"status": str(case.status), **(_circumstances(record) if record else {})},
     }
 
@@ -125,17 +154,12 @@ def _circumstances(record: Record) -> dict[str, Any]:
 
 
 def _uri(case: Case, bundle: BundleResult | None) -> str:
-    """Return the file to look into: the subject's for a clause, the falsifier's for a mutant, else the bundle."""
+    """Return the contract's file; without one, the bundle."""
+    if case.file:
+        return quote(case.file)
     if bundle is None:
         return "."
-    if bundle.record is not None:
-        entry = bundle.record.falsifier if case.kind is Kind.MUTANT else bundle.record.subject
-        module = entry.partition(":")[0].replace(".", "/")
-        for name in (f"{module}.py", f"{module}/__init__.py"):
-            if name in bundle.record.sources:
-                return quote(name)
-    here = Path.cwd()
-    path = bundle.path.resolve()
+    here, path = Path.cwd(), bundle.path.resolve()
     shown = path.relative_to(here) if path.is_relative_to(here) else Path(*path.parts[-3:])
     return quote(os.fsencode(shown))
 

@@ -1,7 +1,8 @@
-"""Keeps the output of a run in GitHub Actions free of workflow commands that foreign texts contain.
+"""Workflow commands of GitHub Actions: annotations of ours, and none that foreign texts contain.
 
 The runner executes a line of a step's output that begins with `::`, and `##[` anywhere in a line. The exceptions and
-logs of a subject, its names and the texts of contracts could so mark a job, or hide its log.
+logs of a subject, its names and the texts of contracts could so mark a job, or hide its log. So every text that the
+harness prints there is escaped, and only `annotate` writes a command, whose parts are escaped one by one.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import io
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import TextIO
 
-__all__ = ["Escaping", "escape_outputs"]
+from harness.report.escaping import printable
+
+__all__ = ["Escaping", "annotate", "escape_outputs"]
 
 _START = re.compile(r"(?m)^([^\S\r\n]*):")
 _BRACKET = re.compile(r"(?<=#)\[")
+_BETWEEN = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_IN_A_PROPERTY = {**_BETWEEN, ":": "%3A", ",": "%2C"}
 
 
 class Escaping(io.TextIOWrapper):
@@ -38,11 +44,38 @@ class Escaping(io.TextIOWrapper):
         self._line = last if not last.strip() else f"x{last[-1]}"
         return len(text)
 
+    def command(self, text: str) -> None:
+        """Write a workflow command, on a line of its own and not escaped."""
+        super().write(("\n" if self._line else "") + text + "\n")
+        self._line = ""
+        self.flush()
+
 
 def escape_outputs() -> None:
     """Escape what this process prints from now on, if it runs in GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         sys.stdout, sys.stderr = _escaping(sys.stdout), _escaping(sys.stderr)
+
+
+def annotate(level: str, title: str, lines: list[str], file: str = "", line: int = 0) -> None:
+    """Add an annotation to the job, on stderr, if this process runs in GitHub Actions.
+
+    Args:
+        level: "error", "warning" or "notice".
+        file: the path from the root of the checkout; empty for none.
+        line: the line in the file, if there is one.
+    """
+    if not isinstance(sys.stderr, Escaping):
+        return
+    properties = {"title": title, **({"file": file, "line": str(max(line, 1))} if file else {})}
+    told = ",".join(f"{name}={_coded(printable(text), _IN_A_PROPERTY)}" for name, text in properties.items())
+    message = _coded("\n".join(map(printable, lines)), _BETWEEN)
+    with suppress(OSError):  # stderr can be full; the exit status has to do
+        sys.stderr.command(_BRACKET.sub(r"\\u005b", f"::{level} {told}::{message}"))
+
+
+def _coded(text: str, codes: dict[str, str]) -> str:
+    return "".join(codes.get(letter, letter) for letter in text)
 
 
 def _escaping(stream: TextIO) -> TextIO:

@@ -106,7 +106,7 @@ def record_of(folder: Path, contract: Contract) -> Record:
 
 
 def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract) -> None:
-    """The terminal, the counted cases, and the remarks on a bundle."""
+    """The terminal, the cases for CI, and the remarks on a bundle."""
     record = record_of(tmp_path, contract)
     assert record.verdict is Verdict.PASS
     assert record.unjudged == _UNJUDGED
@@ -114,8 +114,8 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     assert (
         unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered and 1 on types"
     )
-    found = {case.name: case.status for case in ci_cases.of_record(record)}
-    assert [found[name] for name in _UNJUDGED] == [ci_cases.Status.NOT_RUN] * 2
+    claim, *_ = ci_cases.of_record(record)
+    assert "not judged in the reduced profile: ordered and 1 on types" in claim.details
     (remark,) = [one for one in coverage(record, contract.subject) if one.code == "REDUCED_PROFILE"]
     assert (remark.detail, remark.fields["clauses"]) == (Detail.CLAUSES_NOT_JUDGED, "ordered and 1 on types")
     assert Record.from_json(record.to_json()) == record

@@ -15,15 +15,15 @@ from harness.report import ci_cases
 from harness.report.ci_cases import Status
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
-from tests.report.bundles import every_verdict, unsound
+from tests.report.bundles import every_verdict, examined, unsound
 
 
 @pytest.mark.parametrize(
     ("changes", "name", "status"),
     [
-        ({}, "nothing-lost", "PASS"),
-        ({"measurements": healthy(returned=2)}, "nothing-lost", "FAIL"),
-        ({"measurements": healthy(smallest=...)}, "smallest.type", "NOT_MEASURED"),
+        ({}, "F-DEMO-SORT-001", "PASS"),
+        ({"measurements": healthy(returned=2)}, "F-DEMO-SORT-001", "FAIL"),
+        ({"measurements": healthy(smallest=...)}, "F-DEMO-SORT-001", "NOT_MEASURED"),
         ({}, "mutant forgets-one", "PASS"),
         ({}, "mutant silent-fallback", "NOT_RUN"),
         ({"skipped": True}, "mutant forgets-one", "NOT_RUN"),
@@ -33,21 +33,45 @@ from tests.report.bundles import every_verdict, unsound
         ({"cut_short": True}, "mutant silent-fallback", "NOT_MEASURED"),
     ],
 )
-def test_clauses_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
-    """Each has its result."""
+def test_claims_and_mutants_become_cases(tmp_path: Path, changes: Any, name: str, status: str) -> None:
+    """Each has its result, and a reason unless it is a PASS."""
     found = {case.name: case for case in ci_cases.of_record(claim_result(tmp_path, **changes).record)}
     assert found[name].status == status
-    assert found[name].message
+    assert found[name].message or status == "PASS"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED])
-def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdict) -> None:
-    """A mutant that did not run does not show that the claim is NOT_MEASURED."""
-    record = replace(
-        claim_result(tmp_path).record, verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space")
-    )
-    (last,) = [case for case in ci_cases.of_record(record) if case.kind == "verdict"]
-    assert (last.status, "no space" in last.message) == (str(verdict), True)
+def test_what_fails_is_told_before_what_is_missing(tmp_path: Path) -> None:
+    """The claim's case has the clauses that did not pass, and no others."""
+    record = claim_result(tmp_path, measurements=healthy(returned=2, smallest=...)).record
+    claim, *_ = ci_cases.of_record(record)
+    told = [line.split()[0] for line in claim.details[1:-1]]
+    assert told == sorted(told)
+    assert told[0] == "FAIL"
+    assert len(told) == sum(clause.outcome != "PASS" for clause in record.clauses)
+
+
+def test_findings_are_what_speaks_against_a_claim(tmp_path: Path) -> None:
+    """A clause that FAILed, a mutant that lived, an unsound bundle. What was not measured is none."""
+    found = {
+        bundle.path.name: [(case.name, str(case.status)) for case in ci_cases.findings(bundle)]
+        for bundle in every_verdict(tmp_path)
+    }
+    assert found == {
+        "a-pass": [],
+        "b-fail": [("nothing-lost", "FAIL")],
+        "c-void": [("mutant forgets-one", "VOID")],
+        "d-nothing": [],
+        "e-unproven": [],
+        "f-tampered": [("bundle", "UNSOUND")],
+    }
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FAIL, Verdict.VOID])
+def test_a_verdict_that_no_clause_explains_is_a_finding(tmp_path: Path, verdict: Verdict) -> None:
+    record = claim_result(tmp_path).record
+    unsealed = replace(record, verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space"))
+    (only,) = ci_cases.findings(examined(unsealed))
+    assert (only.name, only.status) == (record.id, str(verdict))
 
 
 def test_no_verdict_but_pass_has_only_green_cases(tmp_path: Path) -> None:

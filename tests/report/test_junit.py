@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import xmlschema
 from hypothesis import HealthCheck, given, settings
 from junitparser import JUnitXml
 from syrupy.assertion import SnapshotAssertion
@@ -18,6 +20,7 @@ from harness.base.vocabulary import Verdict
 from harness.contract.reasons import Reason, ReasonCode
 from harness.judging.record import Record
 from harness.report import junit
+from harness.report.contract_file import ContractFile
 from harness.run.events import ClaimFinished, ClaimPassedOver, RunFinished, RunStarted
 from tests.contracts import healthy
 from tests.evidence.factory import DEFECTIVE, claim_result
@@ -26,43 +29,87 @@ from tests.report.texts import nasty, with_texts
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@cache
+def schema() -> xmlschema.XMLSchema10:
+    """The schema by which Jenkins' xUnit plugin refuses reports."""
+    return xmlschema.XMLSchema10(Path(__file__).parents[1] / "recorded" / "schemas" / "junit-10.xsd")
+
+
+def root_of(text: str) -> ElementTree.Element:
+    """The root of a document that is of the schema and whose counts are right."""
+    root = ElementTree.fromstring(text.encode())
+    assert [error.reason for error in schema().iter_errors(root)] == []
+    for element in (root, *root.iter("testsuite")):
+        cases = list(element.iter("testcase"))
+        found = Counter(case[0].tag for case in cases if len(case))
+        counts = {"tests": len(cases), "failures": found["failure"], "errors": found["error"]}
+        assert {name: int(element.attrib[name]) for name in counts} == counts
+        assert float(element.attrib["time"]) == pytest.approx(sum(float(case.attrib["time"]) for case in cases))
+    return root
+
+
 def results_of(text: str) -> dict[str, str]:
     """The result of each case by name; "passed" if it has none."""
-    cases = ElementTree.fromstring(text).iter("testcase")
-    return {case.attrib["name"]: case[0].tag if len(case) else "passed" for case in cases}
+    cases = root_of(text).iter("testcase")
+    return {
+        case.attrib["name"]: case[0].tag if len(case) and case[0].tag != "system-out" else "passed" for case in cases
+    }
 
 
 def record_of(folder: Path, **changes: Any) -> Record:
     return claim_result(folder, **changes).record
 
 
-def test_a_claim_is_a_suite_of_its_clauses_and_mutants(tmp_path: Path) -> None:
-    """It has counts, and the circumstances as properties."""
-    record = record_of(tmp_path)
-    text = junit.render(record)
-    results = results_of(text)
-    assert list(results) == [
-        *(clause.id for clause in record.clauses),
-        "mutant forgets-one",
-        "mutant stops-early",
-        "mutant silent-fallback",
-    ]
-    assert Counter(results.values()) == {"passed": 16, "skipped": 1}
+def test_a_claim_is_a_suite_of_the_claim_and_its_mutants(tmp_path: Path) -> None:
+    """No clause is a case. The suite has the contract's file, counts, and the circumstances as properties."""
+    result = claim_result(tmp_path)
+    text = junit.render(result.record, ContractFile.of(result.contract))
+    assert results_of(text) == {
+        "F-DEMO-SORT-001": "passed",
+        "mutant forgets-one": "passed",
+        "mutant stops-early": "passed",
+        "mutant silent-fallback": "skipped",
+    }
     (suite,) = JUnitXml.fromstring(text.encode())
-    assert (suite.tests, suite.failures, suite.errors, suite.skipped, suite.time) == (17, 0, 0, 1, 4.5)
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (4, 0, 0, 1)
     assert suite.timestamp == "2026-11-20T20:15:03"
+    (element,) = root_of(text)
+    assert Path(element.attrib["file"]).resolve() == result.contract.path.resolve()
     properties = {one.name: one.value for one in suite.properties()}
     assert properties["profile"] == "reduced"
     assert properties["device"] == "cpu a CPU"
-    assert properties["run"] == record.run
+    assert properties["run"] == result.record.run
     assert properties["proven"] == "yes"
+
+
+def test_times_are_those_of_the_trials(tmp_path: Path) -> None:
+    """A wait for the device, which the run's own time could include, is in none."""
+    record = record_of(tmp_path, seconds=190.0, trial_seconds=1.25)
+    mutants = sum(mutant.seconds or 0 for mutant in record.mutants)
+    (suite,) = root_of(junit.render(record))
+    assert float(suite.attrib["time"]) == pytest.approx(1.25 + mutants)
+    assert schema().is_valid(ElementTree.fromstring(junit.render(replace(record, trial_seconds=1e308))))
+
+
+def test_a_failure_begins_with_its_place_and_has_the_clauses(tmp_path: Path) -> None:
+    """The line is that of the first clause that FAILed. The text ends with the command that reproduces it."""
+    result = claim_result(tmp_path, measurements=healthy(returned=2))
+    file = ContractFile.of(result.contract)
+    found = root_of(junit.render(result.record, file)).find(".//failure")
+    assert found is not None
+    message, place, clause, *_, reproduce = (found.text or "").splitlines()
+    assert message == found.attrib["message"]
+    line = int(place.rpartition(":")[2])
+    assert '"nothing-lost"' in result.contract.content.decode().splitlines()[line - 1]
+    assert clause.startswith("FAIL nothing-lost: ")
+    assert reproduce.endswith(result.record.command)
 
 
 @pytest.mark.parametrize(
     ("changes", "case", "result"),
     [
-        ({"measurements": healthy(returned=2)}, "nothing-lost", "failure"),
-        ({"measurements": healthy(smallest=...)}, "smallest.type", "skipped"),
+        ({"measurements": healthy(returned=2)}, "F-DEMO-SORT-001", "failure"),
+        ({"measurements": healthy(smallest=...)}, "F-DEMO-SORT-001", "skipped"),
         ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, "mutant forgets-one", "error"),
         ({"mutants": {"forgets-one": {"given": 2, "returned": 2}}}, "mutant forgets-one", "error"),
         ({"mutants": {**DEFECTIVE, "forgets-one": {"given": ...}}}, "mutant forgets-one", "skipped"),
@@ -79,27 +126,16 @@ def test_outcomes_become_results(
     found = ElementTree.fromstring(text).find(f".//testcase[@name='{case}']/{result}")
     assert found is not None
     assert found.attrib["message"] == snapshot
-    assert found.text == found.attrib["message"]
 
 
 @pytest.mark.parametrize(
     ("verdict", "result"), [(Verdict.FAIL, "failure"), (Verdict.VOID, "error"), (Verdict.NOT_MEASURED, "skipped")]
 )
-def test_a_verdict_that_no_case_shows_has_its_own(tmp_path: Path, verdict: Verdict, result: str) -> None:
-    """For example if every clause passed and the bundle could not be written."""
-    record = record_of(tmp_path, mutants={**DEFECTIVE, "silent-fallback": {"returned": 2}})
-    assert set(results_of(junit.render(record)).values()) == {"error", "passed"}
-    proven = replace(
-        record, mutants=record.mutants[:2], verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space")
-    )
-    assert results_of(junit.render(proven))["verdict"] == result
-
-
-def test_a_claim_of_which_nothing_is_known_is_no_empty_suite(tmp_path: Path) -> None:
-    """It does not count as passed either."""
-    record = replace(record_of(tmp_path), clauses=(), mutants=())
-    assert results_of(junit.render(replace(record, verdict=Verdict.NOT_MEASURED))) == {"verdict": "skipped"}
-    assert results_of(junit.render(record)) == {"verdict": "passed"}
+def test_the_claims_case_has_the_verdict(tmp_path: Path, verdict: Verdict, result: str) -> None:
+    """Also if every clause passed and the bundle could not be written, or nothing is known."""
+    record = replace(record_of(tmp_path), verdict=verdict, reason=Reason(ReasonCode.UNSEALED, text="no space"))
+    assert results_of(junit.render(record))[record.id] == result
+    assert results_of(junit.render(replace(record, clauses=(), mutants=()))) == {record.id: result}
 
 
 def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
@@ -109,7 +145,7 @@ def test_many_claims_are_written_into_one_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "junit.xml"
     junit.write([good, bad], path)
     document = JUnitXml.fromfile(str(path))
-    assert (len(document), document.tests, document.failures, document.skipped) == (2, 34, 1, 2)
+    assert (len(document), document.tests, document.failures, document.skipped) == (2, 8, 1, 2)
     assert [entry.name for entry in path.parent.iterdir()] == ["junit.xml"]
 
 
@@ -134,7 +170,7 @@ def test_claims_that_are_not_due_are_no_error_and_no_pass(tmp_path: Path) -> Non
     handle(ClaimFinished(record, None))
     handle(RunFinished(1, (record,), 1.0, interrupted=False))
     results = results_of(path.read_text())
-    assert (results["F-DEMO-OTHER-001"], results["nothing-lost"]) == ("failure", "passed")
+    assert (results["F-DEMO-OTHER-001"], results[record.id]) == ("failure", "passed")
 
 
 def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -> None:
@@ -148,7 +184,7 @@ def test_the_file_says_that_the_run_has_not_ended_until_it_has(tmp_path: Path) -
     assert results_of(path.read_text()) == {record.id: "error", "F-DEMO-OTHER-001": "error"}
     handle(ClaimFinished(record, None))
     results = results_of(path.read_text())
-    assert (results["nothing-lost"], results["F-DEMO-OTHER-001"]) == ("passed", "error")
+    assert (results[record.id], results["F-DEMO-OTHER-001"]) == ("passed", "error")
     handle(RunFinished(2, (record,), 1.0, interrupted=True))
     assert results_of(path.read_text())["F-DEMO-OTHER-001"] == "error"
     assert "interrupted" in path.read_text()
@@ -181,5 +217,4 @@ def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 def test_whatever_a_text_holds_the_xml_is_valid(tmp_path: Path, text: str) -> None:
     """XML allows few control characters and no half surrogates."""
     rendered = junit.render(with_texts(tmp_path, text))
-    root = ElementTree.fromstring(rendered.encode("utf-8"))
-    assert len(list(root.iter("testcase"))) >= 17
+    assert len(list(root_of(rendered).iter("testcase"))) == 4

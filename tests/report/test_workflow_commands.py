@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.workflow_commands import Escaping
+from harness.report.workflow_commands import Escaping, annotate
 from tests.cli.harness_command import environment
 from tests.cli.harness_command import harness as _harness
 from tests.cli.toy_claim import CLAIM
@@ -54,7 +54,7 @@ def test_json_keeps_its_meaning(value: object) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--json", "-"]], ids=str)
 def test_the_exception_of_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    """What a subject raises reaches the log, but not as a command."""
+    """What a subject raises reaches the log and the annotation of the claim, but not as a command."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert environment(tmp_path)["GITHUB_ACTIONS"] == "true"
     write_project(tmp_path)
@@ -64,4 +64,27 @@ def test_the_exception_of_a_subject(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     done = _harness(tmp_path, "run", CLAIM, "-P", "how=raises", "--no-mutants", *arguments)
     said = done.stdout + done.stderr
     assert "forged" in said
-    assert not COMMAND.search(said), said
+    commands = [line for line in said.splitlines() if COMMAND.search(line)]
+    assert [line.partition(" ")[0] for line in commands] == ["::error"], said
+    assert commands[0].startswith(f"::error title=FAIL {CLAIM},file=contracts/{CLAIM}.json,line=")
+    assert not re.search(r"##\[", commands[0])
+
+
+@given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=3), st.text(max_size=20))
+def test_an_annotation_is_one_command_whatever_it_says(title: str, lines: list[str], file: str) -> None:
+    """Its parts cannot end it, nor become properties."""
+    buffer = io.BytesIO()
+    stream = Escaping(buffer, encoding="utf-8", newline="", errors="backslashreplace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stderr", stream)
+        annotate("error", title, lines, file, 7)
+    (line,) = buffer.getvalue().decode().removesuffix("\n").splitlines()
+    properties, _, _ = line.removeprefix("::error ").partition("::")
+    names = [word.partition("=")[0] for word in properties.split(",")]
+    assert names == (["title", "file", "line"] if file else ["title"])
+    assert not COMMAND.search(line.removeprefix("::"))
+
+
+def test_outside_of_actions_there_are_no_annotations(capsys: pytest.CaptureFixture[str]) -> None:
+    annotate("error", "one", ["two"])
+    assert capsys.readouterr() == ("", "")
