@@ -9,13 +9,28 @@ This is the authoring surface, all that a falsifier or a subject imports:
             result = trial.subject.sort([3, 1, 2])
         trial.measure(first=result[0], items=len(result))
         trial.resolve(device="cpu")
+
+A script or a notebook runs claims and reads evidence:
+
+    import harness
+
+    harness.run("F-DISTILL-SMOKE-001", profile="reduced")
+    harness.load("evidence").groupby(["id", "verdict"]).size()
+
+Each name is imported on first use, so `import harness` is quick and needs none of the libraries behind it.
 """
 
-from harness.authoring.examine import elsewhere, not_shown
-from harness.authoring.faults import NotMeasured, NotShown
-from harness.authoring.hidden import Hidden, first_shown, look, provided
-from harness.authoring.setting import Setting
-from harness.authoring.trial import Trial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.authoring.examine import elsewhere, not_shown
+    from harness.authoring.faults import NotMeasured, NotShown
+    from harness.authoring.hidden import Hidden, first_shown, look, provided
+    from harness.authoring.setting import Setting
+    from harness.authoring.trial import Trial
+    from harness.evidence.verified import verify
+    from harness.report.frames import clauses, load, mutants, steps
+    from harness.run import run as run  # in truth the package, which can be called: see harness/run/__init__.py
 
 __all__ = [
     "Hidden",
@@ -23,9 +38,41 @@ __all__ = [
     "NotShown",
     "Setting",
     "Trial",
+    "clauses",
     "elsewhere",
     "first_shown",
+    "load",
     "look",
+    "mutants",
     "not_shown",
     "provided",
+    "run",
+    "steps",
+    "verify",
 ]
+
+_MODULES = {
+    "harness.authoring.examine": ("elsewhere", "not_shown"),
+    "harness.authoring.faults": ("NotMeasured", "NotShown"),
+    "harness.authoring.hidden": ("Hidden", "first_shown", "look", "provided"),
+    "harness.authoring.setting": ("Setting",),
+    "harness.authoring.trial": ("Trial",),
+    "harness.evidence.verified": ("verify",),
+    "harness.report.frames": ("clauses", "load", "mutants", "steps"),
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "run":
+        return import_module("harness.run")
+    for module, names in _MODULES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(module), name)
+            return value
+    raise AttributeError(f"module 'harness' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

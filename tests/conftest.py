@@ -13,6 +13,8 @@ from harness.contract import Contract
 from harness.contract.project import Project
 from tests.contracts import contract_of, document, write_project
 
+pytest_plugins = ["pytester"]
+
 # What a job in the background ignores, its children ignore, too, and tests send them these; a handler is not inherited.
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:

@@ -21,8 +21,6 @@ __all__ = ["against", "attest_of", "signer_of", "trusted_key_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SIGNED = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
-
 
 def trusted_key_option(command: F) -> F:
     """Add the option --trusted-key, as the parameter `trusted_keys`."""
@@ -37,21 +35,14 @@ def trusted_key_option(command: F) -> F:
 
 
 def against(trusted_keys: Sequence[Path], project: Project | None, refused: frozenset[Code] = frozenset()) -> Against:
-    """Return what bundles are checked against: the trusted keys, and the project.
-
-    Args:
-        trusted_keys: files of public keys. If there is one, a bundle that none of them signed is not accepted.
-        refused: further remarks that are not accepted.
-    """
-    from harness.evidence.keys import KeyRefused, load_public
-    from harness.evidence.staleness import ProjectState
-    from harness.evidence.verification import Against
+    """Return what bundles are checked against (see `harness.evidence.verified`)."""
+    from harness.evidence import verified
+    from harness.evidence.keys import KeyRefused
 
     try:
-        keys = {key.keyid: key for key in map(load_public, trusted_keys)}
+        return verified.against(trusted_keys, project, refused)
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--trusted-key") from error
-    return Against(keys, ProjectState(project) if project else None, refused | (_SIGNED if keys else frozenset()))
 
 
 def signer_of(key: Path) -> CryptoSigner:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ from harness.base import strictjson
 from harness.base.redaction import Redactor
 from harness.contract import Contract
 from harness.report import bound_text
+from harness.run.request import DEVICES
 
 __all__ = ["allowed", "checked_device", "overrides"]
 
@@ -42,7 +42,7 @@ def overrides(texts: Iterable[str], contracts: Iterable[Contract]) -> dict[str, 
 
 def checked_device(text: str) -> str:
     """Return the value of --device. Raise BadParameter if it names no device."""
-    if text in ("auto", "cpu") or (re.fullmatch(r"cuda:[0-9]{1,4}", text)):
+    if DEVICES.fullmatch(text):
         return text
     wanted = text.lower()
     near = "cuda:0" if wanted in ("cuda", "gpu") else wanted if wanted != text else ""

@@ -15,7 +15,7 @@ from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
 from harness.external.choice import Kind
-from harness.run.request import RunRequest
+from harness.run.request import PROFILES, RunRequest
 
 __all__ = ["RunOptions", "request_of", "run_options"]
 
@@ -27,7 +27,7 @@ OPTIONS = (
     click.option("--spec", metavar="SPEC", help="Run the claims of a spec, such as SPEC-DISTILL-001."),
     click.option(
         "--profile",
-        type=click.Choice(["auto", "full", "reduced"]),
+        type=click.Choice(PROFILES),
         default="auto",
         show_default=True,
         help="auto takes full if this machine meets its requirements, else reduced.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,10 @@ from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.external.choice import External
 
-__all__ = ["RunRequest"]
+__all__ = ["DEVICES", "PROFILES", "RunRequest"]
+
+PROFILES = ("auto", "full", "reduced")
+DEVICES = re.compile("auto|cpu|cuda:[0-9]{1,4}")
 
 
 @dataclass(frozen=True)
@@ -21,9 +25,9 @@ class RunRequest:
 
     contracts: Sequence[Contract] = ()
     profile: str = "auto"
-    """"auto", "full" or "reduced"."""
+    """One of PROFILES."""
     device: str = "auto"
-    """"auto", "cpu" or "cuda:N"."""
+    """One of DEVICES: "auto", "cpu" or "cuda:N"."""
     subject: str | None = None
     """The entry point of another subject than the contract's."""
     external: External | None = None
@@ -42,6 +46,19 @@ class RunRequest:
     """The folder for bundles; None for the project's."""
     key: Path | None = None
     """The private key that signs the bundles."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no option of `harness run` allows.
+
+        Raises:
+            ValueError: a value is wrong; the text names the right ones.
+        """
+        if self.profile not in PROFILES:
+            raise ValueError(f"profile is {', '.join(PROFILES[:-1])} or {PROFILES[-1]}, not {self.profile!r}")
+        if not DEVICES.fullmatch(self.device):
+            raise ValueError(f"device is auto, cpu or cuda:N, not {self.device!r}")
+        if self.seed < 0 or (self.jobs is not None and self.jobs < 1):
+            raise ValueError(f"seed is 0 or more and jobs 1 or more, not {self.seed} and {self.jobs}")
 
     @property
     def is_reading(self) -> bool:

@@ -174,7 +174,7 @@ def test_the_device_of_an_observation() -> None:
     ("requires", "device", "expected"),
     [
         (CUDA, "auto", 0),
-        (CUDA, "cuda", 0),
+        (CUDA, "cuda:0", 0),
         (CUDA, "cuda:1", 1),
         (ANY, "cuda:1", 1),
         (ANY, "auto", None),

@@ -1,0 +1,299 @@
+"""`pytest --claims`: contracts as test files, with one item each. Loaded only with that option."""
+
+from __future__ import annotations
+
+import faulthandler
+import fnmatch
+import os
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, final
+
+import pytest
+
+from harness.base.vocabulary import Fate, Verdict
+from harness.contract import Contract, ContractError
+from harness.contract.project import Project, ProjectError
+from harness.machine.host import Host, probe
+from harness.pytest_plugin.tied_tests import CLAIM
+from harness.report import reason_text
+from harness.report.escaping import printable
+from harness.report.run_output import PlainLines
+from harness.report.run_text import claim_lines
+from harness.run.events import SUBJECT, ClaimFinished, Event, TrialFinished
+from harness.run.in_process import perform
+from harness.run.plan import Plan, make_plan
+from harness.run.request import RunRequest
+
+__all__ = ["Claims"]
+
+_VERDICT = "verdict"
+"""The property of a claim's report that has its verdict."""
+
+
+@final
+@dataclass
+class Claims:
+    """What collects, runs and reports the claims of one pytest session."""
+
+    project: Project
+    request: RunRequest
+    """How to run a claim; without contracts."""
+    strict: bool
+    """Whether NOT_MEASURED fails."""
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Self:
+        """Read the options, and let the session collect contracts: `config.args` gets their paths.
+
+        Raises:
+            UsageError: an option, a path or an id is wrong.
+        """
+        evidence = config.getoption("claims_evidence")
+        try:
+            request = RunRequest(
+                profile=config.getoption("claims_profile"),
+                device=config.getoption("claims_device"),
+                mutants=not config.getoption("claims_no_mutants"),
+                jobs=_jobs(config),
+                evidence=None if evidence is None else config.invocation_params.dir / evidence,
+            )
+            project = Project.find(config.invocation_params.dir)
+            named = config.args if config.args_source is config.ArgsSource.ARGS else []
+            config.args[:] = _paths(named, project, config.invocation_params.dir)
+            config.args_source = config.ArgsSource.ARGS
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from error
+        return cls(project, request, config.getoption("claims_strict"))
+
+    @cached_property
+    def host(self) -> Host:
+        """What this machine offers, asked once."""
+        return probe(self.project.root)
+
+    @cached_property
+    def _files(self) -> frozenset[Path]:
+        return frozenset(self.project.files())
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.File | None:
+        """A contract of the project is a file of tests."""
+        if file_path.suffix != ".json" or file_path.resolve() not in self._files:
+            return None
+        return _ContractFile.from_parent(parent, path=file_path, claims=self)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Give a skipped claim its contract's line. A VOID claim is an error: pytest says so of failures in setup."""
+        report = yield
+        if isinstance(item, _Claim):
+            if isinstance(report.longrepr, tuple):
+                path, line, _ = item.reportinfo()
+                report.longrepr = (os.fspath(path), line + 1, report.longrepr[2])
+            if call.excinfo is not None and isinstance(call.excinfo.value, _VoidError):
+                report.when = "setup"
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print a line for each claim that ran, and below it the tests that are tied to it."""
+        if terminalreporter.verbosity < 0:
+            return
+        lines = list(_summary(terminalreporter.stats))
+        if lines:
+            terminalreporter.section("claims")
+            for line in lines:
+                terminalreporter.line(line)
+
+
+def _jobs(config: pytest.Config) -> int | None:
+    """Return how many trials of a claim run side by side. Workers of xdist share the processors."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    return None if workers == 1 else max(1, len(os.sched_getaffinity(0)) // workers)
+
+
+def _paths(named: list[str], project: Project, here: Path) -> list[str]:
+    """Return the paths to collect: those that are named, and the contracts of claims that are named by id.
+
+    Raises:
+        ProjectError: there is no such claim, or no contract at all.
+    """
+    files = project.files()
+    if not files:
+        raise ProjectError(f"there is no contract under {project.contracts}; `harness new` makes one")
+    if not named:
+        return [str(project.contracts)]
+    found: list[str] = []
+    for name in named:
+        chosen = [str(path) for path in files if fnmatch.fnmatchcase(path.stem, name)]
+        if chosen and not (here / name).exists():
+            found += chosen
+        elif re.fullmatch(r"F-[^/:.]+", name, re.IGNORECASE) and not (here / name).exists():
+            project.contract(name)  # refuses it, and suggests the nearest
+        else:
+            found.append(name)
+    return found
+
+
+class _ContractFile(pytest.File):
+    """One contract."""
+
+    def __init__(self, *, claims: Claims, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._claims = claims
+
+    def collect(self) -> Iterator[_Claim]:
+        """Yield its claim.
+
+        Raises:
+            CollectError: the contract is refused, or its claim has another one.
+        """
+        try:
+            contract = self._claims.project.contract(self.path.stem)
+        except (ContractError, ProjectError) as error:
+            raise self.CollectError(str(error)) from error
+        yield _Claim.from_parent(self, name=contract.id, contract=contract, claims=self._claims)
+
+
+class _Claim(pytest.Item):
+    """One claim. Its test is a run of the claim: trials of the subject and of the mutants, sealed as evidence."""
+
+    def __init__(self, *, contract: Contract, claims: Claims, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._contract = contract
+        self._claims = claims
+        request = replace(claims.request, contracts=(contract,))
+        plan = make_plan(contract, claims.host, request)
+        for name in (
+            f"issue_{contract.issue}",
+            f"spec_{contract.spec}",
+            f"device_{_device(plan)}",
+            f"profile_{plan.profile.name}",
+        ):
+            self.config.addinivalue_line("markers", f"{name}: of claims")  # else --strict-markers refuses it
+            self.add_marker(name)
+        self._request = request
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """The line of the contract that has the id, counted from 0."""
+        text = self._contract.content.decode("utf-8")
+        place = re.search(rf'"id"\s*:\s*"{re.escape(self._contract.id)}"', text)
+        return self.path, text.count("\n", 0, place.start()) if place else 0, self.name
+
+    def runtest(self) -> None:
+        """Run the claim and seal its evidence. The verdict becomes the outcome."""
+        faulthandler.cancel_dump_traceback_later()  # a claim has limits of its own
+        tracebacks: list[str] = []
+
+        def keep(event: Event) -> None:
+            if isinstance(event, TrialFinished) and event.trial == SUBJECT:
+                tracebacks.extend(event.traceback.splitlines())
+
+        live = self.config.getoption("capture") == "no" and not hasattr(self.config, "workerinput")
+        lines = PlainLines(lambda text: print(printable(text), flush=True), verbose=False)
+        watching = (keep, lines) if live else (keep,)
+        finished, claims = perform(self._claims.project, self._request, watching, self._claims.host)
+        if not claims:
+            pytest.exit(f"interrupted before {self.name} had measured anything", pytest.ExitCode.INTERRUPTED)
+        (done,) = claims
+        self.user_properties += _properties(done)
+        if finished.interrupted:
+            pytest.exit(f"interrupted; what {self.name} measured is in {done.bundle}", pytest.ExitCode.INTERRUPTED)
+        shown = [done.record.claim, "", *claim_lines(done, self.config.get_verbosity() > 0)]
+        shown += [f"  again: {done.record.command}", *(f"  {line}" for line in tracebacks)]
+        match done.record.verdict:
+            case Verdict.FAIL:
+                raise _FailedError(done, shown)
+            case Verdict.VOID:
+                raise _VoidError(done, shown)
+            case Verdict.NOT_MEASURED if self._claims.strict:
+                raise _FailedError(done, shown)
+            case Verdict.NOT_MEASURED:
+                pytest.skip(_reason(done))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The clauses and the evidence of a claim that did not pass; the traceback of anything else."""
+        if not isinstance(excinfo.value, _FailedError):
+            return super().repr_failure(excinfo, style)
+        shown = excinfo.getrepr(style="value")
+        if shown.reprcrash is not None:  # where editors and the summary say that it failed
+            path, line, _ = self.reportinfo()
+            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(path), line + 1
+            shown.reprcrash.message = _reason(excinfo.value.done)
+        return shown
+
+
+class _FailedError(Exception):
+    """A claim did not pass. The text is what pytest shows."""
+
+    def __init__(self, done: ClaimFinished, lines: list[str]) -> None:
+        super().__init__("\n".join(map(printable, lines)))
+        self.done = done
+
+
+class _VoidError(_FailedError):
+    """The subject passed, but so did a mutant."""
+
+
+def _device(plan: Plan) -> str:
+    """Return the device that the plan uses, or needs if it is not here."""
+    return "cuda" if plan.profile.requires.get("device") == "cuda" else plan.device.type
+
+
+def _reason(done: ClaimFinished) -> str:
+    record = done.record
+    why = reason_text.of(record.reason)
+    return printable(f"{record.verdict}: {why}" if why else str(record.verdict))
+
+
+def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
+    """Yield what reports say of a claim. JUnit has them as properties of the test."""
+    record = done.record
+    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
+    yield CLAIM, record.id
+    yield _VERDICT, str(record.verdict)
+    if record.reason is not None:
+        yield "reason", printable(reason_text.of(record.reason))
+    yield "proven", "yes" if record.proven else "no"
+    yield "profile", record.profile
+    yield "device", f"{record.device.type} {record.device.name}"
+    yield "mutants", "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed"
+    yield "issue", record.issue
+    yield "spec", record.spec
+    yield "command", record.command
+    if done.bundle is not None:
+        yield "evidence", str(done.bundle)
+
+
+def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
+    """Yield the lines of the summary, from the properties of reports, which come from xdist's workers too."""
+    ran: dict[str, dict[str, str]] = {}
+    tied: dict[str, list[str]] = {}
+    for outcome, reports in stats.items():
+        for report in reports:
+            properties = dict(getattr(report, "user_properties", ()))
+            if _VERDICT in properties:
+                ran[properties[CLAIM]] = properties
+            elif outcome and CLAIM in properties:
+                for name in [value for key, value in report.user_properties if key == CLAIM]:
+                    tied.setdefault(name, []).append(outcome)
+    for name in sorted({*ran, *tied}):
+        if name in ran:
+            one = ran[name]
+            yield f"{one[_VERDICT]:<12}  {name}  {one['profile']} profile on {one['device']}, mutants {one['mutants']}"
+            if "reason" in one:
+                yield f"{'':<14}{one['reason']}"
+            yield f"{'':<14}{_near(one.get('evidence', 'no bundle was written'))}"
+        else:
+            yield f"{'not run':<12}  {name}"
+        if name in tied:
+            outcomes = sorted(dict.fromkeys(tied[name]), key=lambda one: one not in ("failed", "error"))
+            counted = ", ".join(f"{tied[name].count(outcome)} {outcome}" for outcome in outcomes)
+            yield f"{'':<14}tests: {counted}"
+
+
+def _near(path: str) -> str:
+    return os.path.relpath(path) if Path(path).is_relative_to(Path.cwd()) else path
