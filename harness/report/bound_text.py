@@ -9,7 +9,7 @@ from harness.base import strictjson
 from harness.contract.bound import CLOSED, RULE, Bound
 from harness.report import number_text
 
-__all__ = ["of"]
+__all__ = ["limit", "of"]
 
 
 def of(bound: Bound | None, unit: str = "") -> str:
@@ -20,8 +20,15 @@ def of(bound: Bound | None, unit: str = "") -> str:
     return str(bound) if write is None else write(bound.limit, unit)
 
 
+def limit(argument: Any, unit: str = "") -> str:
+    """Return the limit of a bound. A float keeps all its digits: 1.000001 is not 1."""
+    if isinstance(argument, float) and unit != "B" and float(f"{argument:.6g}") != argument:
+        return f"{argument!r} {unit}".rstrip()
+    return number_text.value(argument, unit)
+
+
 def _number(words: str) -> Callable[[Any, str], str]:
-    return lambda argument, unit: f"{words} {number_text.value(argument, unit)}"
+    return lambda argument, unit: f"{words} {limit(argument, unit)}"
 
 
 def _count(thing: str, things: str) -> tuple[Callable[[Any, str], str], Callable[[Any, str], str]]:

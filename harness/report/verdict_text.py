@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.bound import CLOSED
+from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
-from harness.report import finding_text, reason_text
+from harness.report import bound_text, finding_text, number_text, reason_text
 
 if TYPE_CHECKING:
     from harness.evidence.verification import Against
@@ -26,6 +28,7 @@ __all__ = [
     "signature",
     "signed",
     "statement",
+    "why",
 ]
 
 
@@ -154,6 +157,20 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
         else ""
     )
     return f"{sentence[0].upper()}{sentence[1:]}{left}"
+
+
+def why(record: Record) -> str:
+    """Return the reason of a verdict, with value and bound of the clause that decided it; empty without a reason."""
+    reason, told = record.reason, reason_text.marked(record.reason)
+    named = reason.clauses[:1] if reason and reason.code is ReasonCode.CLAUSE else ()
+    for clause in record.clauses:
+        if clause.id in named and clause.bound and clause.outcome is Outcome.FAIL:
+            value, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
+            cause = clause.reason
+            if cause and cause.code is ReasonCode.VIOLATED and not cause.text and clause.bound.keyword != CLOSED:
+                return f"{clause.id}: {cause.place} is {value}; the bound is {bound}"
+            return f"{told}: {value}; the bound is {bound}"
+    return told
 
 
 def _said(record: Record) -> tuple[str, str]:

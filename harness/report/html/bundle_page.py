@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from harness.report.html import charts, plot
 from harness.report.html.clause_rows import Clauses, Kind, Row, kills
 from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
-from harness.report.verdict_text import Caveat, caveats, signature, signed, statement
+from harness.report.verdict_text import Caveat, caveats, signature, signed, statement, why
 
 __all__ = ["render", "unreadable"]
 
@@ -55,6 +55,7 @@ def render(
     contents: Contents,
     verification: Verification,
     home: str | None = None,
+    claim_home: str | None = None,
     asked: Sequence[Sequence[str]] = (),
     notes: str = "",
 ) -> str:
@@ -63,6 +64,7 @@ def render(
     Args:
         verification: the result of verifying the bundle.
         home: a link to the index; None if there is no index.
+        claim_home: a link to the page of the claim; None if there is none.
         asked: what the bundle was checked against (see `harness.report.verdict_text.asked`).
         notes: the notes next to the contract in the project. They are not part of the bundle.
     """
@@ -97,9 +99,9 @@ def render(
         traceback=_lines(observation.ending.traceback) if observation and observation.ending.traceback else None,
         counterexample=contents.counterexample,
         as_json=_json,
-        training=_figures(charts.training(contents)),
-        machine=_figures(charts.machine(contents.telemetry)),
-        samples=_figures(charts.samples(contents)),
+        training=plot.drawn(charts.training(contents)),
+        machine=plot.drawn(charts.machine(contents.telemetry)),
+        samples=plot.drawn(charts.samples(contents)),
         thinned=list(record.series.items()),
         unread=record.series["telemetry"]["reasons"],
         resolved=_resolved(record),
@@ -113,6 +115,8 @@ def render(
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
         home=home,
+        claim_home=claim_home,
+        why=why(record),
         notes=notes,
     )  # fmt: skip
 
@@ -181,11 +185,6 @@ def _highlights(rows: Sequence[Row], record: Record) -> list[Row]:
 def _tally(record: Record) -> list[tuple[Fate, int]]:
     counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in Fate]
     return [(fate, count) for fate, count in counts if count]
-
-
-def _figures(figures_: Iterator[plot.Figure]) -> list[tuple[plot.Figure, Markup, list[str]]]:
-    """Return each plot with its drawing and a text for each of its lines."""
-    return [(one, plot.draw(one), [plot.summary(one, line) for line in one.lines]) for one in figures_]
 
 
 def _resolved(record: Record) -> list[tuple[str, str, str, bool]]:

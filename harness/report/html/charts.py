@@ -1,47 +1,42 @@
-"""The plots of a trial: its step series, its lists of samples, and the telemetry of the machine."""
+"""The plots of a trial: its step series, its lists of numbers, and the telemetry of the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from harness.contract import Contract
+from harness.contract.clauses import ITEM
 from harness.evidence.bundle import Series
+from harness.report.html.comparisons import KEYWORDS, plain
 from harness.report.html.contents import Contents
-from harness.report.html.plot import Figure, Line
+from harness.report.html.plot import Figure, Form, Line
 
-__all__ = ["machine", "samples", "training"]
+__all__ = ["bound_line", "figure", "machine", "samples", "training"]
 
 _STEP, _SECONDS = "step", "seconds"
 _MOST_COLUMNS, _MOST_SAMPLES = 12, 12
 _FEWEST_SAMPLES = 8
 """Fewer samples are shown as numbers only."""
-
-_SUFFIXES: Final = (
-    ("_per_second", "/s"),
-    ("_bytes", "B"),
-    ("_percent", "%"),
-    ("_watts", "W"),
-    ("_celsius", "°C"),
-    ("_mhz", "MHz"),
-    ("_seconds", "s"),
-    ("_ms", "ms"),
-    ("_us", "µs"),
-    ("_nats", "nats"),
-)
+_SIGNS: Final = {"<": "<", "<=": "≤", ">": ">", ">=": "≥", "==": "="}
+_SUFFIXES: Final = {
+    "_per_second": "/s",
+    "_bytes": "B",
+    "_percent": "%",
+    "_watts": "W",
+    "_celsius": "°C",
+    "_mhz": "MHz",
+    "_seconds": "s",
+    "_ms": "ms",
+    "_us": "µs",
+    "_nats": "nats",
+}
 """The unit of a column, by the end of its name."""
-
-_MACHINE: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
-    (
-        "Memory",
-        "B",
-        {
-            "gpu_process_memory_bytes": "the trial on the GPU",
-            "gpu_memory_used_bytes": "the GPU in all",
-            "rss_bytes": "the trial on the host",
-        },
-    ),
-    ("Utilisation", "%", {"gpu_utilisation_percent": "GPU", "cpu_percent": "the trial's CPU, 100 % a core"}),
+_MACHINE: Final = (
+    ("GPU memory", "B", {"gpu_process_memory_bytes": "the trial", "gpu_memory_used_bytes": "all processes"}),
+    ("Host memory", "B", {"rss_bytes": "the trial"}),
+    ("GPU utilisation", "%", {"gpu_utilisation_percent": "GPU"}),
+    ("CPU, 100 % a core", "%", {"cpu_percent": "the trial"}),
     ("GPU power", "W", {"gpu_power_watts": "power"}),
     ("GPU temperature", "°C", {"gpu_temperature_celsius": "temperature"}),
     ("GPU clock", "MHz", {"gpu_sm_clock_mhz": "multiprocessors"}),
@@ -54,11 +49,14 @@ def training(contents: Contents) -> Iterator[Figure]:
     steps = _axis(series, _STEP)
     if not steps:
         return
+    lists = contents.observation.measurements.items() if contents.observation else ()
     names = [name for name in series.columns if name not in (_STEP, _SECONDS)]
     for name in names[:_MOST_COLUMNS]:
-        if any(value is not None for value in series.columns[name]):
+        values = series.columns[name]
+        if any(value is not None for value in values):
             title, unit = _named(name, contents.contract)
-            yield _figure(title, unit, "step", [Line(title, steps, series.columns[name])])
+            same = [other for other, numbers in lists if numbers == [*values]]
+            yield figure(title, unit, "step", [Line(title, steps, values), *_bounds(contents.contract, [name, *same])])
     stamps = series.columns.get(_SECONDS, ())
     took = [
         None if before is None or after is None else (after - before) / (step - last) if step > last else None
@@ -67,7 +65,7 @@ def training(contents: Contents) -> Iterator[Figure]:
         )
     ]
     if sum(value is not None for value in took) > 1:
-        yield _figure("Time a step", "s", "step", [Line("time a step", steps[1:], took)])
+        yield figure("Time a step", "s", "step", [Line("time a step", steps[1:], took)])
 
 
 def machine(series: Series) -> Iterator[Figure]:
@@ -80,20 +78,50 @@ def machine(series: Series) -> Iterator[Figure]:
             if any(value is not None for value in series.columns.get(name, ()))
         ]
         if lines:
-            yield _figure(title, unit, "seconds since the trial's start", lines)
+            yield figure(title, unit, "seconds since the trial's start", lines)
 
 
 def samples(contents: Contents) -> Iterator[Figure]:
-    """Yield a plot for each measurement that is a list of numbers, unless a column has the same numbers."""
+    """Yield a plot for each measurement that is a list of numbers, unless a column has the same numbers.
+
+    The numbers are independent cases, unless there are as many as steps.
+    """
     contract, observation = contents.contract, contents.observation
     known = [list(column) for column in contents.metrics.columns.values()]
+    steps = _axis(contents.metrics, _STEP)
     shown = 0
     for name, values in (observation.measurements if observation else {}).items():
         if shown < _MOST_SAMPLES and _is_samples(values) and values not in known:
             shown += 1
-            unit = _unit(name, contract)
-            line = Line(_words(name), range(1, len(values) + 1), [float(value) for value in values])
-            yield _figure(_words(name), unit, "sample", [line])
+            by_step = len(values) == len(steps)
+            places, form = (steps, Form.LINE) if by_step else (range(1, len(values) + 1), Form.POINTS)
+            line = Line(_words(name), places, [float(value) for value in values], form)
+            label = "step" if by_step else "case"
+            yield figure(_words(name), _unit(name, contract), label, [line, *_bounds(contract, [name])])
+
+
+def figure(title: str, unit: str, x_label: str, lines: Sequence[Line]) -> Figure:
+    """Return a figure. Bytes are shown in the binary unit that suits the largest."""
+    divisor = 1.0
+    if unit == "B":
+        largest = max((y for line in lines for _, y in line.finite()), default=0.0)
+        sizes = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
+        divisor, unit = next((one for one in sizes if largest >= one[0]), (1.0, "B"))
+    return Figure(title, unit, x_label, tuple(lines), divisor)
+
+
+def bound_line(operator: str, x: Sequence[float], y: Sequence[float | None]) -> Line:
+    """Return the line of a bound. `operator` stands between value and bound."""
+    return Line(f"bound {_SIGNS[operator]}", x, y, Form.BOUND)
+
+
+def _bounds(contract: Contract | None, names: Sequence[str]) -> Iterator[Line]:
+    """Yield the bounds on the items of these lists. One that forbids negative numbers only says what kind they are."""
+    places = [(name, ITEM) for name in names]
+    for clause in contract.clauses if contract else ():
+        limit, is_sign = plain(clause.argument), clause.keyword == "minimum" and clause.argument == 0
+        if clause.path in places and clause.keyword in KEYWORDS and limit is not None and not is_sign:
+            yield bound_line(KEYWORDS[clause.keyword], [0.0], [limit])
 
 
 def _is_samples(values: Any) -> bool:
@@ -102,17 +130,6 @@ def _is_samples(values: Any) -> bool:
         and len(values) >= _FEWEST_SAMPLES
         and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
     )
-
-
-def _figure(title: str, unit: str, x_label: str, lines: list[Line]) -> Figure:
-    divisor = 1.0
-    if unit == "B":
-        largest = max((y for line in lines for _, y in line.finite()), default=0.0)
-        divisor, unit = next(
-            ((size, name) for size, name in ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")) if largest >= size),
-            (1.0, "B"),
-        )
-    return Figure(title, unit, x_label, tuple(lines), divisor)
 
 
 def _axis(series: Series, name: str) -> list[float]:
@@ -124,7 +141,7 @@ def _axis(series: Series, name: str) -> list[float]:
 
 def _named(name: str, contract: Contract | None) -> tuple[str, str]:
     """Return the title and unit of a column."""
-    for suffix, unit in _SUFFIXES:
+    for suffix, unit in _SUFFIXES.items():
         if name.endswith(suffix) and name != suffix:
             base = name.removesuffix(suffix)
             return (f"{_words(base)} per second", f"{base}/s") if unit == "/s" else (_words(base), unit)

@@ -80,8 +80,8 @@ class Row:
 
     @property
     def scales(self) -> Sequence[tuple[Markup, str]]:
-        """Each comparison as a drawing, with its margin in words."""
-        return [(scale(one), one.margin) for one in self.comparisons]
+        """Each comparison as a drawing, with its margin in words. They say that a scale is logarithmic."""
+        return [(scale(one), one.margin + (", log scale" if one.axis.logarithmic else "")) for one in self.comparisons]
 
 
 _KINDS: Final = tuple(Kind)
@@ -210,7 +210,7 @@ def _bound(result: ClauseResult) -> str:
     if bound is None:
         return ""
     if bound.keyword in _SIGNS:
-        return f"{_SIGNS[bound.keyword]} {number_text.value(bound.limit, result.unit)}"
+        return f"{_SIGNS[bound.keyword]} {bound_text.limit(bound.limit, result.unit)}"
     if bound.keyword in _SIZES:
         sign, thing = _SIZES[bound.keyword]
         return f"{sign} {_counted(bound.limit, thing)}"

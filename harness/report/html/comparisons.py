@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,11 +16,12 @@ from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
 from harness.contract.expression import comparisons
 from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
+from harness.report.html.axis import Axis
 from harness.report.html.svg import element, number
 
-__all__ = ["Comparison", "of_bound", "of_rule", "scale"]
+__all__ = ["KEYWORDS", "Comparison", "of_bound", "of_rule", "plain", "scale"]
 
-_KEYWORDS: Final[Mapping[str, str]] = {
+KEYWORDS: Final[Mapping[str, str]] = {
     "minimum": ">=",
     "exclusiveMinimum": ">",
     "maximum": "<=",
@@ -30,6 +32,8 @@ _KEYWORDS: Final[Mapping[str, str]] = {
     "minLength": ">=",
     "maxLength": "<=",
 }
+_SIZES: Final = ("minItems", "maxItems", "minLength", "maxLength")
+_MEASUREMENT: Final = re.compile(r"self\.(\w+)")
 _HOLDS: Final = {
     "<": lambda value, bound: value < bound,
     "<=": lambda value, bound: value <= bound,
@@ -40,8 +44,6 @@ _HOLDS: Final = {
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 _WIDTH, _HEIGHT, _MIDDLE = 160.0, 18.0, 9.0
 _LEFT, _RIGHT = 6.0, 154.0
-_DECADES = 30
-"""Above this ratio of value and bound the scale is logarithmic. On a linear one both would be one point."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,13 @@ class Comparison:
     operator: str
     """One of <, <=, >, >= and ==, between value and bound."""
     bound: float
+    of: str = ""
+    """The measurement that has the value; empty if the value is computed from several."""
+
+    @property
+    def axis(self) -> Axis:
+        """The axis of the drawing. It begins at zero if value and bound have the same sign, or is logarithmic."""
+        return Axis.of((self.value, self.bound), _LEFT, _RIGHT, room=0.2)
 
     @property
     def holds(self) -> bool:
@@ -79,11 +88,12 @@ class Comparison:
 
 def of_bound(clause: SchemaClause, result: ClauseResult) -> Comparison | None:
     """Return the comparison of a keyword of the observation schema; None if it compares no numbers."""
-    operator = _KEYWORDS.get(clause.keyword)
-    value, bound = _measure(clause.keyword, result.value), _plain(clause.argument)
+    operator = KEYWORDS.get(clause.keyword)
+    value, bound = _measure(clause.keyword, result.value), plain(clause.argument)
     if operator is None or value is None or bound is None:
         return None
-    return Comparison(value, operator, bound)
+    place, _, keyword = clause.id.rpartition(".")
+    return Comparison(value, operator, bound, "" if keyword in _SIZES else place)
 
 
 def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[Comparison, ...]:
@@ -101,10 +111,10 @@ def of_rule(rule: Rule, contract: Contract, observation: Observation) -> tuple[C
         value, bound = _evaluated(left, scope), _evaluated(right, scope)
         if value is None or bound is None:
             return ()
-        measured_right = "self." in right and "self." not in left
-        found.append(
-            Comparison(bound, _MIRRORED[operator], value) if measured_right else Comparison(value, operator, bound)
-        )
+        if "self." in right and "self." not in left:
+            left, operator, value, bound = right, _MIRRORED[operator], bound, value
+        plain = _MEASUREMENT.fullmatch(left)
+        found.append(Comparison(value, operator, bound, plain[1] if plain else ""))
     return tuple(found)
 
 
@@ -119,7 +129,7 @@ def _terms(rule: Rule) -> Iterator[tuple[str, str, str]]:
 
 def _evaluated(text: str, scope: Scope) -> float | None:
     try:
-        return _plain(engine().compile(text).execute(scope.context))
+        return plain(engine().compile(text).execute(scope.context))
     except Exception:  # whatever the engine raises: the clause's own judgment has said what is wrong
         return None
 
@@ -127,16 +137,17 @@ def _evaluated(text: str, scope: Scope) -> float | None:
 def _measure(keyword: str, value: Any) -> float | None:
     if keyword in ("minItems", "maxItems"):
         if isinstance(value, Mapping):
-            return _plain(value.get("items"))
+            return plain(value.get("items"))
         return float(len(value)) if isinstance(value, (list, tuple)) else None
     if keyword in ("minLength", "maxLength"):
         if isinstance(value, Mapping):
-            return _plain(value.get("length"))
+            return plain(value.get("length"))
         return float(len(value)) if isinstance(value, str) else None
-    return _plain(value)
+    return plain(value)
 
 
-def _plain(value: Any) -> float | None:
+def plain(value: Any) -> float | None:
+    """Return a finite number as a float; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(value)
@@ -144,8 +155,8 @@ def _plain(value: Any) -> float | None:
 
 def scale(comparison: Comparison) -> Markup:
     """Draw value and bound on a line. Screen readers skip it, because the text beside it says the same."""
-    place = _place(comparison.value, comparison.bound)
-    bound, value = place(comparison.bound), place(comparison.value)
+    axis = comparison.axis
+    bound, value = axis.place(comparison.bound), axis.place(comparison.value)
     allowed = {"<": (_LEFT, bound), ">": (bound, _RIGHT), "=": (bound - 3, bound + 3)}[comparison.operator[0]]
     return element(
         "svg",
@@ -169,21 +180,3 @@ def _mark(x: float, holds: bool) -> Markup:
         return element("circle", cx=x, cy=_MIDDLE, r=4.5, class_="dot")
     left, right, top, bottom = number(x - 4), number(x + 4), number(_MIDDLE - 4), number(_MIDDLE + 4)
     return _line(f"M{left} {top}L{right} {bottom}M{right} {top}L{left} {bottom}", "cross")
-
-
-def _place(value: float, bound: float) -> Callable[[float], float]:
-    """Return a function from a number to its place. The line begins at zero if value and bound have the same sign."""
-    low, high = sorted((value, bound))
-    if low > 0 and high / low > _DECADES:
-        start, end = math.log(low) - 1, math.log(high) + 1
-        return lambda one: _between((math.log(one) - start) / (end - start))
-    start, end = min(low, 0.0), max(high, 0.0)
-    room = (end - start) * 0.2 or 1.0
-    if not math.isfinite(room):
-        return lambda one: _between(0.25 if one == low else 0.75)
-    start, end = start - (room if start < 0 else 0), end + (room if end > 0 or start == 0 else 0)
-    return lambda one: _between((one - start) / (end - start))
-
-
-def _between(share: float) -> float:
-    return _LEFT + share * (_RIGHT - _LEFT)

@@ -1,19 +1,23 @@
-"""The index page: a matrix of claims and devices, and a list of all bundles."""
+"""The index page: a matrix of claims and devices, and a list of all bundles. What is against a claim stands first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 from markupsafe import Markup
 
+from harness.base.device import DeviceClass
 from harness.base.vocabulary import Verdict
+from harness.contract import Contract
 from harness.contract.project import Project
 from harness.evidence import index
-from harness.evidence.claim_status import Cell, Status, statuses
-from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Verification
+from harness.evidence.bundle_layout import is_folder_name
+from harness.evidence.claim_status import Cell, ClaimStatus, Status, Why, statuses
+from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.evidence.survey import Staleness
 from harness.report import due_text
 from harness.report.html.templating import marked, page
@@ -23,6 +27,22 @@ from harness.report.verdict_text import signed
 __all__ = ["Entry", "Field", "Matrix", "Row", "matrix_of_project", "matrix_of_verdicts", "render"]
 
 _SIGNATURE = frozenset({Code.UNSIGNED, Code.UNKNOWN_KEY})
+_UNPROVEN: Final = "UNPROVEN"
+"""The word for a claim with no run but a PASS that no mutant proves."""
+_ORDER: Final = (
+    Status.FALSIFIED, Verdict.FAIL, UNSOUND, NOT_ACCEPTED, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN, Status.STALE,
+    Status.PARTIAL, Verdict.PASS, Status.DISCHARGED, Status.UNRUN,
+)  # fmt: skip
+_MEANINGS: Final = {
+    Status.FALSIFIED: "a FAIL",
+    Verdict.VOID: "a mutant survived, so a PASS means nothing",
+    Verdict.NOT_MEASURED: "something prevented the measurement",
+    _UNPROVEN: "a PASS, but no mutant shows that the falsifier can fail",
+    Status.STALE: "contract, falsifier or subject changed since",
+    Status.PARTIAL: "a proven PASS on other hardware, or of the reduced profile",
+    Status.DISCHARGED: "a proven PASS of the full profile on the claim's hardware, with the code as it is",
+    Status.UNRUN: "no bundle here says anything",
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +58,13 @@ class Entry:
     spec: str = ""
     verdict: str = ""
     reason: str = ""
+    claim: str = ""
+    """What the bundle's contract claims."""
     proven: bool = False
     profile: str = ""
     device: str = ""
+    series: str = ""
+    """The runs with which this one can be compared: device, profile, parameters and subject, in words."""
     started: str = ""
     seconds: float = 0.0
     killed: int = 0
@@ -48,6 +72,8 @@ class Entry:
     skipped: bool = False
     """Whether its mutants were skipped."""
     overridden: bool = False
+    numbers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Every number that a clause compares, by name (see `harness.report.html.trends`)."""
 
     @property
     def signed(self) -> str:
@@ -61,35 +87,15 @@ class Entry:
         return list(dict.fromkeys(one.code for one in found if one.code not in _SIGNATURE))
 
 
-def render(entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
-    """Return the index page.
-
-    Args:
-        entries: the bundles, in the order of the list.
-        asked: what the bundles were checked against (see `harness.report.verdict_text.asked`).
-    """
-    words = [*map(str, Verdict), NOT_ACCEPTED, UNSOUND]
-    standings = [entry.verification.standing for entry in entries]
-    signatures = [entry.signed for entry in entries]
-    return page(
-        "index.html.j2",
-        entries=entries,
-        matrix=matrix,
-        counts=[(word, standings.count(word)) for word in words if word != NOT_ACCEPTED or word in standings],
-        signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
-        asked=list[Markup](map(marked, asked)),
-    )
-
-
 @dataclass(frozen=True)
 class Field:
     """A cell of the matrix: one claim on one class of device."""
 
     word: str
-    """A status; without a project, the verdict of the newest bundle."""
+    """A status, or for a claim that no run decides the verdict of the run that comes nearest."""
     note: str
     page: str | None
-    """The page of the bundle that decides; None if there is none."""
+    """The page of the bundle that the word is about; None if there is none."""
     aside: tuple[tuple[str, str | None], ...] = ()
     """The FAILs that do not count for the claim, in words, each with its page."""
 
@@ -102,9 +108,16 @@ class Row:
     title: str
     issue: str
     target: str
-    status: str
-    """The status over all devices; empty if unknown."""
+    word: str
+    """The word over all devices."""
     fields: tuple[Field | None, ...]
+    claim: str = ""
+    """What the project's contract claims; empty if it has none."""
+
+    @property
+    def page(self) -> str | None:
+        """The page of the claim, relative to the index; None if its id is no name for a folder."""
+        return f"{self.id}/index.html" if is_folder_name(self.id) else None
 
 
 @dataclass(frozen=True)
@@ -113,78 +126,124 @@ class Matrix:
 
     devices: tuple[str, ...]
     rows: tuple[Row, ...]
-    legend: str
-    """What the words in the cells mean."""
+    legend: tuple[tuple[str, str], ...]
+    """What each word in the cells means."""
 
     def counts(self) -> list[tuple[str, int]]:
-        """Return the number of claims with each status; empty if no status is known."""
-        words = [row.status for row in self.rows if row.status]
-        return [(str(status), words.count(status)) for status in Status] if words else []
+        """Return the number of claims with each word, the gravest first."""
+        words = [row.word for row in self.rows]
+        return [(str(word), words.count(word)) for word in _ORDER if word in words]
 
 
-def matrix_of_project(project: Project, evidence: Sequence[index.Entry], pages: Mapping[Path, str]) -> Matrix:
+def render(name: str, entries: Sequence[Entry], matrix: Matrix, asked: Sequence[Sequence[str]]) -> str:
+    """Return the index page.
+
+    Args:
+        name: of the project; empty without one.
+        entries: the bundles. The list shows the gravest first, and of equals the newest.
+        asked: what the bundles were checked against (see `harness.report.verdict_text.asked`).
+    """
+    standings = [entry.verification.standing for entry in entries]
+    signatures = [entry.signed for entry in entries]
+    return page(
+        "index.html.j2",
+        name=name,
+        entries=sorted(entries, key=lambda entry: _gravity(entry.verification.standing)),
+        matrix=matrix,
+        pages={row.id: row.page for row in matrix.rows},
+        counts=[(word, standings.count(word)) for word in _ORDER if word in standings],
+        signatures=[(word, signatures.count(word)) for word in sorted(set(signatures))],
+        asked=list[Markup](map(marked, asked)),
+    )
+
+
+def matrix_of_project(
+    project: Project, contracts: Sequence[Contract], evidence: Sequence[index.Entry], pages: Mapping[Path, Entry]
+) -> Matrix:
     """Return the status of every claim of a project, by sound bundles.
 
     Args:
-        pages: the page of each bundle, by its folder.
+        contracts: the project's contracts.
+        pages: the accepted bundles in the list, by their folders.
     """
-    contracts, _ = project.load_all()
-    claims = statuses(contracts, evidence, Staleness(project), datetime.now(UTC))
     devices = sorted({entry.device_class for entry in evidence})
-    here = {entry.id for entry in evidence}
-    rows = [
-        Row(
-            id=claim.id,
-            title=claim.title,
-            issue=claim.issue,
-            target=claim.target,
-            status=str(claim.status),
-            fields=tuple(_field(claim.cells[device], pages) if device in claim.cells else None for device in devices),
-        )
-        for claim in claims
-    ]
-    known = {claim.id for claim in claims}
-    # Claims with bundles come first. A reader of foreign bundles does not look for the rest.
-    tried, others = [row for row in rows if row.id in here], [row for row in rows if row.id not in here]
-    strangers = matrix_of_verdicts(
-        [entry for entry in evidence if entry.id not in known], pages, [str(one) for one in devices]
-    )
-    legend = (
-        "DISCHARGED: a proven PASS of the full profile on the claim's hardware, with the code as it is. "
-        "PARTIAL: a proven PASS elsewhere, or of the reduced profile. FALSIFIED: a FAIL. "
-        "STALE: contract, falsifier or subject changed since. UNRUN: no bundle here says anything. "
-        "Set aside: a FAIL with other parameters or of another subject, which refutes another sentence than the claim."
-    )
-    return Matrix(tuple(str(device) for device in devices), (*tried, *strangers.rows, *others), legend)
+    texts = {contract.id: contract.claim for contract in contracts}
+    rows = []
+    for claim in statuses(contracts, evidence, Staleness(project), datetime.now(UTC)):
+        own = [entry for entry in evidence if entry.id == claim.id]
+        fields = tuple(_field(claim.cells[device], device, own, pages) for device in devices)
+        word = _word(claim, fields)
+        rows.append(Row(claim.id, claim.title, claim.issue, claim.target, word, fields, texts[claim.id]))
+    strangers = matrix_of_verdicts([entry for entry in evidence if entry.id not in texts], pages, devices)
+    legend = [(str(word), _MEANINGS[word]) for word in _ORDER if any(word == row.word for row in rows)]
+    if any(one.aside for row in rows for one in row.fields if one):
+        legend.append(("set aside", "a FAIL with other parameters or of another subject, which refutes another claim"))
+    return Matrix(tuple(map(str, devices)), _sorted([*rows, *strangers.rows]), tuple(legend))
 
 
 def matrix_of_verdicts(
-    evidence: Sequence[index.Entry], pages: Mapping[Path, str], devices: Sequence[str] | None = None
+    evidence: Sequence[index.Entry], pages: Mapping[Path, Entry], devices: Sequence[DeviceClass] | None = None
 ) -> Matrix:
     """Return the verdict of the newest sound bundle of each claim. It needs no project."""
-    newest: dict[tuple[str, str], index.Entry] = {}
+    newest: dict[tuple[str, DeviceClass], index.Entry] = {}
     for entry in sorted(evidence, key=lambda entry: (entry.when, entry.run), reverse=True):
-        newest.setdefault((entry.id, str(entry.device_class)), entry)
-    columns = tuple(devices) if devices is not None else tuple(sorted({device for _, device in newest}))
+        newest.setdefault((entry.id, entry.device_class), entry)
+    columns = devices if devices is not None else sorted({device for _, device in newest})
     rows = []
     for claim in sorted({claim for claim, _ in newest}):
         found = [newest.get((claim, device)) for device in columns]
-        first = next(entry for entry in found if entry is not None)
-        fields = tuple(
-            None if one is None else Field(str(one.verdict), _about(one), pages.get(one.path)) for one in found
-        )
-        rows.append(Row(claim, first.title, first.issue, "", "", fields))
-    legend = "The verdict of the newest sound bundle; made where the contracts are, the report says what they come to."
-    return Matrix(columns, tuple(rows), legend)
+        fields = tuple(one and Field(_verdict(one), _about(one), _page(one.path, pages)) for one in found)
+        first = max(filter(None, found), key=lambda one: (one.when, one.run))
+        rows.append(Row(claim, first.title, first.issue, "", _verdict(first), fields))
+    legend = (
+        ("no contract here", "the verdict of the newest sound bundle, because the project's contracts are unknown"),
+    )
+    return Matrix(tuple(map(str, columns)), _sorted(rows), legend)
 
 
-def _field(cell: Cell, pages: Mapping[Path, str]) -> Field:
-    entry = cell.decided_by or cell.newest
-    note = _about(entry) if entry else ""
-    if why := due_text.of_cell(cell):
-        note = f"{why} · {note}" if note else why
-    aside = tuple((text, pages.get(path) if path else None) for text, path in set_aside(cell))
-    return Field(str(cell.status), note, pages.get(entry.path) if entry else None, aside)
+def _sorted(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the gravest rows first, and claims without a bundle last."""
+    return tuple(sorted(rows, key=lambda row: (not any(row.fields), _gravity(row.word))))
+
+
+def _gravity(word: str) -> int:
+    return _ORDER.index(word)
+
+
+def _word(claim: ClaimStatus, fields: Sequence[Field | None]) -> str:
+    words = [one.word for one in fields if one]
+    return str(claim.status) if claim.status is not Status.UNRUN or not words else min(words, key=_gravity)
+
+
+def _field(
+    cell: Cell, device: DeviceClass, evidence: Sequence[index.Entry], pages: Mapping[Path, Entry]
+) -> Field | None:
+    """Return a cell. Its word is not UNRUN but a verdict if a run speaks for the claim."""
+    if cell.newest is None:
+        return None
+    word, about = str(cell.status), cell.decided_by or cell.newest
+    if cell.status is Status.UNRUN:
+        found = {note.why: note.value for note in cell.notes if not isinstance(note, Finding)}
+        verdict = found.get(Why.VERDICT, "" if found else Verdict.PASS)
+        alike = [one for one in evidence if one.device_class == device and one.verdict == verdict]
+        about = max(alike, key=lambda one: (one.when, one.run), default=about)
+        word = _verdict(about) if verdict else word
+    # The profile stands beside the date, and the entry's reason has value and bound.
+    notes = [note for note in cell.notes if isinstance(note, Finding) or note.why not in (Why.REDUCED, Why.VERDICT)]
+    why = due_text.of_cell(replace(cell, notes=tuple(notes), cause=None))
+    reason = pages[about.path].reason if cell.cause and about.path in pages else ""
+    note = " · ".join(filter(None, (why, reason, _about(about))))
+    aside = tuple((text, _page(path, pages)) for text, path in set_aside(cell))
+    return Field(word, note, _page(about.path, pages), aside)
+
+
+def _page(path: Path | None, pages: Mapping[Path, Entry]) -> str | None:
+    shown = None if path is None else pages.get(path)
+    return None if shown is None else shown.page
+
+
+def _verdict(entry: index.Entry) -> str:
+    return _UNPROVEN if entry.verdict is Verdict.PASS and not entry.proven else str(entry.verdict)
 
 
 def _about(entry: index.Entry) -> str:

@@ -1,27 +1,41 @@
-"""Line plots, 360 pixels wide to fit a phone. Lines with the same unit share a figure."""
+"""Plots of lines and points, 360 pixels wide to fit a phone. Lines with the same unit share a figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from markupsafe import Markup
 
 from harness.report import number_text
+from harness.report.html.axis import Axis
 from harness.report.html.svg import element, number, text
 
-__all__ = ["Figure", "Line", "draw", "summary"]
+__all__ = ["Drawing", "Figure", "Form", "Line", "draw", "drawn", "summary"]
 
-_WIDTH, _HEIGHT = 360.0, 200.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 350.0, 10.0, 166.0
-_MOST_POINTS = 120
-"""Points of a line. Of more points, the lowest and the highest of each stretch are drawn."""
-
+_WIDTH, _HEIGHT = 360.0, 190.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 350.0, 10.0, 156.0
+_MOST_POINTS, _MOST_CASES = 120, 480
+"""Points of a line, and independent ones. Of more, the lowest and the highest of each stretch are drawn."""
+_FEW_POINTS = 24
+"""The points of a line of at most this many are marked."""
 _LARGEST = 1e150
-_NOISE = 1e-6
-"""Relative differences below this are rounding errors of time stamps. They are drawn as a flat line."""
 _BROKEN = "\N{MULTIPLICATION SIGN}"
+
+_Point = tuple[float, float]
+
+
+class Form(StrEnum):
+    """How the values of a series belong together."""
+
+    LINE = "line"
+    """They follow one another."""
+    POINTS = "points"
+    """They are independent cases."""
+    BOUND = "bound"
+    """They are a bound. One that is the same everywhere reaches across the plot."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +45,9 @@ class Line:
     label: str
     x: Sequence[float]
     y: Sequence[float | None]
+    form: Form = Form.LINE
 
-    def finite(self) -> list[tuple[float, float]]:
+    def finite(self) -> list[_Point]:
         """Return the points that can be drawn."""
         return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None and _is_drawable(y)]
 
@@ -52,73 +67,101 @@ class Figure:
     divisor: float = 1.0
     """The divisor that converts values to the unit, such as bytes to GiB."""
 
+    @property
+    def scale(self) -> Axis:
+        """The vertical axis."""
+        return Axis.of([y / self.divisor for line in self.lines for _, y in line.finite()], _BOTTOM, _TOP)
+
+
+Drawing = tuple[Figure, Markup, list[str]]
+"""A figure, its drawing, and a text for each of its lines."""
+
+
+def drawn(figures: Iterable[Figure]) -> list[Drawing]:
+    """Return each figure as the templates show it."""
+    return [(one, draw(one), [summary(one, line) for line in one.lines]) for one in figures]
+
 
 def summary(figure: Figure, line: Line) -> str:
     """Return a line in words, for screen readers and for readers who want numbers."""
     points = line.finite()
     if not points:
         return f"no finite value in {len(line.y)}"
-    ys = [y for _, y in points]
-
-    def shown(y: float) -> str:
-        return number_text.value(float(f"{y / figure.divisor:.4g}"))
-
+    ys = [y / figure.divisor for _, y in points]
+    first, last, low, high = (number_text.value(float(f"{y:.4g}")) for y in (ys[0], ys[-1], min(ys), max(ys)))
+    if low == high:
+        told = first if line.form is Form.BOUND or len(ys) == 1 else f"{first} throughout"
+    elif line.form is Form.LINE:
+        told = f"{first} at first, {last} at last; lowest {low}, highest {high}"
+    else:
+        told = f"lowest {low}, highest {high}"
     broken = len(line.broken())
-    told = f"{shown(ys[0])} at first, {shown(ys[-1])} at last; lowest {shown(min(ys))}, highest {shown(max(ys))}"
-    if max(ys) - min(ys) <= _NOISE * max(map(abs, ys)):
-        told = f"{shown(ys[0])} throughout"
     return f"{told}; {broken} of {len(line.y)} not finite" if broken else told
 
 
 def draw(figure: Figure) -> Markup:
     """Return the plot as SVG. The caption of its figure has the same facts in words."""
-    points = [point for line in figure.lines for point in line.finite()]
-    broken = [x for line in figure.lines for x in line.broken()]
-    xs, ys = [x for x, _ in points] or broken or [0.0], [y / figure.divisor for _, y in points] or [0.0]
-    low, high = _range(min(ys), max(ys))
-    first, last = min([*xs, *broken]), max([*xs, *broken])
-    last = last if last > first else first + 1
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = _LEFT + (x - first) / (last - first) * (_RIGHT - _LEFT)
-        return across, _BOTTOM - (y - low) / (high - low) * (_BOTTOM - _TOP)
-
-    parts: list[Markup] = []
-    grid, axis = [], [f"M{_LEFT:g} {_BOTTOM:g}H{_RIGHT:g}"]
-    for tick in _ticks(low, high, 4):
-        y = place(first, tick)[1]
+    data = [line for line in figure.lines if line.form is not Form.BOUND]
+    across = Axis.exactly([x for line in data for x in line.x], _LEFT, _RIGHT)
+    up = figure.scale
+    grid, axis, parts = [], [f"M{_LEFT:g} {_BOTTOM:g}H{_RIGHT:g}"], []
+    has_zero = up.logarithmic and any(y == 0 for line in figure.lines for _, y in line.finite())
+    for tick in [*up.ticks(4), *([0.0] if has_zero else [])]:
+        y = up.place(tick)
         grid.append(f"M{_LEFT:g} {number(y)}H{_RIGHT:g}")
-        parts.append(text(f"{tick:.6g}", _LEFT - 6, y + 3.5, class_="tick end"))
-    for tick in _ticks(first, last, 5):
-        x = place(tick, low)[0]
+        parts.append(text(_short(tick), _LEFT - 6, y + 3.5, class_="tick end"))
+    for tick in across.ticks(5):
+        x = across.place(tick)
         axis.append(f"M{number(x)} {_BOTTOM:g}v4")
-        parts.append(text(f"{tick:.6g}", x, _BOTTOM + 15, class_="tick middle"))
+        parts.append(text(_short(tick), x, _BOTTOM + 15, class_="tick middle"))
     parts.append(element("path", d="".join(grid), class_="grid"))
     parts.append(element("path", d="".join(axis), class_="axis"))
     parts.append(text(figure.x_label, (_LEFT + _RIGHT) / 2, _HEIGHT - 4, class_="tick middle"))
     for index, line in enumerate(figure.lines):
+        most = _MOST_CASES if line.form is Form.POINTS else _MOST_POINTS
         for stretch in _stretches(line):
-            places = [place(x, y / figure.divisor) for x, y in _fewer(stretch)]
-            parts.append(_stroke(places, f"line s{index % 4}"))
+            places = [(across.place(x), up.place(y / figure.divisor)) for x, y in _fewer(stretch, most)]
+            parts += _strokes(places, line.form, index)
         parts += [
-            text(_BROKEN, place(x, high)[0], _TOP + 4, class_="broken middle") for x in _fewer_marks(line.broken())
+            text(_BROKEN, across.place(x), _TOP + 4, class_="broken middle")
+            for x in line.broken()[:: math.ceil(len(line.broken()) / _MOST_POINTS) or 1]
         ]
+    unit = f" in {figure.unit}" if figure.unit else ""
+    scale = ", on a logarithmic scale" if up.logarithmic else ""
     return element(
         "svg", *parts, viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}", class_="plot", role="img",
-        aria_label=f"{figure.title}{f' in {figure.unit}' if figure.unit else ''}, by {figure.x_label}; in words below",
+        aria_label=f"{figure.title}{unit}, by {figure.x_label}{scale}; in words below",
     )  # fmt: skip
 
 
-def _stroke(places: Sequence[tuple[float, float]], style: str) -> Markup:
-    if len(places) == 1:
-        return element("circle", cx=places[0][0], cy=places[0][1], r=2.5, class_=style)
-    path = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in places)
-    return element("path", d=path, class_=style)
+def _short(tick: float) -> str:
+    """Return a tick's number in at most seven letters."""
+    if tick == 0 or 1e-4 <= abs(tick) < 1e6:
+        return f"{tick:.6g}"
+    return f"{tick:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
-def _stretches(line: Line) -> Iterator[list[tuple[float, float]]]:
+def _strokes(places: Sequence[_Point], form: Form, index: int) -> Iterator[Markup]:
+    """Yield the path through the places, and the marks on them."""
+    heights = {number(y) for _, y in places}
+    if form is Form.BOUND:
+        ends = [(_LEFT, places[0][1]), (_RIGHT, places[0][1])] if len(heights) == 1 else places
+        yield element("path", d=_through(ends), class_="limit")
+        return
+    if form is Form.LINE and len(places) > 1:
+        yield element("path", d=_through(places), class_=f"line s{index % 4}")
+    if form is Form.POINTS or len(places) <= _FEW_POINTS:
+        dots = "".join(dict.fromkeys(f"M{number(x)} {number(y)}h0" for x, y in places))
+        yield element("path", d=dots, class_=f"dots s{index % 4}")
+
+
+def _through(places: Sequence[_Point]) -> str:
+    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in places)
+
+
+def _stretches(line: Line) -> Iterator[list[_Point]]:
     """Yield the stretches of points between gaps."""
-    stretch: list[tuple[float, float]] = []
+    stretch: list[_Point] = []
     for x, y in zip(line.x, line.y, strict=True):
         if y is not None and _is_drawable(y):
             stretch.append((x, y))
@@ -129,11 +172,11 @@ def _stretches(line: Line) -> Iterator[list[tuple[float, float]]]:
         yield stretch
 
 
-def _fewer(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """Return at most `_MOST_POINTS` points: the first, the last, and all peaks."""
-    if len(points) <= _MOST_POINTS:
+def _fewer(points: Sequence[_Point], most: int) -> Sequence[_Point]:
+    """Return at most `most` points: the first, the last, and all peaks."""
+    if len(points) <= most:
         return points
-    size = math.ceil(len(points) / (_MOST_POINTS // 2 - 1))
+    size = math.ceil(len(points) / (most // 2 - 1))
     kept = [points[0]]
     for start in range(1, len(points) - 1, size):
         stretch = points[start : min(start + size, len(points) - 1)]
@@ -142,32 +185,5 @@ def _fewer(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float
     return [*kept, points[-1]]
 
 
-def _fewer_marks(xs: Sequence[float]) -> Sequence[float]:
-    return xs[:: math.ceil(len(xs) / _MOST_POINTS) or 1]
-
-
 def _is_drawable(y: float) -> bool:
     return abs(y) < _LARGEST
-
-
-def _range(low: float, high: float) -> tuple[float, float]:
-    """Return the range of the axis. It begins at zero if that uses less than half of the height."""
-    if high - low <= _NOISE * max(abs(low), abs(high)):
-        return (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)
-    if 0 < low < (high - low):
-        low = 0.0
-    if 0 > high > (low - high):
-        high = 0.0
-    room = (high - low) * 0.06
-    return (low if low == 0 else low - room), (high if high == 0 else high + room)
-
-
-def _ticks(low: float, high: float, count: int) -> Iterator[float]:
-    """Yield about `count` round numbers within a range."""
-    rough = (high - low) / count
-    if not (math.isfinite(rough) and rough > 0):
-        return
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
-    for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
-        yield index * step

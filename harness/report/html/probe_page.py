@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.base.strictjson import JsonObject
-from harness.report.html.plot import Figure, Line, draw, summary
+from harness.report.html.plot import Figure, Line, drawn
 from harness.report.html.templating import page
 from harness.report.number_text import binary
 from harness.report.probe_text import modules, parameters
@@ -23,7 +23,7 @@ def probe_page(document: JsonObject) -> str:
             "allocated": binary(case["allocated"]),
             "reserved": binary(case["reserved"]),
             "capacity": binary(case["capacity"]),
-            "figures": [(figure, draw(figure), [summary(figure, line) for line in figure.lines])],
+            "figures": drawn([_figure(case)]),
             "peak": [(name, value) for name, value in case["peak"].items() if value],
             "tables": [
                 (name, [(part, binary(size)) for part, size in rows if size])
@@ -31,7 +31,6 @@ def probe_page(document: JsonObject) -> str:
             ],
         }
         for case in document["cases"]
-        for figure in (_figure(case),)
     ]
     largest = [(name, value) for name, value in document["largest_that_fits"].items()]
     return page("probe.html.j2", document=document, cases=cases, largest=largest)

@@ -1,4 +1,4 @@
-"""A static site: an index of claims and devices, and a page for each bundle. It opens from the file system.
+"""A static site: an index of claims and devices, and a page for each claim and bundle. It opens from the file system.
 
     against = Against(state=ProjectState(project))
     site = write([*verify_all(find_bundles([Path("evidence")]), against=against)], Path("site"), against, project)
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,21 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.base.device import DeviceClass
-from harness.contract.loader import notes_at
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import is_folder_name
 from harness.evidence.findings import Verification
 from harness.evidence.index import read
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.verification import Against
-from harness.judging.record import Record
-from harness.report import reason_text
 from harness.report.atomic_file import write_file
-from harness.report.html import bundle_page, index_page
+from harness.report.html import bundle_page, claim_page, index_page
+from harness.report.html.clause_rows import Clauses
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
 from harness.report.html.templating import GENERATOR
-from harness.report.verdict_text import asked
+from harness.report.verdict_text import asked, changed, why
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
 
@@ -95,33 +94,47 @@ def write(
     prepare(folder)
     try:
         earlier = {path for path in folder.glob("*/*.html") if not path.is_symlink() and _is_ours(path)}
+        contracts = project.load_all()[0] if project else []
         entries: list[Entry] = []
-        pages: dict[Path, str] = {}
+        pages: dict[Path, Entry] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        notes = {path.stem: path.with_suffix(".md") for path in project.files()} if project else {}
-        shown_by_bundle = _shown(verifications, held, notes, limits or Limits())
+        shown_by_bundle = _shown(verifications, held, {one.id: one.notes for one in contracts}, limits or Limits())
         for done, (verification, shown) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             write_file(folder / entry.page, shown.page)
             entries.append(entry)
             if verification.accepted:
-                pages[verification.path.absolute()] = entry.page
+                pages[verification.path.absolute()] = entry
             if watch is not None:
                 watch(done, len(verifications))
         entries.sort(key=lambda entry: (entry.started, entry.page), reverse=True)
         counting = [one for bundle in pages for one in read(bundle).entries]
         table = (
-            index_page.matrix_of_project(project, counting, pages)
+            index_page.matrix_of_project(project, contracts, counting, pages)
             if project
             else index_page.matrix_of_verdicts(counting, pages)
         )
-        write_file(folder / INDEX, index_page.render(entries, table, held))
-        for path in sorted(earlier - {folder / entry.page for entry in entries}):
+        name = _name(project) if project else ""
+        for row in table.rows:
+            if row.page:
+                own = [entry for entry in entries if entry.id == row.id]
+                write_file(folder / row.page, claim_page.render(name, row, table, own))
+        write_file(folder / INDEX, index_page.render(name, entries, table, held))
+        written = {
+            folder / page for page in (*(one.page for one in entries), *(one.page for one in table.rows)) if page
+        }
+        for path in sorted(earlier - written):
             path.unlink()
     except OSError as error:
         raise _unusable(folder, error) from error
     return entries
+
+
+def _name(project: Project) -> str:
+    """Return the name in a project's pyproject.toml, else that of its folder."""
+    settings = tomllib.loads((project.root / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(settings.get("project", {}).get("name", project.root.name))
 
 
 def _unusable(folder: Path, error: OSError) -> SiteError:
@@ -129,7 +142,7 @@ def _unusable(folder: Path, error: OSError) -> SiteError:
 
 
 def _shown(
-    verifications: Sequence[Verification], held: Sequence[Sequence[str]], notes: Mapping[str, Path], limits: Limits
+    verifications: Sequence[Verification], held: Sequence[Sequence[str]], notes: Mapping[str, str], limits: Limits
 ) -> Iterator[_Shown]:
     """Yield the page of each bundle. Several are made at a time, each in its own process."""
     works = [partial(_page, verification, held, notes) for verification in verifications]
@@ -143,17 +156,22 @@ def _shown(
         yield _Shown(page, {"page": "unreadable/bundle", "id": "", "title": name})
 
 
-def _page(verification: Verification, held: Sequence[Sequence[str]], notes: Mapping[str, Path]) -> bytes:
+def _page(verification: Verification, held: Sequence[Sequence[str]], notes: Mapping[str, str]) -> bytes:
     """Return the page of one bundle and its entry in the index as JSON."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
-    place = notes.get(contents.record.id)
-    text = notes_at(place) if place else ""
-    page = bundle_page.render(contents, verification, f"../{INDEX}", held, text)
-    return json.dumps(asdict(_Shown(page, _entry(contents.record)))).encode("ascii")
+    text = notes.get(contents.record.id)
+    known = text is not None or verification.accepted
+    page = bundle_page.render(contents, verification, f"../{INDEX}", INDEX if known else None, held, text or "")
+    return json.dumps(asdict(_Shown(page, _entry(contents)))).encode("ascii")
 
 
-def _entry(record: Record) -> dict[str, Any]:
-    """Return what the index shows of a record, as JSON values."""
+def _entry(contents: Contents) -> dict[str, Any]:
+    """Return what the index and the claim's page show of a bundle, as JSON values."""
+    record, contract = contents.record, contents.contract
+    clauses = Clauses.of(contract)
+    device = DeviceClass.of(record.device)
+    of = [f"{record.profile} profile on {device}", *([f"with {changed(record)}"] if record.overrides else [])]
+    of += [f"of {record.judged}"] if contract and record.subject != contract.subject else []
     names = [name if is_folder_name(name) else "unnamed" for name in (record.id, record.run)]
     return {
         "page": "/".join(names),
@@ -162,16 +180,19 @@ def _entry(record: Record) -> dict[str, Any]:
         "issue": record.issue,
         "spec": record.spec,
         "verdict": str(record.verdict),
-        "reason": reason_text.of(record.reason),
+        "reason": why(record),
+        "claim": contract.claim if contract else "",
         "proven": record.proven,
         "profile": record.profile,
-        "device": str(DeviceClass.of(record.device)),
+        "device": str(device),
+        "series": ", ".join(of),
         "started": record.started,
         "seconds": record.seconds,
         "killed": sum(mutant.fate == "killed" for mutant in record.mutants),
         "mutants": len(record.mutants),
         "skipped": record.mutants_skipped,
         "overridden": bool(record.overrides),
+        "numbers": claim_page.numbers(record, clauses.rows(record.clauses, contents.observation)),
     }
 
 

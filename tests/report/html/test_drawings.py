@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.report.html import plot
+from harness.report.html.axis import Axis
 from harness.report.html.comparisons import Comparison, scale
-from harness.report.html.plot import Figure, Line
+from harness.report.html.plot import Figure, Form, Line
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 SAMPLES = st.lists(st.none() | st.floats(), min_size=1, max_size=400)
@@ -75,6 +76,58 @@ def test_gaps_are_gaps_and_what_is_not_finite_is_marked() -> None:
     values = [3.0, 2.0, None, 2.0, math.nan, 1.0, 0.5]
     figure = Figure("Loss", "", "step", (Line("loss", range(7), values),))
     drawing = plot.draw(figure)
-    assert drawing.count('class="line s0"') == 3
+    assert (drawing.count('class="line s0"'), drawing.count('class="dots s0"')) == (2, 3)
     assert drawing.count('class="broken middle"') == 1
     assert plot.summary(figure, figure.lines[0]) == "3 at first, 0.5 at last; lowest 0.5, highest 3; 1 of 7 not finite"
+
+
+@given(values=st.lists(NUMBERS, min_size=1), whole=st.booleans())
+def test_an_axis_keeps_the_order_and_its_ticks_are_round(values: list[float], whole: bool) -> None:
+    """Linear and logarithmic; of whole numbers, only whole numbers get ticks."""
+    values = [float(int(value)) for value in values] if whole else values
+    axis = Axis.of(values, 0.0, 100.0)
+    places = [axis.place(value) for value in sorted(values)]
+    assert places == sorted(places)
+    assert all(0 <= place <= 100 for place in places)
+    ticks = list(axis.ticks(4))
+    assert ticks == sorted(ticks)
+    assert len(ticks) <= 12
+    assert all(f"{abs(tick):e}".rstrip("0")[:1] in "0123456789" for tick in ticks)
+    if axis.whole and not axis.logarithmic:
+        assert all(tick.is_integer() for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("values", "logarithmic", "ticks"),
+    [
+        ([0.0, 5.3], False, [0, 2, 4]),
+        ([1.0, 2.0, 3.0], False, [0, 1, 2, 3]),
+        ([1e-9, 3e-9, 1e-4], True, [1e-8, 1e-6, 1e-4]),
+        ([2.0, 3.0, 100.0], True, [2, 5, 10, 20, 50, 100]),
+        ([0.0, 1e-9, 1e-4], True, [1e-8, 1e-6, 1e-4]),
+        ([-1.0, 1e-9, 1.0], False, [-1, 0, 1]),
+    ],
+)
+def test_ticks(values: list[float], logarithmic: bool, ticks: list[float]) -> None:
+    """An axis is logarithmic if a linear one would squeeze half of the values into one place."""
+    axis = Axis.of(values, 0.0, 100.0)
+    assert axis.logarithmic is logarithmic
+    assert list(axis.ticks(4)) == pytest.approx(ticks)
+
+
+def test_steps_have_whole_numbers() -> None:
+    """Three steps need no tick between them, and a single one lies in the middle."""
+    assert list(Axis.exactly([1.0, 2.0, 3.0], 0.0, 100.0).ticks(5)) == [1, 2, 3]
+    alone = Axis.exactly([7.0], 0.0, 100.0)
+    assert (list(alone.ticks(5)), alone.place(7.0)) == ([7], 50)
+
+
+def test_independent_cases_are_points_and_a_bound_reaches_across() -> None:
+    """No line joins the cases."""
+    cases = Line("errors", range(1, 5), [1.0, 2.0, 0.5, 1.5], Form.POINTS)
+    drawing = plot.draw(Figure("Errors", "", "case", (cases, Line("bound ≤", [0.0], [3.0], Form.BOUND))))
+    assert 'class="line' not in drawing
+    [dots] = re.findall(r'd="([^"]*)" class="dots s0"', drawing)
+    assert dots.count("M") == 4
+    [bound] = re.findall(r'd="([^"]*)" class="limit"', drawing)
+    assert [float(pair.split()[0]) for pair in bound[1:].split("L")] == [50, 350]

@@ -22,7 +22,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     write(find_bundles([folder / "evidence"]), folder / "site")
     places = {path.stem: path.as_uri() for path in (folder / "site").rglob("*.html")}
     runs = {name: places[bundle.name] for name, bundle in named.items() if bundle.name in places}
-    return {"index": places["index"], "UNREADABLE": places["bundle"], **runs}
+    index = folder / "site" / "index.html"
+    claim = folder / "site" / "F-DEMO-SORT-001" / "index.html"
+    return {"index": index.as_uri(), "claim": claim.as_uri(), "UNREADABLE": places["bundle"], **runs}
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +89,15 @@ def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
                 assert wide == [], (name, width)
                 place = page.locator(".badge.big").bounding_box()
                 assert 0 <= place["y"] < 300, (name, width)
+            if (details := page.locator("#clauses")).count():
+                assert details.bounding_box()["y"] < 4 * 900, (name, width)
 
 
 @pytest.mark.parametrize(
     ("name", "word"),
     [
         ("PASS", "PASS"), ("FAIL", "FAIL"), ("VOID", "VOID"), ("NOT_MEASURED", "NOT_MEASURED"), ("UNPROVEN", "PASS"),
-        ("TAMPERED", "UNSOUND"), ("UNREADABLE", "UNSOUND"),
+        ("TAMPERED", "UNSOUND"), ("UNREADABLE", "UNSOUND"), ("claim", "VOID"),
     ],
 )  # fmt: skip
 def test_the_verdict_is_the_first_word(pages: dict[str, str], show: Any, name: str, word: str) -> None:
@@ -148,6 +152,30 @@ def test_the_logs_are_searched(pages: dict[str, str], show: Any) -> None:
     assert page.locator("output").inner_text() == "2 places"
 
 
+def test_the_contents_stay_in_sight(pages: dict[str, str], show: Any) -> None:
+    """They need no script. A section that they lead to is not hidden below them."""
+    page = show(pages["FAIL"], java_script_enabled=False)
+    for width, _ in SCREENS:
+        page.set_viewport_size({"width": width, "height": 900})
+        contents = page.locator("nav.contents")
+        for link in contents.locator("li a").all():
+            link.click()
+            place = contents.bounding_box()
+            target = page.locator(link.get_attribute("href")).bounding_box()
+            assert 0 <= place["y"] < 1
+            assert target["y"] >= place["height"], (width, link.inner_text())
+
+
+def test_commands_are_copied(pages: dict[str, str], show: Any) -> None:
+    """A button beside each command and log; without a script there is none."""
+    page = show(pages["PASS"], permissions=("clipboard-read", "clipboard-write"))
+    page.get_by_role("button", name="Copy: Command that verifies the bundle").click()
+    page.get_by_text("Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == "harness verify evidence/DEMO-1/F-DEMO-SORT-001/run-pass"
+    assert show(pages["PASS"], java_script_enabled=False).locator("button").count() == 0
+
+
 def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any) -> None:
     """The first tab stop leads to the verdict's reasons; folded parts open; long texts scroll."""
     page = show(pages["PASS"])
@@ -164,5 +192,5 @@ def test_it_can_be_read_with_the_keyboard_alone(pages: dict[str, str], show: Any
 def test_axe_finds_nothing(pages: dict[str, str], contexts: Callable[..., Any], pytestconfig: pytest.Config) -> None:
     """Desk and phone, one theme each, with everything unfolded."""
     source = axe_source(pytestconfig.cache.mkdir("axe"))
-    for name in ("index", "LONG", "FAIL", "VOID", "NOT_MEASURED", "TAMPERED", "UNREADABLE"):
+    for name in ("index", "claim", "LONG", "FAIL", "VOID", "NOT_MEASURED", "TAMPERED", "UNREADABLE"):
         assert violations(contexts(bypass_csp=True), pages[name], source) == {}, name

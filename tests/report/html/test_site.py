@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from harness.contract import load
 from harness.contract.project import Project
@@ -12,7 +13,7 @@ from harness.evidence.isolation import Limits
 from harness.evidence.verification import find_bundles
 from harness.report import finding_text
 from tests.contracts import document, healthy, write_project
-from tests.evidence.factory import claim_result, sealed, sealer
+from tests.evidence.factory import DEFECTIVE, claim_result, sealed, sealer
 from tests.report.html.evidence import bundles, write
 
 
@@ -26,6 +27,11 @@ def badges(page: str) -> list[str]:
     return re.findall(r"</svg>([A-Z_a-z ]+)</span>", page)
 
 
+def table_of(index: str) -> str:
+    """The table of claims and devices."""
+    return index[index.index('<table class="matrix"') :].partition("</table>")[0]
+
+
 def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
     """No copy hides another."""
     sealed(tmp_path)
@@ -33,7 +39,12 @@ def test_copies_of_a_bundle_have_a_page_each(tmp_path: Path) -> None:
     entries = write(find_bundles([tmp_path / "evidence", tmp_path / "more"]), tmp_path / "site")
     run = "F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c"
     assert sorted(entry.page for entry in entries) == [f"{run}-2.html", f"{run}.html"]
-    assert pages(tmp_path / "site") == [f"{run}-2.html", f"{run}.html", "index.html"]
+    assert pages(tmp_path / "site") == [
+        f"{run}-2.html",
+        f"{run}.html",
+        "F-DEMO-SORT-001/index.html",
+        "index.html",
+    ]
 
 
 def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None:
@@ -76,7 +87,7 @@ def test_in_a_project_the_index_shows_the_status_of_every_claim(tmp_path: Path) 
     index = (tmp_path / "one" / "index.html").read_text()
     # The sources that the factory invents are not the project's, so what the bundle covers is not what is there now.
     assert badges(index)[:2] == ["STALE", "STALE"]
-    assert "0 DISCHARGED, 0 PARTIAL, 0 FALSIFIED, 1 STALE, 0 UNRUN" in index
+    assert "1 claim on 1 class of device: 1 STALE." in index
     (bundle / "trials.log").write_text("changed")
     write([bundle], tmp_path / "two", project)
     assert badges((tmp_path / "two" / "index.html").read_text())[:2] == ["UNRUN", "UNSOUND"]
@@ -90,8 +101,11 @@ def test_claims_with_a_bundle_here_stand_before_the_others_of_the_project(tmp_pa
     project = Project.find(write_project(tmp_path / "project", *others))
     write([sealed(tmp_path)], tmp_path / "site", project)
     index = (tmp_path / "site" / "index.html").read_text()
-    table = index[index.index('<table class="matrix"') :].partition("</table>")[0]
-    assert re.findall(r"<code>(F-[^<]+)</code>", table) == ["F-DEMO-SORT-001", "F-DEMO-ALPHA-001", "F-DEMO-ZETA-001"]
+    assert re.findall(r"<code>(F-[^<]+)</code>", table_of(index)) == [
+        "F-DEMO-SORT-001",
+        "F-DEMO-ALPHA-001",
+        "F-DEMO-ZETA-001",
+    ]
 
 
 def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
@@ -105,7 +119,40 @@ def test_the_index_names_a_fail_that_is_set_aside(tmp_path: Path) -> None:
     index = (tmp_path / "site" / "index.html").read_text()
     page = f"{result.record.id}/{result.record.run}.html"
     assert re.search(rf'set aside: <a href="{page}">[^<]*FAIL[^<]*steps=3</a>', index)
-    assert "0 FALSIFIED" in index
+    assert "FALSIFIED" not in table_of(index)
+
+
+def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
+    """In the matrix and in the list of bundles. A claim that no run decides shows the verdict that it has instead."""
+    changes: dict[str, Any] = {
+        "PASS": {},
+        "UNPROVEN": {"skipped": True},
+        "NOT_MEASURED": {"measurements": {}},
+        "VOID": {"mutants": {**DEFECTIVE, "forgets-one": {}}},
+        "FAIL": {"measurements": healthy(returned=2)},
+    }
+    documents = [document(id=f"F-DEMO-{word.replace('_', '-')}-001") for word in [*changes, "UNRUN"]]
+    project = Project.find(write_project(tmp_path / "project", *documents))
+    for word, changed in changes.items():
+        path = next(project.contracts.rglob(f"F-DEMO-{word.replace('_', '-')}-001.json"))
+        result = claim_result(tmp_path / word, contract=load(path, project.search), **changed)
+        sealer(tmp_path).seal(result)
+    write(find_bundles([tmp_path / "evidence"]), tmp_path / "site", project)
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert badges(table_of(index))[::2] == ["VOID", "NOT_MEASURED", "UNPROVEN", "STALE", "STALE", "UNRUN"]
+    listed = index.partition('<ul class="bundles">')[2]
+    assert badges(listed) == ["FAIL", "VOID", "NOT_MEASURED", "PASS", "PASS"]
+
+
+def test_the_title_names_the_project(tmp_path: Path) -> None:
+    """The name in its pyproject.toml, else that of its folder."""
+    root = write_project(tmp_path / "project")
+    write([], tmp_path / "site", Project.find(root))
+    assert "<title>project: 1 claim, 1 UNRUN</title>" in (tmp_path / "site" / "index.html").read_text()
+    settings = root / "pyproject.toml"
+    settings.write_text(settings.read_text() + '\n[project]\nname = "sorters"\n')
+    write([], tmp_path / "site", Project.find(root))
+    assert "<title>sorters: 1 claim, 1 UNRUN</title>" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Path) -> None:
@@ -114,9 +161,9 @@ def test_without_a_project_the_index_shows_the_newest_sound_verdict(tmp_path: Pa
     sound = [path for name, path in named.items() if name in ("PASS", "VOID")]
     write(sound, tmp_path / "site")
     index = (tmp_path / "site" / "index.html").read_text()
-    assert "The verdict of the newest sound bundle" in index
+    assert "no contract here" in index
     assert badges(index)[0] == "VOID"
-    assert "2 bundles: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 1 VOID, 0 UNSOUND." in index
+    assert "2 bundles: 1 VOID, 1 PASS." in index
 
 
 def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:

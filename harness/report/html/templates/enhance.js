@@ -40,3 +40,22 @@ for (const box of document.querySelectorAll(".find")) {
     });
   }
 }
+for (const text of document.querySelectorAll("pre")) {
+  const frame = document.createElement("div"), button = document.createElement("button");
+  frame.className = "copied";
+  button.type = "button";
+  button.textContent = "Copy";
+  button.setAttribute("aria-label", `Copy: ${text.getAttribute("aria-label") || "text"}`);
+  button.addEventListener("click", async () => {
+    const told = (word) => { button.textContent = word; setTimeout(() => { button.textContent = "Copy"; }, 2000); };
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      told("Copied");
+    } catch {
+      getSelection().selectAllChildren(text);
+      told("Selected");
+    }
+  });
+  text.replaceWith(frame);
+  frame.append(text, button);
+}
