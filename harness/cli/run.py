@@ -17,7 +17,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
-from harness.cli.run_options import RunOptions, request_of, run_options
+from harness.cli.run_options import RunOptions, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
 from harness.run.request import RunRequest
 
@@ -39,8 +39,8 @@ def command(**options: Any) -> ExitStatus:
     """Run claims: real training or kernel steps, judged, proven by mutants, sealed in evidence/.
 
     --stale leaves out a claim if its evidence still covers contract, falsifier and subject, on this class of device and
-    in the profile that would run. If nothing is left to run, the exit status is 0, or 1 if a claim that was left out is
-    FALSIFIED.
+    in the profile that would run. It also leaves out a claim that cannot run here, unless --profile names one that
+    it has. If nothing is left to run, the exit status is 0, or 1 if a claim that was left out is FALSIFIED.
     """
     given, project = RunOptions(**options), Project.find()
     request = request_of(given, project)
@@ -60,6 +60,7 @@ def command(**options: Any) -> ExitStatus:
         handlers[0] = terminal = _Terminal(handlers[0])
     sealer = _sealer(request, project)
     machine = probe(project.root)
+    refuse_without_gpu(given, machine)
     selection = (
         _due(project, machine, request, err=given.json_file == "-" or given.event_lines) if given.stale else None
     )

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,10 @@ from harness.contract.project import Project, ProjectError
 from harness.external.choice import Kind
 from harness.run.request import PROFILES, RunRequest
 
-__all__ = ["RunOptions", "request_of", "run_options"]
+if TYPE_CHECKING:
+    from harness.machine.host import Host
+
+__all__ = ["RunOptions", "refuse_without_gpu", "request_of", "run_options"]
 
 OPTIONS = (
     click.argument("ids", nargs=-1, metavar="[ID]…"),
@@ -31,6 +34,9 @@ OPTIONS = (
         default="auto",
         show_default=True,
         help="auto takes full if this machine meets its requirements, else reduced.",
+    ),
+    click.option(
+        "--require-gpu", is_flag=True, help="Refuse the run if no GPU works on this machine, with the driver's reason."
     ),
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on."),
     click.option(
@@ -96,6 +102,7 @@ class RunOptions:
     issue: str | None
     spec: str | None
     profile: str
+    require_gpu: bool
     device: str
     subject: str | None
     parameters: tuple[str, ...]
@@ -143,9 +150,36 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
             "--stale looks for evidence of the contracts as they are, on this machine; leave out --subject, -P, "
             "--no-mutants and --executor, or --stale"
         )
+    if given.require_gpu and (slurm is not None or given.device == "cpu"):
+        raise click.UsageError(
+            "--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor slurm"
+        )
     if given.isolate:
         _require_isolable(request, project)
     return request
+
+
+def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
+    """Check that a GPU works if one is required, or if Slurm gave this process one and the profile is chosen here.
+
+    Otherwise the reduced profile would run on the CPU and pass. A job of `--executor slurm` is told its profile; it
+    seals why it cannot run.
+
+    Raises:
+        click.ClickException: no GPU works; the text has the driver's reason.
+    """
+    from harness.machine.host import promised_gpu
+
+    if machine.gpus:
+        return
+    if given.require_gpu:
+        raise click.ClickException(f"--require-gpu: no GPU works on this machine: {machine.gpu_reason}")
+    choosing = given.executor == "local" and given.device != "cpu" and given.profile != "reduced"
+    if choosing and not given.event_lines and (promised := promised_gpu()):
+        raise click.ClickException(
+            f"Slurm gave this job a GPU ({promised}), but none works: {machine.gpu_reason}; "
+            "to run without it, say --device cpu or --profile reduced"
+        )
 
 
 def _require_isolable(request: RunRequest, project: Project) -> None:

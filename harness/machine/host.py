@@ -19,10 +19,11 @@ from typing import Any, final
 
 from harness.machine import nvml, timebox
 
-__all__ = ["Gpu", "Host", "probe"]
+__all__ = ["Gpu", "Host", "probe", "promised_gpu"]
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUPS = Path("/sys/fs/cgroup")
+_GIVEN_BY_SLURM = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE")
 _ATS = 2
 """NVML_DEVICE_ADDRESSING_MODE_ATS: the GPU walks the CPU's page tables, as on Grace Hopper and Grace Blackwell."""
 
@@ -103,6 +104,15 @@ def probe(disk: Path | None = None, *, seconds: float = 20.0) -> Host:
         cuda_driver_version=found.cuda,
         notes=tuple(notes),
     )
+
+
+def promised_gpu() -> str:
+    """Return the variable with which Slurm says that it gave this process a GPU; empty if it gave none."""
+    for name in _GIVEN_BY_SLURM:
+        value = os.environ.get(name, "")
+        if value and not (name == "SLURM_GPUS_ON_NODE" and value == "0"):
+            return f"{name}={value}"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ def passed_over(found: Due) -> Iterator[ClaimPassedOver]:
 
 
 def _because(because: Because) -> str:
+    if because.cannot:
+        return f"asked for, and cannot run here: {because.cannot}"
     if because.cell is None:
         return f"never run on {because.device}"
     if because.only_reduced:

@@ -34,6 +34,8 @@ class Because:
     """What the evidence says there; None if the claim was never run there."""
     only_reduced: bool = False
     """Whether the evidence covers the claim, but in the reduced profile, and full runs here."""
+    cannot: str = ""
+    """Why the profile that is asked for cannot run here; empty if it can."""
 
 
 @final
@@ -47,7 +49,7 @@ class Due:
     falsified: tuple[tuple[Contract, Cell], ...]
     """The claims that a FAIL covers."""
     elsewhere: tuple[tuple[Contract, str], ...]
-    """The claims that cannot run here, with reasons."""
+    """The claims that cannot run here, with reasons. One whose profile is asked for by name is due."""
     unreadable: tuple[Unreadable, ...]
     """Unreadable bundles. A FAIL can be among them."""
 
@@ -76,12 +78,15 @@ def due(
     falsified: list[tuple[Contract, Cell]] = []
     for contract in request.contracts:
         plan = make_plan(contract, host, request)
-        if plan.obstacle:
+        if plan.obstacle and not (plan.is_asked_for and request.profile in contract.profiles):
             elsewhere.append((contract, plan.obstacle))
             continue
         device = DeviceClass.of(plan.device)
         claim = claims[contract.id]
-        why = why_due(claim, device, plan.profile.name)
+        # A profile that is asked for and cannot run is NOT_MEASURED, as without --stale. It is no claim of others.
+        why = (
+            Because(device, None, cannot=plan.obstacle) if plan.obstacle else why_due(claim, device, plan.profile.name)
+        )
         if why:
             pending.append((contract, why))
         else:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.contract import Contract, Profile
@@ -37,7 +37,11 @@ class Submission:
         return Job([*resources(contract, request), *self.extra], self.command(contract, request), self.root)
 
     def command(self, contract: Contract, request: RunRequest) -> list[str]:
-        """What the job runs: the same harness in the same interpreter, which tells its events line by line."""
+        """What the job runs: the same harness in the same interpreter, which tells its events line by line.
+
+        The job runs the profile whose resources it asked for. Another would pass on a node whose GPU does not work.
+        """
+        request = replace(request, profile=_profile_asked(contract, request).name)
         jobs = [] if request.jobs is None else ["--jobs", str(request.jobs)]
         where = ["--evidence", str(self.evidence.absolute()), "--event-lines"]
         key = [] if self.key is None else ["--key", str(self.key.absolute())]

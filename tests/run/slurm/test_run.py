@@ -141,14 +141,16 @@ def test_a_job_that_slurm_refuses(folder: Path, arguments: tuple[str, ...], reas
     assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
 
 
-def test_a_gpu_is_asked_for_where_the_profile_needs_one(folder: Path) -> None:
-    """Slurm gives the job a GPU. The node's driver knows none, which the harness reports."""
+@pytest.mark.parametrize("asked", [(), ("--profile", "full")], ids=str)
+def test_a_job_with_a_gpu_does_not_fall_back(folder: Path, asked: tuple[str, ...]) -> None:
+    """Slurm gives the job a GPU that the driver does not know: NOT_MEASURED, where the reduced profile would pass."""
     path = folder / "contracts" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
     contract["profiles"]["full"] = {**contract["profiles"]["reduced"], "requires": {"device": "cuda", "gpus": 2}}
     path.write_text(json.dumps(contract))
-    done = harness(folder, "run", CLAIM, "--executor", "slurm", "--profile", "full")
+    done = harness(folder, "run", CLAIM, "--executor", "slurm", *asked)
     assert done.returncode == ExitStatus.NOT_MEASURED
+    assert read(bundles(folder)[0], "record.json")["profile"] == "full"
     variables = read(bundles(folder)[0], "environment.json")["variables"]
     assert isinstance(variables, dict)
     assert variables["SLURM_GPUS_ON_NODE"] == "2"
