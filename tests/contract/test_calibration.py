@@ -107,3 +107,11 @@ def test_notes_are_the_markdown_file_next_to_the_contract(project: Path) -> None
     assert Project.find(project).contract(IDENTIFIER).notes == ""
     path.with_suffix(".md").write_text("Why three items.\n", encoding="utf-8")
     assert Project.find(project).contract(IDENTIFIER).notes == "Why three items.\n"
+
+
+def test_a_calibration_that_cannot_be_read(project: Path) -> None:
+    """A folder is in its place."""
+    path = write_calibrated(project, content(), _RATIOS)
+    path.unlink()
+    path.mkdir()
+    assert places(project) == ["/calibration"]

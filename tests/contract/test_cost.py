@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
+from harness.base.strictjson import DEEPEST, JsonObject
 from harness.base.vocabulary import Outcome
 from harness.contract import ContractError
 from harness.contract.clauses import is_finite
-from harness.contract.cost import LIMIT, Allowance, matching, of_schema, of_value
+from harness.contract.cost import (
+    LIMIT,
+    QUICK,
+    Allowance,
+    checking,
+    evaluation,
+    matching,
+    of_schema,
+    of_value,
+    of_values,
+)
+from harness.contract.expression import parse
 from harness.contract.keywords import check_of
 from harness.contract.reasons import ReasonCode
 from harness.contract.rules import RuleError, Scope, compile_rule
@@ -89,32 +103,54 @@ TABLE = {str(number): 1.0 for number in range(300)}
 ROWS = [{"name": "x" * 100, "times": NUMBERS[:20]} for _ in range(100)]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "self.numbers.all(x, self.numbers.all(y, y >= 0.0))",
-        "self.numbers.all(x, size(self.numbers) > 0)",
-        "self.numbers.all(x, self.numbers[0] == 0.0)",
-        "self.numbers.all(x, x in self.numbers)",
-        "self.numbers.all(x, self.numbers == self.numbers)",
-        "self.numbers.map(x, x * 2.0).size() > 0",
-        "self.numbers.map(x, self.numbers + self.numbers).size() > 0",
-        "self.numbers.filter(x, x > 2.0).size() > 0",
-        "self.numbers.exists_one(x, x == 2.0)",
-        "self.numbers.map(x, x > 2.0, [x, x]).map(y, y + y).size() > 0",
-        "[self.numbers + self.numbers].map(a, a + a + a)[0].size() > 0",
-        "self.table.all(key, self.table[key] >= 0.0)",
-        "self.table.all(key, key in self.table)",
-        "self.rows.all(row, row.times.all(x, x >= 0.0))",
-        "self.rows.all(row, row in self.rows)",
-        "self.rows.all(row, self.text.contains(row.name) || true)",
-        "self.rows.map(row, self.text + row.name).size() > 0",
-        "self.rows.all(row, row.name.matches('^[a-z]{3,200}$'))",
-        r"self.rows.all(row, row.name.matches('^\\w+$'))",
-        "self.rows.all(row, string(self.numbers[1]) != 'x')",
-        "self.rows.all(row, row.name == 'x' ? true : size(self.rows) > 0)",
-    ],
-)
+RULES = [
+    "self.numbers.all(x, self.numbers.all(y, y >= 0.0))",
+    "self.numbers.all(x, size(self.numbers) > 0)",
+    "self.numbers.all(x, self.numbers[0] == 0.0)",
+    "self.numbers.all(x, x in self.numbers)",
+    "self.numbers.all(x, self.numbers == self.numbers)",
+    "self.numbers.map(x, x * 2.0).size() > 0",
+    "self.numbers.map(x, self.numbers + self.numbers).size() > 0",
+    "self.numbers.filter(x, x > 2.0).size() > 0",
+    "self.numbers.exists_one(x, x == 2.0)",
+    "self.numbers.map(x, x > 2.0, [x, x]).map(y, y + y).size() > 0",
+    "[self.numbers + self.numbers].map(a, a + a + a)[0].size() > 0",
+    "self.table.all(key, self.table[key] >= 0.0)",
+    "self.table.all(key, key in self.table)",
+    "self.rows.all(row, row.times.all(x, x >= 0.0))",
+    "self.rows.all(row, row in self.rows)",
+    "self.rows.all(row, self.text.contains(row.name) || true)",
+    "self.rows.map(row, self.text + row.name).size() > 0",
+    "self.rows.all(row, row.name.matches('^[a-z]{3,200}$'))",
+    r"self.rows.all(row, row.name.matches('^\\w+$'))",
+    "self.rows.all(row, string(self.numbers[1]) != 'x')",
+    "self.rows.all(row, row.name == 'x' ? true : size(self.rows) > 0)",
+]
+MORE_RULES = [
+    "self.numbers[0] > 1.0",
+    "self.numbers[0] > 1.0 && !(self.text == 'x') || -self.numbers[1] in [1.0, 2.0, 3.0]",
+    "[[self.numbers], [self.text]].size() == 2",
+    "{'a': self.text, 'b': self.numbers}.size() == 2",
+    "self.rows[0].name + self.text == 'xy'",
+    "self.text + self.text + self.text == 'x'",
+    "(self.text + string(self.numbers[0])).contains(self.text)",
+    "string(1.0).contains(string(self.text))",
+    "(self.numbers + self.rows).size() > 0",
+    "(true ? self.numbers : self.rows).all(x, x == x)",
+    "(true ? self.text : 'x').matches('^a{3}$')",
+    "self.rows.exists_one(row, row.name.matches('^a{3}$'))",
+    "self.rows.exists(row, row.times[0] > self.limits.low)",
+    "self.rows.filter(row, row.name == self.text).all(row, row.times == self.numbers)",
+    "self.rows.map(row, row.times).all(times, times.size() > 0)",
+    "self.rows.map(row, row.name != '', row.name + self.text).all(name, name.contains('x'))",
+    "self.table.map(key, self.table[key] + 1.0).size() > 0",
+    "self.table.exists(key, key == self.text)",
+    "self.numbers.all(x, x > parameters.steps && x > device.memory_bytes)",
+    "self.absent.all(x, x > 0.0)",
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_no_rule_takes_longer_than_its_cost(rule: str) -> None:
     """Otherwise a contract that was accepted could be slow to judge."""
     values = {"numbers": NUMBERS, "table": TABLE, "rows": ROWS, "text": "y" * 10_000}
@@ -130,22 +166,35 @@ def test_no_rule_takes_longer_than_its_cost(rule: str) -> None:
     assert taken < 0.02 + SLOWEST * (LIMIT - allowance.left)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "^[0-9a-f]{64}$",
-        r"\w{60}",
-        r"(\w{8}){8}",
-        r"[\w-]{50}",
-        r"[^a]{500}",
-        r"\pL{20}",
-        r"\d{500}",
-        "(?i)[a-z]{40}",
-        "(((a{10}){10}){10}){3}",
-        "(?:a|b?c*){300}",
-        ".{300}",
-    ],
-)
+PATTERNS = [
+    "^[0-9a-f]{64}$",
+    r"\w{60}",
+    r"(\w{8}){8}",
+    r"[\w-]{50}",
+    r"[^a]{500}",
+    r"\pL{20}",
+    r"\d{500}",
+    "(?i)[a-z]{40}",
+    "(((a{10}){10}){10}){3}",
+    "(?:a|b?c*){300}",
+    ".{300}",
+]
+MORE_PATTERNS = [
+    "",
+    "(",
+    "a*b+c?d{2,}e{,3}f{4,9}",
+    "(?i:a)b",
+    "(?x) a {9}",
+    "(?s-i)a.b",
+    "((a|b)c){3}(d[^]x]{2})",
+    r"[]a]{2}[\w\d\]-]{3}[[:alpha:]&&[^b]]",
+    r"\p{Greek}{2}\PL\D\S\B\.",
+    "[abc",
+    "a)b",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_pattern_takes_longer_than_its_cost(pattern: str) -> None:
     """The engine compiles an expression again for every text, which takes longer than to match it."""
     check = check_of("pattern", pattern)
@@ -203,3 +252,94 @@ def test_joined_shapes_are_as_large_as_each() -> None:
     assert (whole.length, whole.longest) == (3, 640)
     assert whole.inner is not None
     assert all(whole.inner.size >= of_value(item).size for item in items)
+
+
+def test_every_cost_is_the_same_on_every_version(snapshot: SnapshotAssertion) -> None:
+    """A cost decides which clauses of a sealed bundle are judged, so another cost is a deliberate change."""
+    values = {"numbers": NUMBERS, "table": TABLE, "rows": ROWS, "text": "y" * 10_000, "limits": {"low": 1.0}}
+    shapes = {
+        "self": {name: of_value(value) for name, value in values.items()},
+        "parameters": of_values([{"steps": 3}, {"steps": [1, 2], "name": "x" * 70}]),
+        "device": {},
+    }
+    assert {rule: evaluation(parse(rule), shapes) for rule in (*RULES, *MORE_RULES)} == snapshot
+    lengths = (0, 100)
+    assert {one: [matching(one, length) for length in lengths] for one in (*PATTERNS, *MORE_PATTERNS)} == snapshot
+    steps = {"all": [], "items": [True], "names": [True, False], "times": [True, False, True]}
+    keywords = {"minimum": 0, "multipleOf": 2, "uniqueItems": True, "const": 1, "enum": [1], "pattern": "a{3}"}
+    shape = of_value(ROWS)
+    checks = {
+        name: {one: checking(one, told, path, shape) for one, told in keywords.items()} for name, path in steps.items()
+    }
+    assert checks == snapshot
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+SCHEMAS: dict[str, JsonObject] = {
+    "number": NUMBER,
+    "text": TEXT,
+    "short text": {**TEXT, "maxLength": 3},
+    "long text": {**TEXT, "minLength": 640},
+    "list": {"type": "array", "items": NUMBER},
+    "long list": {"type": "array", "items": NUMBER, "minItems": 2_000},
+    "short list": {"type": "array", "items": TEXT, "maxItems": 5},
+    "any list": {"type": "array"},
+    "lists": {"type": "array", "items": {"type": "array", "items": {"type": "array", "items": NUMBER}}},
+    "map": {"type": "object", "additionalProperties": NUMBER},
+    "long map": {"type": "object", "additionalProperties": TEXT, "minProperties": 3_000},
+    "short map": {"type": "object", "additionalProperties": {"type": "array", "items": TEXT}, "maxProperties": 7},
+    "object": {"type": "object", "properties": {"a": NUMBER, "name": TEXT, "all": {"type": "array", "items": NUMBER}}},
+    "const": {"const": [1, "x" * 100, {"key": None}]},
+    "enum": {"enum": ["a", "b" * 128, 3]},
+    "nothing": {"enum": []},
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_shape_is_the_same_on_every_version(name: str, snapshot: SnapshotAssertion) -> None:
+    """The shape that a schema allows, with the usual and with another assumed length, as plain numbers."""
+    assert [dataclasses.asdict(of_schema(SCHEMAS[name], assumed)) for assumed in (1_000, 250)] == snapshot
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        1,
+        "",
+        "x" * 64,
+        [],
+        [1, 2],
+        [[1], [1, 2, 3]],
+        {},
+        {"a": 1},
+        {"long" * 50: 1, "b": ["x" * 200]},
+        [{"a": []}, "x"],
+        [[["x" * 64], [[1], "x"]]],
+    ],
+    ids=str,
+)
+def test_every_size_is_the_same_on_every_version(value: Any, snapshot: SnapshotAssertion) -> None:
+    """The shape of a value."""
+    assert dataclasses.asdict(of_value(value)) == snapshot
+
+
+def test_an_allowance_is_spent_to_the_last_step() -> None:
+    """All trials share one limit. What cannot be ended has less."""
+    allowance = Allowance(3)
+    assert (allowance.left, Allowance(3, quick=True).left, Allowance(999, quick=True).left) == (
+        LIMIT // 4,
+        QUICK,
+        100_000,
+    )
+    assert [allowance.pays(cost) for cost in (LIMIT // 4 - 2, 3, 2, 1, 0)] == [True, False, True, False, True]
+    assert allowance.left == 0
+
+
+def test_what_is_nested_deeper_than_any_value_that_is_judged_does_not_count() -> None:
+    """A list in a list, and so on. The loader and the judge read no deeper."""
+    value: Any = "x" * 640
+    for _ in range(DEEPEST + 1):
+        value = [value]
+    assert of_value(value) == of_value([value])
+    assert of_value(value[0]).longest == 640

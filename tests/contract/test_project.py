@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -112,3 +114,25 @@ def test_a_refused_contract_does_not_hide_the_others(project: Project) -> None:
     assert ([IDENTIFIER], [broken]) == ([contract.id for contract in contracts], [error.path for error in refused])
     with pytest.raises(ContractError):
         project.contract("F-DEMO-BROKEN-001")
+
+
+def test_a_folder_that_cannot_be_opened_hides_no_other(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of two folders it is, the contract in the other one is found."""
+    write_contract(project.root, document(id="F-DEMO-AAA-001")).rename(project.contracts / "F-DEMO-AAA-001.json")
+    (project.contracts / "a").mkdir()
+    (project.contracts / "b").mkdir()
+    for name in ("a", "b"):
+        (project.contracts / name / f"F-{name}.json").touch()
+    scandir, closed = os.scandir, list[str]()
+
+    def opened(path: str | Path) -> Any:
+        if Path(path).name in "ab" and not closed:
+            closed.append(str(path))
+            raise PermissionError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", opened)
+    found = {path.name for path in project.files()}
+    assert closed
+    assert {"F-DEMO-AAA-001.json", f"{IDENTIFIER}.json"} <= found
+    assert len(found & {"F-a.json", "F-b.json"}) == 1

@@ -14,6 +14,7 @@ from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
 from harness.evidence import artifacts
 from harness.evidence.verification import verify
+from harness.search.counterexample import Counterexample
 from tests.evidence.factory import claim_result, sealer
 
 TOKEN = "hf_" + "a" * 30
@@ -85,3 +86,33 @@ def test_an_artifact_is_as_large_as_its_limit_and_no_larger(tmp_path: Path, size
     artifact, content = artifacts._artifact("one", place, "", artifacts._Limits(read=100, copied=5), Redactor(), "")
     assert (artifact.copied, content) == (copied, b"x" * size if copied else b"")
     assert artifact.size == size
+
+
+def test_what_is_beyond_the_most_is_counted_ten_times_as_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two are listed. Of the others, 19 are counted; those after them are not even looked for."""
+    monkeypatch.setattr(artifacts, "MOST", 2)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(30):
+            (tmp_path / name / str(number)).touch()
+    entries = [entry for entry, _ in artifacts.collect(Beneath(tmp_path), Redactor())]
+    assert (len(entries), entries.count(None)) == (21, 19)
+
+
+def test_artifacts_lie_at_most_so_deep(tmp_path: Path) -> None:
+    """A file in seven folders is listed like any other. The eighth folder is named instead of what is in it."""
+    deep = tmp_path.joinpath(*"1234567")
+    (deep / "8").mkdir(parents=True)
+    (deep / "file").write_text("x")
+    (deep / "8" / "file").write_text("x")
+    entries = [entry for entry, _ in artifacts.collect(Beneath(tmp_path), Redactor()) if entry is not None]
+    names = {entry.name.removeprefix("1/2/3/4/5/6/7/"): entry.copied for entry in entries}
+    assert names == {"8": False, "file": True}
+
+
+def test_a_counterexample_is_read_from_its_file(tmp_path: Path) -> None:
+    """None if a search left none."""
+    case = Counterexample({"n": 1}, ("ordered",), {"values": [2.0]})
+    assert artifacts.counterexample(Beneath(tmp_path), Redactor()) is None
+    (tmp_path / "counterexample.json").write_text(json.dumps(case.to_json()))
+    assert artifacts.counterexample(Beneath(tmp_path), Redactor()) == case

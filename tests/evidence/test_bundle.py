@@ -138,3 +138,13 @@ def test_no_output_passes_for_that_of_another_trial(stdout: str, stderr: str) ->
     if content:
         with pytest.raises(TrialLogError):
             parse_log(content[:-1])
+
+
+def test_a_line_that_is_no_json_has_its_number(bundle: Path) -> None:
+    """The other lines are read all the same."""
+    content = (bundle / MUTANTS).read_bytes()
+    (bundle / MUTANTS).write_bytes(content + b"{\n" + content.splitlines()[0][:-1] + b"\n")
+    with pytest.raises(BundleError) as refused:
+        _ = Bundle(bundle).mutants
+    count = len(content.splitlines())
+    assert [problem.pointer for problem in refused.value.problems] == [f"/{count}", f"/{count + 1}"]

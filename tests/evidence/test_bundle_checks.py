@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from harness.base.device import Device
 from harness.evidence.bundle_checks import MOST_FINDINGS, _machine
 from harness.evidence.findings import Code, Detail
 from harness.evidence.verification import verify
-from tests.evidence.factory import DEFECTIVE, claim_result, found, rewrite, sealed, set_at
+from harness.search.counterexample import Counterexample
+from tests.evidence.factory import DEFECTIVE, claim_result, found, reseal, rewrite, sealed, sealer, set_at
 
 GPU = {"name": "NVIDIA H200", "compute_capability": "9.0", "memory_bytes": 150 << 30, "unified": False, "uuid": "GPU-1"}
 TRIAL = {"seconds": 1.2504, "logs": {"stdout": {"size": 0, "sha256": "0"}, "stderr": {"size": 0, "sha256": "0"}}}
@@ -98,3 +100,36 @@ def test_findings_beyond_the_most_are_counted(bundle: Path) -> None:
     findings = verify(bundle).findings
     assert len(findings) == MOST_FINDINGS + 1 == 201
     assert (findings[-1].detail, findings[-1].fields) == (Detail.MORE, {"count": 260 + remarks - MOST_FINDINGS})
+
+
+def test_a_copy_that_is_gone_and_one_that_is_not_listed(tmp_path: Path) -> None:
+    """Each is named once, by its own finding."""
+    left = tmp_path / "left"
+    left.mkdir()
+    (left / "gone.txt").write_text("x")
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=left))
+    (bundle / "artifacts/gone.txt").rename(bundle / "artifacts/other.txt")
+    reseal(bundle)
+    details = [(one.detail, one.file) for one in verify(bundle).findings]
+    index = "artifacts/INDEX.json"
+    assert details == [(Detail.UNLISTED_ARTIFACT, index), (Detail.NO_COPY, "artifacts/gone.txt")]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "details"),
+    [
+        (("values[].type",), []),
+        (("values[].type", "values[].minimum"), [Detail.CASE_SPARES]),
+        (("subject.completes",), [Detail.CASE_VIOLATES]),
+    ],
+)
+def test_a_counterexample_violates_what_it_names(
+    tmp_path: Path, clauses: tuple[str, ...], details: list[Detail]
+) -> None:
+    """No more, and no less. That the subject did not complete is nothing that a measurement shows."""
+    left = tmp_path / "left"
+    left.mkdir()
+    case = Counterexample({"n": 1}, clauses, {"values": "no number"})
+    (left / "counterexample.json").write_text(json.dumps(case.to_json()))
+    bundle = sealer(tmp_path).seal(claim_result(tmp_path, artifacts=left))
+    assert [one.detail for one in verify(bundle).findings] == details

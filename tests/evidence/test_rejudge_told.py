@@ -345,9 +345,16 @@ def _without(observation: Observation, name: str) -> Observation:
     return replace(observation, measurements=measurements)
 
 
-@pytest.mark.parametrize(("length", "shown"), [(118, "x" * 118 + '"'), (119, "x" * 116 + "…")])
+@pytest.mark.parametrize(("length", "shown"), [(1, 'x"'), (118, "x" * 118 + '"'), (119, "x" * 116 + "…")])
 def test_a_long_value_is_cut_in_a_finding(sound: Judged, length: int, shown: str) -> None:
     """At 120 characters of its JSON."""
     record, *others = sound
     (finding,) = rejudge(replace(record, title="x" * length), *others).findings
     assert finding.fields["then"] == f'"{shown}'
+
+
+def test_the_order_of_names_does_not_matter(sound: Judged) -> None:
+    """JSON objects have none."""
+    record, *others = sound
+    assert len(record.requested) > 1
+    assert rejudge(replace(record, requested=dict(reversed(record.requested.items()))), *others).findings == ()

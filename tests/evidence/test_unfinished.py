@@ -88,7 +88,9 @@ def test_killed_at_any_moment_every_bundle_is_whole(tmp_path: Path) -> None:
     assert find_bundles([tmp_path / "evidence"]) == sorted([*whole, tmp_path / "evidence/DEMO-1/F-DEMO-SORT-001/last"])
 
 
-@pytest.mark.parametrize("writer", ["", "~1-1-00000000", "~x-1-00000000", "~99999999999999-1-00000000"])
+@pytest.mark.parametrize(
+    "writer", ["", "~1-1-00000000", "~1-1-ffffffff", "~x-1-00000000", "~99999999999999-1-00000000"]
+)
 def test_who_cannot_be_asked_about_is_left_alone_for_an_hour(tmp_path: Path, writer: str) -> None:
     """A writer on another machine, or with an unknown name, may be alive. Sealing takes seconds."""
     left = tmp_path / f"evidence/DEMO-1/F-DEMO-SORT-001/{UNFINISHED}left{writer}"

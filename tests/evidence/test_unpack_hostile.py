@@ -254,3 +254,13 @@ def test_a_link_in_the_target_leads_nowhere(tmp_path: Path, bundle: Path, depth:
     assert refused.value.filename == str(link)
     assert list(elsewhere.iterdir()) == []
     assert [path for path in (tmp_path / "out").rglob("*") if not path.is_dir()] == []
+
+
+def test_an_archive_has_at_most_so_many_entries(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the limit, and no more."""
+    entries = [packed(one) for one in entries_of(bundle)]
+    path = write_zip(tmp_path / "a.zip", entries)
+    monkeypatch.setattr(unpacking, "MOST_ENTRIES", len(entries) - 1)
+    refused(path)
+    monkeypatch.setattr(unpacking, "MOST_ENTRIES", len(entries))
+    assert unpack(path, tmp_path / "out")

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+WHOLE = "tests/test_core.py"
+"""The tests of what holds of every module."""
 POOL = ("contract", "judging", "evidence", "lint", "search", "run")
 """Folders of tests/ where a module's tests are looked for."""
 
@@ -32,10 +34,10 @@ ELSEWHERE = {
 
 
 def select(tree: Path, module: str) -> list[str]:
-    """The files with a module's tests: those named after it, those that import it, and those that are listed above.
+    """The files with a module's tests: WHOLE, those named after it, those that import it, and those listed above.
 
-    If there is none, these are all tests of the package. Tests of other modules would notice some defects too, but a
-    module should not depend on them, and each survivor would take minutes.
+    If there is none but WHOLE, these are all tests of the package. Tests of other modules would notice some defects
+    too, but a module should not depend on them, and each survivor would take minutes.
     """
     _, package, file = Path(module).parts
     name = Path(file).stem
@@ -45,7 +47,7 @@ def select(tree: Path, module: str) -> list[str]:
     own += [path for path in files if path not in own and imports.search(path.read_text(encoding="utf-8"))]
     found = [path.relative_to(tree).as_posix() for path in own]
     found += [path for path in ELSEWHERE.get(module, ()) if path not in found]
-    return found or [f"tests/{package}"]
+    return [WHOLE, *(found or [f"tests/{package}"])]
 
 
 def main() -> int:

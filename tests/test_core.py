@@ -1,0 +1,73 @@
+"""What the modules of contract/, judging/ and evidence/ declare.
+
+A limit decides which bundles are accepted. Versions of the harness must agree on it, so each number is recorded, and a
+change of one is deliberate: `python -m tests.test_core` records what there is now.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PACKAGES = ("harness.contract", "harness.judging", "harness.evidence")
+PLACE = Path(__file__).parent / "recorded" / "core.json"
+RECORDED: dict[str, dict[str, Any]] = json.loads(PLACE.read_text())
+
+
+def modules() -> Iterator[ModuleType]:
+    """Every module of the core."""
+    for package in PACKAGES:
+        for found in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            yield importlib.import_module(f"{package}.{found.name}")
+
+
+def numbers(module: ModuleType) -> dict[str, Any]:
+    """The numbers that a module states; not what it computes or imports."""
+    source = inspect.getsource(module)
+    stated = re.findall(r"^([A-Za-z_][A-Za-z_, ]*)(?:: [\w\[\]]+)? = [-(\d]", source, flags=re.MULTILINE)
+    names = [name for names in stated for name in names.split(", ")]
+    return {name: one for name in names if type(one := vars(module).get(name)) in (int, float)}
+
+
+def qualities(kind: type[Any]) -> str:
+    """How a class is declared, and the numbers among the defaults of its fields."""
+    words = ["final"] if getattr(kind, "__final__", False) else []
+    if dataclasses.is_dataclass(kind):
+        words += ["frozen"] if kind.__dataclass_params__.frozen else []  # type: ignore[attr-defined]
+        words += ["slots"] if "__slots__" in vars(kind) else []
+        words += [
+            f"{one.name}={one.default}" for one in dataclasses.fields(kind) if type(one.default) in (int, float, bool)
+        ]
+    return " ".join(words)
+
+
+def declared(module: ModuleType) -> dict[str, Any]:
+    """Its limits, how its classes are declared, and how many answers its functions keep."""
+    own = {name: one for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__}
+    told: dict[str, Any] = numbers(module)
+    told |= {name: qualities(one) for name, one in own.items() if isinstance(one, type) and qualities(one)}
+    return told | {name: one.cache_parameters() for name, one in own.items() if hasattr(one, "cache_parameters")}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_a_module_declares(name: str) -> None:
+    """A new name needs no record until `make mutants` finds that no test holds it."""
+    module = importlib.import_module(name)
+    now = declared(module)
+    recorded = {one: told for one, told in RECORDED[name].items() if hasattr(module, one)}
+    assert {one: now.get(one) for one in recorded} == recorded
+
+
+if __name__ == "__main__":
+    found = {module.__name__: told for module in modules() if (told := declared(module))}
+    PLACE.write_text(json.dumps(found, indent=1) + "\n")
