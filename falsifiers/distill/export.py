@@ -16,6 +16,7 @@ from falsifiers.distill.oracle.answers import IndependentModel, deepest_differen
 from falsifiers.distill.running.training import StepWatch, Training, train
 from falsifiers.distill.subject import Distillation
 from harness import Hidden, NotShown, Trial, first_shown, look, provided
+from harness.inspect.model_folder import weight_paths
 
 __all__ = ["falsify"]
 
@@ -26,23 +27,23 @@ def falsify(trial: Trial[Distillation]) -> None:
     initial = snapshot(_weights(trial))
     training = train(trial, _LastStepWatch)
     live = _weights(trial)
-    student = first_shown(live, initial)  # names, shapes and dtypes are the same before the run and after it
+    student = first_shown(live, initial)  # names and shapes are the same before the run and after it
     seen = inspect_export(
         training.run.export, first_shown(student, {}), first_shown(initial, live, {}), files.read_export
     )
     trial.measure(
         readable=seen.readable,
-        file_bytes=seen.file_bytes,
+        file_bytes=sum(part.stat().st_size for part in weight_paths(training.run.export) if part.is_file()),
         tensors_found=len(seen.found),
         not_finite=seen.not_finite,
         steps_executed=training.steps,
         weight_changes=training.changes,
-        weight_bytes=weight_bytes(student),
+        weight_bytes=provided(live, weight_bytes(student)),
         tensors_expected=_count(student),
         missing=provided(student, seen.missing),
         unexpected=provided(student, seen.unexpected),
         misshapen=provided(student, seen.misshapen),
-        mistyped=provided(student, seen.mistyped),
+        mistyped=provided(live, seen.mistyped),  # a trainer may compute in another dtype than its initial file has
         unmoved=provided(initial, seen.unmoved),
         different=provided(live, seen.different),
         not_of_last_step=_unlike(snapshot(live) if training.watch.last is None else training.watch.last, seen.found),

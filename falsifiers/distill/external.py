@@ -1,19 +1,24 @@
 """An external trainer as a distillation: a command that is run, or the directory of a finished run.
 
 From outside one sees the steps and losses that it prints, the files that it writes, and how it ends. Its weights are
-those of its checkpoints, and of its initial file before the first step. Everything else is hidden, and the clauses
-that need it are NOT_MEASURED.
+those of its checkpoints, and of its initial file before the first step. If its file names its models, a tokenizer and a
+text, the falsifier evaluates the models itself. Everything else is hidden, and the clauses that need it are
+NOT_MEASURED.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from falsifiers.distill.measuring import metadata
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.named_models import NamedModel, held_out_of
 from falsifiers.distill.measuring.weight_comparison import UNFINISHED
 from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
@@ -23,10 +28,14 @@ from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.output_events import EventKind
 from harness.external.output_summary import Telling
+from harness.inspect.model_folder import weight_paths
 
 __all__ = ["Command", "Recorded"]
 
 T = TypeVar("T")
+
+_FEWEST_STEPS = 2
+"""Told steps from which on weights must have moved: the first may have a learning rate of 0."""
 
 
 class _Files:
@@ -88,15 +97,114 @@ class _Trainer(Outside):
         """How its checkpoints and its export are called and read."""
         return _Files(self)
 
+    @property
+    def reported_loss(self) -> str:
+        """Which loss its output has, by the TOML file; empty if that is not stated."""
+        return self.trainer.loss
+
+    @look
+    def held_out(self) -> HeldOut:
+        """A tenth of the text that the TOML file names, as its tokenizer reads it.
+
+        Raises:
+            NotShown: it names no text or no tokenizer, or they cannot be used.
+        """
+        self._models = {}
+        text, tokenizer = (self._named(f"models.{name}", "") for name in ("text", "tokenizer"))
+        held_out, vocabulary = held_out_of(text, tokenizer, self.setting)
+        self._models = {role: NamedModel(self.setting, vocabulary) for role in ("teacher", "student")}
+        return held_out
+
     @look
     def teacher_logits(self, tokens: Tensor) -> Tensor:
-        """Hidden."""
-        raise NotShown(f"{self.trainer.name} shows no logits of its teacher from outside")
+        """Those of the teacher that the TOML file names, to tokens of its own text."""
+        teacher = Path(self._named("models.teacher", "the teacher"))
+        return self._model("teacher").answer(teacher, self.trainer.models.teacher_prefix, self._config, tokens)
 
     @look
     def student_logits(self, tokens: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """Hidden."""
-        raise NotShown(f"{self.trainer.name} shows no logits of its student from outside")
+        """Those of the student's newest weights, after the run of its export, to tokens of its own text."""
+        model, files = self._model("student"), self.trainer.files
+        if weights is not None:
+            raise NotShown(f"{self.trainer.name} answers with no other weights than its own")
+        if self._has_ended:
+            place, prefix = self._export, files.export_prefix
+        elif self.step == 0:
+            place, prefix = self._initial, files.initial_prefix
+        else:
+            raise NotShown("the student is evaluated before the run and after it")
+        return model.answer(place, prefix, self._config, tokens)
+
+    def _model(self, role: str) -> NamedModel:
+        if not self._models:
+            raise NotShown(f"{self.trainer.path.name} names no text of its own, or this claim evaluates on another")
+        return self._models[role]
+
+    def _named(self, key: str, what: str) -> str:
+        """What a key of the TOML file names, with the values of this run."""
+        table, _, name = key.partition(".")
+        text: str = getattr(getattr(self.trainer, table), name)
+        if not text or not self.trainer.has_values(text, self.values):
+            raise NotShown(f"{self.trainer.path.name} names no {what or name}: /{table}/{name} is needed to evaluate")
+        return self.filled(text)
+
+    @property
+    def _config(self) -> str:
+        """Where the architecture of the models is written; empty if it is beside their weights."""
+        text = self.trainer.models.config
+        return self.filled(text) if text and self.trainer.has_values(text, self.values) else ""
+
+    @property
+    def _initial(self) -> Path:
+        return Path(self._named("files.initial", "student before its first step"))
+
+    @property
+    def _export(self) -> Path:
+        """The export, as a file if it is a single one."""
+        place = Path(self.filled(self.trainer.files.export))
+        parts = weight_paths(place)
+        return parts[0] if len(parts) == 1 else place
+
+    @look
+    def unmoved(self) -> list[str]:
+        """Names of the tensors that the export holds as the initial file does, in whatever dtype.
+
+        Raises:
+            NotShown: one of them cannot be read, or they have no tensor in common.
+        """
+        files = self.trainer.files
+        first = self._weights(self._initial, files.initial_prefix)
+        try:
+            last, _ = read_weights(self._export, files.export_prefix)
+        except Unreadable as error:
+            raise NotShown(f"the export cannot be read: {error}") from error
+        both = sorted(first.keys() & last.keys())
+        if not both:
+            raise NotShown("the export and the initial file have no tensor in common")
+        return [name for name in both if torch.equal(first[name].double(), last[name].double())]
+
+    def ran(self) -> dict[str, Any]:
+        """See `Outside.ran`; also, whether the files contradict the output."""
+        found = super().ran()
+        if self.telling is not None and (said := self._unlike_files(self.telling)) is not None:
+            found["unlike_files"] = said
+        return found
+
+    def _unlike_files(self, telling: Telling) -> str | None:
+        """What the output says and the files contradict; empty if they agree, None if they cannot be compared."""
+        compared = False
+        with contextlib.suppress(NotShown):
+            steps = self.weight_files.by_step()
+            if telling.told_steps is not None and steps:
+                compared = True
+                if max(steps) > telling.told_steps + 1:
+                    return f"it tells of {telling.told_steps} steps in all, and there is a checkpoint of {max(steps)}"
+        unmoved, made = self.unmoved(), telling.made or 0
+        if isinstance(unmoved, Hidden) or made < _FEWEST_STEPS:
+            return "" if compared else None
+        if len(unmoved) == len(self._weights(self._initial, self.trainer.files.initial_prefix)):
+            return f"it tells of {made} steps, and the export holds the weights of {self._initial}"
+        return ""
 
     @look
     def student_weights(self) -> Mapping[str, Tensor]:
@@ -112,6 +220,9 @@ class _Trainer(Outside):
             raise NotShown(f"{self.trainer.name} left no checkpoint of {last}")
         return self._weights(path, files.prefix)
 
+    _has_ended = False
+    _models: Mapping[str, NamedModel] = {}
+
     def _run(self, telling: Telling, no_log: str = "") -> Run:
         """What the run says about itself.
 
@@ -124,11 +235,12 @@ class _Trainer(Outside):
             untold = f"the output tells of {telling.steps} steps and of {len(losses)} losses"
         losses = losses or [loss for loss in (telling.initial_loss, telling.final_loss) if loss is not None]
         self.step = telling.made or -1
+        self._has_ended = True
         return Run(
             steps=_told(telling.made or 0, untold),
             losses=_told(tuple(losses), untold),
             checkpoints=self._told_checkpoints(telling),
-            export=Path(self.filled(self.trainer.files.export)),
+            export=self._export,
             failed_saves=telling.failed_saves,
             untold=untold,
             is_heard=True,

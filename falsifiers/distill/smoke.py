@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from falsifiers.distill.measuring.answers import measure_answers
-from falsifiers.distill.measuring.held_out import HeldOut, evaluate, foresight
+from falsifiers.distill.measuring.held_out import HeldOut, foresight
+from falsifiers.distill.measuring.scores import held_out_of, scores
+from falsifiers.distill.measuring.weight_files import weight_files
+from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Distillation
-from harness import Trial, look
+from harness import Hidden, Trial, first_shown, look, provided
 
 __all__ = ["falsify"]
 
@@ -19,15 +22,17 @@ _TAIL = 5  # reported losses that are averaged at the end, where single batches 
 
 def falsify(trial: Trial[Distillation]) -> None:
     """Train for the profile's steps; we, not the subject, count them and evaluate on held-out text before and after."""
-    held_out = HeldOut.of(trial)
-    before = evaluate(trial, held_out)
+    in_process = weight_files(trial.subject).in_memory
+    held_out = held_out_of(trial, in_process)
+    before = scores(trial, held_out, in_process)
     trial.measure(
-        blind_cross_entropy=before.blind_cross_entropy,
-        corpus_digest=before.corpus_digest,
+        blind_cross_entropy=held_out.blind_cross_entropy,
+        corpus_digest=held_out.digest,
         initial_loss=before.loss,
+        initial_as_reported=before.as_reported,
         initial_kl=before.kl,
-        initial_cross_entropy=before.cross_entropy,
-        blind_kl=before.blind_kl,
+        initial_cross_entropy=before.of_a_fresh_student,
+        blind_kl=provided(in_process, before.blind_kl),
         teacher_cross_entropy=before.teacher_cross_entropy,
     )
     training = train(trial)
@@ -39,18 +44,27 @@ def falsify(trial: Trial[Distillation]) -> None:
         reported_initial_loss=_mean(run.losses[:1]),
         reported_final_loss=_mean(run.losses[-_TAIL:]),
         weight_changes=training.changes,
-        unmoved=training.unmoved,
+        unmoved=first_shown(training.unmoved, shown(trial.subject, "unmoved")),
     )
-    after = evaluate(trial, held_out)
-    measure_answers(trial, held_out)
+    after = scores(trial, held_out, in_process)
+    _measure_forward_passes(trial, held_out, in_process)
     trial.measure(
         final_loss=after.loss,
+        final_as_reported=after.as_reported,
         final_kl=after.kl,
-        final_misplaced_kl=after.misplaced_kl,
-        final_foresight=foresight(trial, held_out.first_sequence),
+        final_misplaced_kl=provided(in_process, after.misplaced_kl),
         final_cross_entropy=after.cross_entropy,
-        teacher_drift=(after.teacher_logits - before.teacher_logits).abs().max(),
+        teacher_drift=provided(in_process, (after.teacher_logits - before.teacher_logits).abs().max()),
     )
+
+
+def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> None:
+    """Judge the subject's own forward passes; where the falsifier makes them itself, they say nothing of a subject."""
+    if isinstance(in_process, Hidden):
+        trial.measure(student_logits_error=in_process, teacher_logits_error=in_process, final_foresight=in_process)
+        return
+    measure_answers(trial, held_out)
+    trial.measure(final_foresight=foresight(trial, held_out.first_sequence))
 
 
 @look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["COMPLETES", "CONTRADICTION", "RESOLVED", "builtin_clauses"]
+__all__ = ["COMPLETES", "CONTRADICTION", "RESOLVED", "UNLIKE_FILES", "builtin_clauses"]
 
 COMPLETES = "subject.completes"
 """The clause on how the trial ended.
@@ -16,6 +16,11 @@ CONTRADICTION = "reported.contradiction"
 """The clause that what a trainer in another process says of its run does not contradict itself.
 
 Other subjects have no such clause."""
+
+UNLIKE_FILES = "reported.files"
+"""The clause that what a trainer in another process says of its run does not contradict the files that it left.
+
+Other subjects have no such clause, nor have runs whose output or files cannot be compared."""
 
 RESOLVED = ("dtype", "backend", "steps")
 """Parameters that must equal the resolved values. The device is always compared."""

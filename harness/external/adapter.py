@@ -21,6 +21,7 @@ from harness.authoring.setting import Setting
 from harness.external import command, directory
 from harness.external.output_summary import Telling
 from harness.external.trainer_file import Trainer, load
+from harness.inspect.model_folder import weight_paths
 
 __all__ = ["CommandRun", "Outside", "RecordedRun"]
 
@@ -161,7 +162,7 @@ class RecordedRun(Outside):
         if not (files or export.exists() or directory.checkpoints(self.trainer, self.values)):
             sought = ", ".join((*self.trainer.logs, export.name))
             raise NotMeasured(f"{self.directory} holds nothing of a run: no checkpoint, and none of {sought}")
-        for path in (*files, *([export] if export.is_file() else [])):
+        for path in (*files, *(part for part in weight_paths(export) if part.is_file())):
             print("judging", path, "sha256", directory.digest(path))
         directory.read_logs(self.trainer, files, telling)
         if telling.out_of_memory:

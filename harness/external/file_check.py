@@ -128,12 +128,15 @@ def _tensors(path: Path, prefix: str) -> tuple[int | None, str]:
     """How many tensors a file holds, and what is wrong with it."""
     from harness.inspect.checkpoint import Refused, formats
     from harness.inspect.checkpoint.bounded_file import opened
+    from harness.inspect.model_folder import weight_paths
 
     if not path.exists():
         return None, f"there is no export {path}"
+    names = []
     try:
-        with opened(path) as source:
-            names = [entry.name for entry in formats.read(source).entries]
+        for part in weight_paths(path):
+            with opened(part) as source:
+                names += [entry.name for entry in formats.read(source).entries]
     except Refused as error:
         return None, f"the export {path} cannot be read: {error}"
     count = sum(name.startswith(prefix) for name in names)

@@ -24,7 +24,7 @@ from harness.base.strictjson import JsonObject
 from harness.external.linear_regex import PatternRefused, compiled
 from harness.external.output_events import EventKind, LineRule
 
-__all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Flag", "Trainer", "TrainerError", "load"]
+__all__ = ["GIVEN", "DeviceCodeFiles", "Exit", "Files", "Flag", "Models", "Trainer", "TrainerError", "load"]
 
 GIVEN = ("output", "seed", "device", "here", "python")
 """Placeholders that every command has: the output folder, the trial's seed, "cpu" or "cuda", the folder of the TOML
@@ -91,6 +91,18 @@ class Files:
 
 
 @dataclass(frozen=True)
+class Models:
+    """What a falsifier needs to evaluate the models of a run, as texts with placeholders; empty if not named."""
+
+    teacher: str = ""
+    teacher_prefix: str = ""
+    config: str = ""
+    """The folder of the student's config.json, or the file."""
+    tokenizer: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class DeviceCodeFiles:
     """The files with a trainer's GPU code."""
 
@@ -121,6 +133,9 @@ class Trainer:
     every: int = 1
     """Steps from one line without a step's number to the next."""
     ran_on: str | None = None
+    models: Models = Models()
+    loss: str = ""
+    """Which loss the lines have: "distillation", "cross_entropy" or "kl"; empty if it is another or unknown."""
     device_code: DeviceCodeFiles = DeviceCodeFiles()
 
     def words(self, values: JsonObject) -> list[str]:
@@ -194,6 +209,8 @@ class Trainer:
             yield f"/command/environment/{name}", text
         for name in ("export", "checkpoints", "initial", "compute_cache"):
             yield f"/files/{name}", getattr(self.files, name)
+        for name in ("teacher", "config", "tokenizer", "text"):
+            yield f"/models/{name}", getattr(self.models, name)
         for position, text in enumerate(self.device_code.files):
             yield f"/device_code/files/{position}", text
         for name, value in self.parameters.items():
@@ -273,6 +290,8 @@ def _trainer(path: Path, document: JsonObject) -> Trainer:
         first_step=log.get("first_step", 1),
         every=log.get("every", 1),
         ran_on=document.get("recorded", {}).get("ran_on"),
+        models=Models(**document.get("models", {})),
+        loss=log.get("loss", ""),
         device_code=_device_code(path, document.get("device_code", {})),
     )
 

@@ -14,7 +14,7 @@ from harness.base.strictjson import JsonObject
 from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Contract
 from harness.contract.bound import CLOSED, Bound
-from harness.contract.builtin import COMPLETES, CONTRADICTION, RESOLVED
+from harness.contract.builtin import COMPLETES, CONTRADICTION, RESOLVED, UNLIKE_FILES
 from harness.contract.clauses import ClauseResult, is_finite, judge_schema
 from harness.contract.cost import Allowance
 from harness.contract.reasons import Reason, ReasonCode
@@ -152,9 +152,10 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
         same = type(got) is type(wanted) and got == wanted
         reason = None if same else Reason(ReasonCode.ANOTHER_RAN, name, bound=bound, value=got)
         yield _result(f"resolved.{name}", Outcome.PASS if same else Outcome.FAIL, got, bound, reason)
-    if (said := observation.resolved.get("contradiction")) is not None:
-        reason = Reason(ReasonCode.CONTRADICTION, text=said) if said else None
-        yield _result(CONTRADICTION, Outcome.FAIL if said else Outcome.PASS, said, Bound("const", ""), reason)
+    for name, key, place in ((CONTRADICTION, "contradiction", ""), (UNLIKE_FILES, "unlike_files", "files")):
+        if (said := observation.resolved.get(key)) is not None:
+            reason = Reason(ReasonCode.CONTRADICTION, place, text=said) if said else None
+            yield _result(name, Outcome.FAIL if said else Outcome.PASS, said, Bound("const", ""), reason)
     if asked["device"] == "cuda":
         yield from _residency(observation)
 

@@ -93,7 +93,9 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.CANNOT_BE_EVALUATED: lambda one: f"the rule cannot be evaluated: {one.text}",
     ReasonCode.NOT_BOOLEAN: lambda one: f"the rule gave neither true nor false: {one.text}",
     ReasonCode.NOT_READ_BACK: lambda one: f"the {one.place} that ran was not read back",
-    ReasonCode.CONTRADICTION: lambda one: f"the output contradicts itself: {one.text}",
+    ReasonCode.CONTRADICTION: lambda one: (
+        f"the output contradicts {'the files of the run' if one.place else 'itself'}: {one.text}"
+    ),
     ReasonCode.ANOTHER_RAN: lambda one: f"requested {one.bound and one.bound.limit!r}, but {one.value!r} ran",
     ReasonCode.NOT_ASKED: lambda one: one.text or _NOT_ASKED.get(one.place, "it was not asked"),
     ReasonCode.NOT_ON_THE_GPU: lambda one: _NOT_SEEN.get(one.place, "the process was never seen on the GPU"),

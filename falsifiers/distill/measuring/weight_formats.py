@@ -14,6 +14,7 @@ from falsifiers.distill.measuring.weight_files import Unreadable
 from harness.inspect.checkpoint import Refused, formats
 from harness.inspect.checkpoint.bounded_file import opened
 from harness.inspect.checkpoint.scan import numbers, refuse_endless_views
+from harness.inspect.model_folder import weight_paths
 
 __all__ = ["read_weights"]
 
@@ -36,11 +37,26 @@ def read_weights(path: Path, prefix: str = "") -> tuple[dict[str, Tensor], dict[
     """The tensors of a safetensors, APR v2, PyTorch zip or GGUF file by name, on the CPU, and its metadata as texts.
 
     Args:
+        path: the file, or the folder of a model.
         prefix: what the weights' names begin with, which is taken off; tensors of other names are left out.
 
     Raises:
         Unreadable: it is no whole file of these formats, or holds a tensor that cannot be decoded.
     """
+    paths = weight_paths(path)
+    if not paths:
+        raise Unreadable(f"{path} holds no file with weights: no model.safetensors, pytorch_model.bin or model.apr")
+    tensors: dict[str, Tensor] = {}
+    metadata: dict[str, str] = {}
+    for part in paths:
+        found, said = _read(part, prefix)
+        tensors |= found
+        metadata |= said
+    return tensors, metadata
+
+
+def _read(path: Path, prefix: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The same of one file."""
     try:
         with opened(path) as source:
             contents = formats.read(source)

@@ -14,7 +14,12 @@ from typing import Any
 from falsifiers.distill.external import Command
 from harness import NotMeasured, Setting
 from harness.authoring.faults import SubjectFault
+from harness.base.device import Device
+from harness.base.vocabulary import Outcome
+from harness.contract import load
 from harness.execution.worker_trial import WorkerTrial
+from harness.judging.judge import judge
+from harness.judging.observation import Ending, EndingKind, Observation
 from tests.cli.harness_command import harness
 from tests.external.trainers import BIGRAMS_FILE, ROOT
 from tests.falsifiers.distill.trials import CONTRACTS, Heard
@@ -64,6 +69,25 @@ def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) ->
         cause = f": {type(error.__cause__).__name__}" if isinstance(error, SubjectFault) else ""
         ending, reason = f"{type(error).__name__}{cause}", str(error)
     return Seen(recorded.measurements, recorded.unseen, recorded.resolved, ending, reason)
+
+
+def outcomes(claim: str, seen: Seen, parameters: Mapping[str, Any]) -> dict[str, Outcome]:
+    """The outcome of each clause of the claim, in the reduced profile with some parameters changed."""
+    contract = load(CONTRACTS / f"{claim}.json", (ROOT,))
+    given = contract.profiles["reduced"].parameters
+    asked = {**given, **{name: value for name, value in parameters.items() if name in given}}
+    kind = {"": EndingKind.COMPLETED, "NotShown": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
+    ending = Ending(kind.get(seen.ending, EndingKind.SUBJECT_FAULT), reason=seen.reason)
+    device = Device("cpu", "a CPU")
+    observation = Observation(
+        "", "reduced", asked, device, seen.measurements, seen.resolved, ending=ending, unseen=seen.unseen
+    )
+    return {one.id: one.outcome for one in judge(contract, observation).clauses}
+
+
+def failed(found: Mapping[str, Outcome]) -> set[str]:
+    """The clauses that FAIL."""
+    return {name for name, outcome in found.items() if outcome is Outcome.FAIL}
 
 
 def small_project(folder: Path, mutants: Mapping[str, Collection[str]]) -> Path:

@@ -156,7 +156,7 @@ def test_an_export_of_another_format_is_read(folder: Path) -> None:
     assert {name: seen.measurements[name] for name in expected} == expected
     assert (seen.measurements["weight_changes"], seen.resolved) == (
         5,
-        {"device": "cpu", "dtype": "float32", "steps": 5, "contradiction": ""},
+        {"device": "cpu", "dtype": "float32", "steps": 5, "contradiction": "", "unlike_files": ""},
     )
     assert not {"logits_difference", "metadata_missing"} & seen.measurements.keys()
 

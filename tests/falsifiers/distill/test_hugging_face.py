@@ -14,16 +14,13 @@ from transformers import HfArgumentParser, TrainingArguments
 from falsifiers.distill.external import Recorded
 from falsifiers.distill.hugging_face import HF
 from harness import Setting
-from harness.base.device import Device
 from harness.base.vocabulary import Outcome
-from harness.contract import load
 from harness.external.file_check import check_run
 from harness.external.trainer_file import load as trainer_file
-from harness.judging.judge import judge
-from harness.judging.observation import Ending, EndingKind, Observation
 from tests.external.trainers import ROOT
-from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, outside
-from tests.falsifiers.distill.trials import CONTRACTS, a_setting
+from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, failed, outside
+from tests.falsifiers.distill.outside import outcomes as judged_outcomes
+from tests.falsifiers.distill.trials import a_setting
 from trainers.kd_trainer import build
 
 pytest.importorskip("accelerate")
@@ -72,22 +69,8 @@ def outcomes(folder: Path, claim: str, function: str, **changed: Any) -> dict[st
     name = function if ":" in function else f"tests.falsifiers.distill.planted_trainers:{function}"
     text = str(corpus(folder))
     seen = outside(folder, claim, HF, trainer=name, corpus=text, teacher_steps=2, **SHORT[claim], **changed)
-    contract = load(CONTRACTS / f"{claim}.json", (ROOT,))
-    given = contract.profiles["reduced"].parameters
-    parameters = {**given, **{name: value for name, value in SHORT[claim].items() if name in given}}
-    kind = {"": EndingKind.COMPLETED, "NotShown": EndingKind.NOT_MEASURED, "NotMeasured": EndingKind.NOT_MEASURED}
-    ending = Ending(kind.get(seen.ending, EndingKind.SUBJECT_FAULT), reason=seen.reason)
-    observation = Observation(
-        "", "reduced", parameters, Device("cpu", "a CPU"), seen.measurements, seen.resolved, ending=ending,
-        unseen=seen.unseen,
-    )  # fmt: skip
-    judged = judge(contract, observation).clauses
-    return {one.id: one.outcome for one in judged if not one.id.startswith(NOISY)}
-
-
-def failed(found: dict[str, Outcome]) -> set[str]:
-    """The clauses that FAIL."""
-    return {name for name, outcome in found.items() if outcome is Outcome.FAIL}
+    judged = judged_outcomes(claim, seen, SHORT[claim])
+    return {name: outcome for name, outcome in judged.items() if not name.startswith(NOISY)}
 
 
 @pytest.mark.parametrize("claim", [MAX_STEPS, PERIOD, STEP, BATCH, EMBED])

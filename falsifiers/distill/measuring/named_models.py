@@ -1,0 +1,160 @@
+"""Evaluates the models of an external trainer, by the tokenizer and the text that its file names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from falsifiers.distill.measuring.held_out import HeldOut
+from falsifiers.distill.measuring.weight_files import Unreadable
+from falsifiers.distill.measuring.weight_formats import read_weights
+from falsifiers.distill.oracle.corpus import Tokens, draw
+from falsifiers.distill.oracle.qwen2 import SHAPES, new_model
+from harness import NotShown, Setting
+
+__all__ = ["NamedModel", "held_out_of"]
+
+_SEED = 20_201
+_BLOCKS = 20
+_EVERY = 10
+"""Every tenth block is evaluated; the others say how often tokens occur."""
+_LARGEST_TEXT = 64 << 20
+
+
+def held_out_of(text: str, tokenizer: str, setting: Setting) -> tuple[HeldOut, int]:
+    """Sequences of a tenth of a text, spread over it, and how many tokens the tokenizer knows.
+
+    Args:
+        text: a file in UTF-8.
+        tokenizer: a `tokenizer.json` or its folder, or "bytes".
+
+    Raises:
+        NotShown: one of them cannot be read, or the text is too short.
+    """
+    wanted = setting.parameters
+    content = _content(Path(text))
+    tokens, vocabulary = _tokens(content, tokenizer)
+    length = max(wanted["sequence"] + 1, len(tokens) // (_BLOCKS * _EVERY))
+    blocks = [tokens[start : start + length] for start in range(0, len(tokens) - length + 1, length)]
+    if len(blocks) < _EVERY:
+        raise NotShown(
+            f"{text} has {len(tokens)} tokens; {_EVERY * (wanted['sequence'] + 1)} are needed to evaluate a tenth of it"
+        )
+    held_out = blocks[_EVERY - 1 :: _EVERY]
+    counts = torch.ones(vocabulary, dtype=torch.float64)
+    for number, block in enumerate(blocks, start=1):
+        if number % _EVERY:
+            counts += torch.from_numpy(np.bincount(block, minlength=vocabulary))
+    drawn = [
+        draw(held_out, (_SEED, index), wanted["batch"], wanted["sequence"])
+        for index in range(wanted["held_out_batches"])
+    ]
+    blind = (counts / counts.sum()).log()[torch.cat([labels.flatten() for _, labels in drawn])]
+    batches = tuple((inputs.to(setting.device), labels.to(setting.device)) for inputs, labels in drawn)
+    return HeldOut(batches, -blind.mean().item(), hashlib.sha256(content).hexdigest()), vocabulary
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_TEXT)
+    except OSError as error:
+        raise NotShown(f"the text {path} cannot be read: {error.strerror}") from error
+
+
+def _tokens(content: bytes, tokenizer: str) -> tuple[Tokens, int]:
+    if tokenizer == "bytes":
+        return np.frombuffer(content, dtype=np.uint8), 256
+    place = Path(tokenizer)
+    place = place / "tokenizer.json" if place.is_dir() else place
+    try:
+        read = tokenizers.Tokenizer.from_file(str(place))
+    except Exception as error:  # the library raises no narrower type
+        raise NotShown(f"the tokenizer {place} cannot be read: {error}") from error
+    lines = content.decode(errors="replace").splitlines(keepends=True)
+    found = read.encode_batch(lines, add_special_tokens=False)
+    return np.array([token for one in found for token in one.ids], dtype=np.int64), read.get_vocab_size()
+
+
+class NamedModel:
+    """A model of a run, loaded from a file or folder; kept until another is asked for."""
+
+    def __init__(self, setting: Setting, vocabulary: int) -> None:
+        """Args:
+        vocabulary: how many tokens the tokenizer knows. Models round the number up, each in its own way.
+        """
+        self._setting = setting
+        self._vocabulary = vocabulary
+        self._model: Any = None
+        self._loaded: tuple[Path, str] | None = None
+
+    @torch.no_grad()
+    def answer(self, place: Path, prefix: str, config: str, tokens: Tensor) -> Tensor:
+        """The logits [batch, sequence, vocabulary] of the weights at a place, computed in float32.
+
+        Raises:
+            NotShown: they cannot be read, no architecture fits them, it knows fewer tokens, or there is no memory.
+        """
+        if self._model is None or self._loaded != (place, prefix):
+            try:
+                weights, _ = read_weights(place, prefix)
+            except (OSError, Unreadable) as error:
+                raise NotShown(f"the model {place} cannot be read: {error}") from error
+            self._model = _built(place, config, weights, self._setting)
+            if (size := self._model.get_output_embeddings().out_features) < self._vocabulary:
+                raise NotShown(f"the tokenizer knows {self._vocabulary} tokens, and the model {place} knows {size}")
+            self._loaded = (place, prefix)
+        try:
+            logits: Tensor = self._model(input_ids=tokens, use_cache=False).logits
+        except torch.OutOfMemoryError as error:
+            raise NotShown(f"the memory of {self._setting.device} is too small to evaluate {place}") from error
+        return logits[..., : self._vocabulary]
+
+
+def _built(place: Path, config: str, weights: Mapping[str, Tensor], setting: Setting) -> Any:
+    """The model in evaluation mode: by its config.json, else the one that the claim names, if the weights fit it.
+
+    Raises:
+        NotShown: the weights do not fit, or there is no config.json that transformers knows.
+    """
+    device, named = torch.device(setting.device), setting.parameters.get("model")
+    file = _config_file(Path(config) if config else place)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        if file is not None:
+            model = _of_config(file)
+        elif isinstance(named, str) and named in SHAPES:
+            model = new_model(named, torch.device("cpu"), torch.float32)
+        else:
+            raise NotShown(f"there is no config.json beside {place}; name one as /models/config")
+    model.tie_weights()
+    wanted = dict(model.named_parameters())
+    if strange := sorted(
+        name for name, weight in wanted.items() if name not in weights or weights[name].shape != weight.shape
+    ):
+        raise NotShown(f"the weights {place} do not fit {file or named}: {strange[0]} is missing or has another shape")
+    for name, weight in wanted.items():
+        weight.copy_(weights[name])
+    return model.to(device).eval()
+
+
+def _config_file(place: Path) -> Path | None:
+    folder = place if place.is_dir() else place.parent
+    file = place if place.suffix == ".json" else folder / "config.json"
+    return file if file.is_file() else None
+
+
+def _of_config(file: Path) -> Any:
+    """The architecture of a config.json; code in the folder does not run."""
+    try:
+        config = AutoConfig.from_pretrained(str(file), local_files_only=True, trust_remote_code=False)
+        return AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    except Exception as error:  # transformers raises what it likes on a configuration that it does not know
+        raise NotShown(f"{file} describes no language model that transformers knows: {error}") from error

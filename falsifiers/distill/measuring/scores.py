@@ -1,0 +1,83 @@
+"""How a student does on held-out text, also one without a teacher, and one of another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from torch import Tensor
+
+from falsifiers.distill.measuring.held_out import Evaluation, HeldOut, evaluate, surprise
+from falsifiers.distill.subject import Distillation
+from harness import Hidden, NotShown, Trial, look
+
+__all__ = ["Scores", "held_out_of", "scores"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """As `Evaluation` has them, and some more. Each may be hidden.
+
+    Attributes:
+        loss: by the claim's formula; by that of a trainer's file if it states one.
+        as_reported: the same, if it is known that the subject reports this loss.
+        of_a_fresh_student: the cross entropy of a student that does not know the text yet.
+    """
+
+    loss: float
+    as_reported: float
+    kl: float
+    blind_kl: float
+    misplaced_kl: float
+    cross_entropy: float
+    of_a_fresh_student: float
+    teacher_cross_entropy: float
+    teacher_logits: Tensor
+
+
+def held_out_of(trial: Trial[Any], in_process: bool) -> HeldOut:
+    """The claim's text; of a trainer in another process, the text that its file names."""
+    if isinstance(in_process, Hidden):
+        held_out: HeldOut = trial.subject.held_out()
+        return held_out
+    return HeldOut.of(trial)
+
+
+def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> Scores:
+    """Evaluate the trial's student, and its teacher if it has one."""
+    seen = evaluate(trial, held_out)
+    entropy = seen.cross_entropy if isinstance(seen, Evaluation) else _cross_entropy(trial, held_out)
+    stated = "distillation" if in_process is True else trial.subject.reported_loss  # type: ignore[attr-defined]
+    loss = {"cross_entropy": entropy, "kl": seen.kl}.get(stated, seen.loss)
+    unstated = Hidden("the trainer's file does not say which loss its lines have; see /log/loss")
+    return Scores(
+        loss=loss,
+        as_reported=loss if stated else unstated,  # type: ignore[arg-type]
+        kl=seen.kl,
+        blind_kl=seen.blind_kl,
+        misplaced_kl=seen.misplaced_kl,
+        cross_entropy=entropy,
+        of_a_fresh_student=entropy if in_process is True else _of_fresh(entropy, held_out),
+        teacher_cross_entropy=seen.teacher_cross_entropy,
+        teacher_logits=seen.teacher_logits,
+    )
+
+
+@look
+def _cross_entropy(trial: Trial[Distillation], held_out: HeldOut) -> float:
+    """The student's alone."""
+    found = []
+    for inputs, labels in held_out.batches:
+        with trial.subject_fault():
+            logits = trial.subject.student_logits(inputs)
+        found += [float(surprise(of_row, wanted)) for of_row, wanted in zip(logits, labels, strict=True)]
+    return fmean(found)
+
+
+@look
+def _of_fresh(entropy: float, held_out: HeldOut) -> float:
+    """The cross entropy of a student, if it is no better than token frequencies."""
+    if entropy < held_out.blind_cross_entropy:
+        raise NotShown("the student knows the text before the run; the bound is for a fresh one")
+    return entropy

@@ -1,0 +1,252 @@
+"""A finished run whose file names its models, a tokenizer and a text: the falsifier loads and evaluates them itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from falsifiers.apr.reference.format import Reference
+from falsifiers.apr.subject import AprFile, TensorRecord
+from falsifiers.distill.external import Recorded
+from harness.base.vocabulary import Outcome
+from tests.external.trainers import ROOT
+from tests.falsifiers.distill.outside import EXPORT, SMOKE, Seen, failed, outcomes, outside
+
+FILE = """
+name = "a finished run"
+[parameters]
+root = ""
+[command]
+line = ["true"]
+[log]
+loss = "distillation"
+files = ["*.log"]
+[[log.line]]
+event = "step"
+json = {step = "step", loss = "loss"}
+[[log.line]]
+event = "summary"
+json = {steps = "made"}
+[files]
+export = "{output}/export"
+initial = "{root}/initial"
+[models]
+teacher = "{root}/teacher"
+tokenizer = "bytes"
+text = "{root}/text"
+"""
+ASKED = {"batch": 4, "sequence": 32, "held_out_batches": 2}
+STEPS = 50
+MEASURED = ("loss-falls", "kl-falls", "unmoved.maxItems", "teacher-knows-more", "initial_kl.minimum", "reported.files")
+"""Clauses of SMOKE that have a verdict as soon as the models are named."""
+
+
+def _model(seed: int) -> Qwen2ForCausalLM:
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return Qwen2ForCausalLM(Qwen2Config(vocab_size=256, num_key_value_heads=1, max_position_embeddings=64, **sizes))
+
+
+def _train(student: Any, text: bytes, steps: int, teacher: Any = None) -> list[float]:
+    """Losses of the steps; with a teacher that of the claim, else the cross entropy."""
+    chance, tokens = torch.Generator().manual_seed(3), torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    optimizer, losses = torch.optim.AdamW(student.parameters(), lr=0.02), []
+    for _ in range(steps):
+        starts = torch.randint(len(tokens) - 33, (8,), generator=chance)
+        rows = torch.stack([tokens[start : start + 33] for start in starts])
+        answer = student(rows[:, :-1]).logits.flatten(0, 1)
+        loss = F.cross_entropy(answer, rows[:, 1:].flatten())
+        if teacher is not None:
+            with torch.no_grad():
+                taught = teacher(rows[:, :-1]).logits.flatten(0, 1)
+            softened = F.log_softmax(answer / 4, -1), F.log_softmax(taught / 4, -1)
+            loss = 0.3 * loss + 0.7 * 16 * F.kl_div(*softened, log_target=True, reduction="batchmean")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def _told(losses: Sequence[float], made: int | None = None) -> str:
+    lines = [{"step": step, "loss": loss} for step, loss in enumerate(losses, start=1)]
+    return "".join(json.dumps(line) + "\n" for line in (*lines, *([{"made": made}] if made else [])))
+
+
+@pytest.fixture(scope="module")
+def distilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A healthy run: a teacher that knows the text, the student before and after it, and its log."""
+    folder = tmp_path_factory.mktemp("distilled")
+    text = b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py")))[:60_000]
+    (folder / "text").write_bytes(text)
+    teacher, student = _model(1), _model(2)
+    _train(teacher, text, 60)
+    teacher.save_pretrained(folder / "teacher")
+    student.save_pretrained(folder / "initial")
+    losses = _train(student, text, STEPS, teacher)
+    student.save_pretrained(folder / "run" / "export")
+    (folder / "run" / "train.log").write_text(_told(losses, STEPS))
+    (folder / "trainer.toml").write_text(FILE)
+    return folder
+
+
+@pytest.fixture
+def folder(distilled: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(distilled, tmp_path / "copy")
+
+
+def _seen(folder: Path, claim: str = SMOKE) -> Seen:
+    asked = {"trainer": str(folder / "trainer.toml"), "dir": str(folder / "run"), "root": str(folder)}
+    return outside(folder, claim, Recorded, **asked, **ASKED)
+
+
+def _outcomes(folder: Path, claim: str = SMOKE) -> dict[str, Outcome]:
+    return outcomes(claim, _seen(folder, claim), ASKED)
+
+
+def _log(folder: Path, change: Callable[[list[float]], list[float]], made: int | None = None) -> None:
+    path = folder / "run" / "train.log"
+    losses = [line["loss"] for text in path.read_text().splitlines() if "loss" in (line := json.loads(text))]
+    path.write_text(_told(change(losses), made))
+
+
+def test_a_healthy_run_has_verdicts_on_its_losses(folder: Path) -> None:
+    """What the trainer alone knows stays unmeasured, and nothing is refuted."""
+    found = _outcomes(folder)
+    assert failed(found) == set()
+    measured = (*MEASURED, "reported-initial-agrees", "reported-final-agrees", "reported-does-not-rise")
+    assert {name: found[name] for name in measured} == dict.fromkeys(measured, Outcome.PASS)
+    hidden = ("teacher_drift.maximum", "final_foresight.maximum", "student_logits_error.maximum")
+    assert {found[name] for name in hidden} == {Outcome.NOT_MEASURED}
+
+
+def _apr(number: int, dtype: torch.dtype) -> Callable[[Path], None]:
+    """Write the export as APR v2 in a dtype, and its config.json beside it."""
+
+    def write(export: Path) -> None:
+        tensors = {name: weight.to(dtype) for name, weight in load_file(export / "model.safetensors").items()}
+        records = [
+            TensorRecord(name, number, tuple(weight.shape), weight.contiguous().view(torch.uint8).numpy().tobytes())
+            for name, weight in tensors.items()
+        ]
+        (export / "model.safetensors").unlink()
+        (export / "student.apr").write_bytes(Reference(None).write(AprFile(records, {})))  # type: ignore[arg-type]
+
+    return write
+
+
+def _torch_zip(export: Path) -> None:
+    torch.save(load_file(export / "model.safetensors"), export / "pytorch_model.bin")
+    (export / "model.safetensors").unlink()
+
+
+def _two_parts(export: Path) -> None:
+    tensors = load_file(export / "model.safetensors")
+    (export / "model.safetensors").unlink()
+    parts = {name: f"model-0000{1 + position % 2}-of-00002.safetensors" for position, name in enumerate(tensors)}
+    for part in set(parts.values()):
+        save_file({name: tensor for name, tensor in tensors.items() if parts[name] == part}, export / part)
+    (export / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [_apr(0, torch.float32), _apr(1, torch.float16), _apr(30, torch.bfloat16), _torch_zip, _two_parts],
+    ids=["apr-f32", "apr-f16", "apr-bf16", "torch-zip", "parts"],
+)
+def test_the_export_may_have_any_format(folder: Path, write: Callable[[Path], None]) -> None:
+    """It is evaluated, and compared with the student before the run."""
+    write(folder / "run" / "export")
+    found = _outcomes(folder)
+    assert (failed(found), {found[name] for name in MEASURED}) == (set(), {Outcome.PASS})
+    export = _outcomes(folder, EXPORT)
+    assert failed(export) <= {"resolved.steps"}
+    assert export["missing.maxItems"] is export["unmoved.maxItems"] is Outcome.PASS
+
+
+def _exports_initial(folder: Path) -> None:
+    shutil.rmtree(folder / "run" / "export")
+    shutil.copytree(folder / "initial", folder / "run" / "export")
+
+
+def _teacher_is_student(folder: Path) -> None:
+    shutil.rmtree(folder / "teacher")
+    shutil.copytree(folder / "initial", folder / "teacher")
+
+
+def _shifts_twice(folder: Path) -> None:
+    student, text = _model(2), (folder / "text").read_bytes()
+    _log(folder, lambda _: _train(student, text[::2], STEPS))
+    student.save_pretrained(folder / "run" / "export")
+
+
+DEFECTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "exports the initial weights": (_exports_initial, {"unmoved.maxItems", "loss-falls", "reported.files"}),
+    "stops at 30 of 50": (lambda folder: _log(folder, lambda losses: losses[:30], 50), {"reported.contradiction"}),
+    "the teacher equals the student": (_teacher_is_student, {"initial_kl.minimum", "teacher-knows-more"}),
+    "divides twice": (
+        lambda folder: _log(folder, lambda losses: [loss / 2 for loss in losses]),
+        {"reported-initial-agrees", "reported-final-agrees"},
+    ),
+    "the loss rises": (lambda folder: _log(folder, lambda losses: losses[::-1]), {"reported-does-not-rise"}),
+    "learns other tokens than the next": (_shifts_twice, {"reported-final-agrees"}),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_of_a_run_is_refuted(folder: Path, defect: str) -> None:
+    """By the clauses that name it."""
+    plant, clauses = DEFECTS[defect]
+    plant(folder)
+    assert clauses <= (found := failed(_outcomes(folder))), found
+
+
+def test_a_run_without_a_teacher(folder: Path) -> None:
+    """The cross entropy has a verdict, and what needs a teacher is not measured."""
+    text = FILE.replace('teacher = "{root}/teacher"\n', "").replace('"distillation"', '"cross_entropy"')
+    (folder / "trainer.toml").write_text(text)
+    found = _outcomes(folder)
+    assert failed(found) == {"reported-final-agrees"}  # its lines have another loss, which begins alike
+    assert found["loss-falls"] is Outcome.PASS
+    assert found["initial_kl.minimum"] is Outcome.NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('tokenizer = "bytes"', 'tokenizer = "{root}/tokenizer.json"'),
+        ('text = "{root}/text"', 'text = "{root}/no-text"'),
+        ('text = "{root}/text"', 'text = "{root}/run/train.log"'),
+        ('teacher = "{root}/teacher"', 'teacher = "{root}/run"'),
+        ('initial = "{root}/initial"', 'initial = "{root}/run"'),
+    ],
+)
+def test_what_cannot_be_loaded_is_not_measured(folder: Path, old: str, new: str) -> None:
+    """A mistake of the description refutes nothing."""
+    large = Tokenizer(WordLevel({f"w{number}": number for number in range(300)}, unk_token="w0"))
+    large.save(str(folder / "tokenizer.json"))
+    (folder / "trainer.toml").write_text(FILE.replace(old, new))
+    found = _outcomes(folder)
+    assert (failed(found), found["kl-falls"]) == (set(), Outcome.NOT_MEASURED)
+
+
+def test_a_loss_that_is_not_stated_is_not_compared(folder: Path) -> None:
+    """A trainer may print another loss than the claim's."""
+    (folder / "trainer.toml").write_text(FILE.replace('loss = "distillation"\n', ""))
+    _log(folder, lambda losses: [loss / 7 for loss in losses])
+    found = _outcomes(folder)
+    assert (failed(found), found["reported-final-agrees"]) == (set(), Outcome.NOT_MEASURED)
+    assert np.isfinite(_seen(folder).measurements["final_loss"])
