@@ -12,7 +12,7 @@ PYTEST ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test docs check fuzz mutants clean
+.PHONY: install run test docs wheels check fuzz mutants clean
 
 install: $(INSTALLED)
 
@@ -25,6 +25,11 @@ test: $(INSTALLED)
 docs: $(INSTALLED)
 	$(VENV)/bin/mkdocs build --strict
 	@echo 'the documentation is in build/site/index.html'
+
+# The harness, and the claims of this repository for others.
+wheels: $(INSTALLED)
+	$(VENV)/bin/python -m build --wheel --no-isolation --outdir build/wheels .
+	$(VENV)/bin/python -m build --wheel --no-isolation --outdir build/wheels claims
 
 # New hostile cases for every reader, in rounds, until the minutes are over or a case does harm.
 fuzz: $(INSTALLED)

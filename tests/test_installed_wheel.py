@@ -1,7 +1,7 @@
-"""The installed wheel in another repository: `harness init`, a claim about its code, a PASS, its evidence.
+"""The installed wheels in another repository: `harness init`, a claim about its code, a PASS, its evidence.
 
-The wheel is built from this tree and installed into a virtual environment of its own. That environment uses the
-dependencies of this one, but none of its paths: it can find the harness only through the wheel.
+The wheels of the harness and of its claims are built from this tree and installed into a virtual environment of their
+own. That environment uses the dependencies of this one, but none of its paths: it can find them only by the wheels.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -109,25 +110,37 @@ OBSERVATION = {
 }
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+def _built(project: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(project)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = folder.glob("falsifier_harness-*.whl")
+    (path,) = folder.glob("*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree."""
+    return _built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def claims_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of its claims."""
+    return _built(ROOT / "claims", tmp_path_factory.mktemp("claims"))
+
+
+@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of an environment that holds the wheel."""
-    folder = tmp_path_factory.mktemp("environment")
+    """The folder of the commands of an environment that holds the harness."""
+    return _environment(tmp_path_factory.mktemp("environment"), wheel)
+
+
+def _environment(folder: Path, *wheels: Path) -> Path:
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], timeout=300, check=True)
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, wheels)], timeout=300, check=True)
     # Python reads no .pth file in a folder that a .pth file names, so that our own editable install stays out of sight.
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -246,3 +259,32 @@ def fill_in(theirs: Path) -> None:
     package = theirs / "falsifiers" / "schedule"
     for name, text in (("cosine", FALSIFIER), ("cosine_subject", SUBJECT), ("cosine_mutants", MUTANTS)):
         (package / f"{name}.py").write_text(text)
+
+
+def test_installed_claims_run_in_a_repository_without_claims(
+    wheel: Path, claims_wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """They are listed with their place, run with the folders of that place, and leave their evidence here."""
+    names = zipfile.ZipFile(claims_wheel).namelist()
+    ours = {path.stem for path in ROOT.glob("contracts/*/F-*-[0-9][0-9][0-9].json")}
+    held = {name for name in names if name.endswith(".json") and Path(name).stem in ours}
+    assert len(held) == len(ours)
+    assert any(name.endswith("falsifier_harness/trainers/transformers-trainer.toml") for name in names)
+    versions = [
+        tomllib.loads((ROOT / part).read_text())["project"] for part in ("pyproject.toml", "claims/pyproject.toml")
+    ]
+    assert versions[0]["optional-dependencies"]["claims"] == [f"{versions[1]['name']}=={versions[1]['version']}"]
+    assert versions[0]["version"] == versions[1]["version"]
+
+    commands = _environment(tmp_path_factory.mktemp("with-claims"), wheel, claims_wheel)
+    theirs = tmp_path / "theirs"
+    (theirs / ".git").mkdir(parents=True)
+    listed = json.loads(run(commands, theirs, "harness", "list", "--json").stdout)
+    assert {row["id"] for row in listed} == ours
+    assert all(Path(row["from"]).is_relative_to(commands.parent) for row in listed)
+    done = run(commands, theirs, "harness", "run", "F-APR-V2-LAYOUT-001", "--profile", "reduced", "--no-mutants")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    (bundle,) = (theirs / "evidence").glob("*/F-APR-V2-LAYOUT-001/*")
+    assert "falsifiers/apr/layout.py" in json.loads((bundle / "record.json").read_text())["sources"]
+    verified = run(commands, theirs, "harness", "verify", "evidence")
+    assert (verified.returncode, "STALE" in verified.stdout) == (ExitStatus.PASS, False), verified.stdout

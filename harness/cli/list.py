@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import click
 
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
+from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.report.escaping import printable
 
@@ -19,14 +23,19 @@ _LONGEST = 300
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> ExitStatus:
-    """List the project's claims. Contracts are read, not checked: `harness lint` does that."""
+    """List the project's claims and the installed ones. Contracts are read, not checked: `harness lint` does that."""
     project = Project.find()
     rows: list[dict[str, str]] = []
     refused: list[str] = []
-    for path in project.files():
+    places: Counter[Path] = Counter({project.contracts: 0})
+    for path in project.known():
         try:
             document = strictjson.load(path)
-            rows.append({name: str(document[name])[:_LONGEST] for name in ("id", "issue", "spec", "title")})
+            root = root_of(path)
+            place = project.contracts if root is None else root / "contracts"
+            row = {name: str(document[name])[:_LONGEST] for name in ("id", "issue", "spec", "title")}
+            rows.append({**row, "from": str(place)})
+            places[place] += 1
         except (OSError, strictjson.JsonError, KeyError, TypeError) as error:
             refused.append(f"{path}: not a contract: {error}")
     if as_json:
@@ -39,7 +48,12 @@ def command(as_json: bool) -> ExitStatus:
                     f"{row['id']:<{widths[0]}}  {row['issue']:<{widths[1]}}  {row['spec']:<{widths[2]}}  {row['title']}"
                 )
             )
-        click.echo(f"{len(rows)} claim{'s' if len(rows) != 1 else ''} under {project.contracts}")
+        for place, count in places.items():
+            ours = place == project.contracts
+            if count or (ours and not rows):
+                click.echo(
+                    f"{count} {'claim' if count == 1 else 'claims'} {'under' if ours else 'installed in'} {place}"
+                )
     for line in refused:
         click.echo(printable(line), err=True)
     if refused:

@@ -235,7 +235,7 @@ def _select(project: Project, given: RunOptions) -> list[Contract]:
     if sum((everything, bool(issue), bool(spec))) > 1:  # refused, because the user may expect one to narrow the other
         raise click.UsageError("say one of --all, --issue and --spec")
     if everything or issue or spec:
-        contracts, refused = project.load_all()
+        contracts, refused = project.load_all(None if everything else project.known())
         if refused:
             *others, last = refused
             for error in others:  # show all, so that they can be mended at once

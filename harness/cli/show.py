@@ -119,7 +119,7 @@ def _last(contract: Contract, project: Project) -> dict[str, str]:
 
 def _has_adapter(contract: Contract, kind: Kind, project: Project) -> bool:
     with contextlib.suppress(EntryPointError):
-        return locate(External(kind, "").entry_point(contract.falsifier), project.search).is_file()
+        return locate(External(kind, "").entry_point(contract.falsifier), project.search_of(contract.path)).is_file()
     return False
 
 

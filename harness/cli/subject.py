@@ -17,6 +17,7 @@ from harness.base.redaction import Redactor
 from harness.cli.parameter_options import overrides
 from harness.contract import Contract
 from harness.contract.entry_point import EntryPointError, locate
+from harness.contract.installed import claims_roots, root_of
 from harness.contract.project import Project
 from harness.external.choice import External, Kind
 
@@ -66,7 +67,7 @@ def choose(text: str | None, settings: Sequence[str], contracts: Sequence[Contra
     own, others = _split(settings, {*trainer.parameters, *further}, contracts, trainer.name)
     changed = overrides(others, contracts)
     claims = _of_claims(contracts)
-    mine: dict[str, Any] = {"trainer": path.relative_to(project.root).as_posix()}
+    mine: dict[str, Any] = {"trainer": str(path) if root_of(path) else path.relative_to(project.root).as_posix()}
     mine |= {name: value for name, value in trainer.parameters.items() if name not in claims}
     mine |= _own(own, trainer.parameters, trainer.path.name)
     if kind == Kind.RECORDED:
@@ -99,6 +100,8 @@ def checked_subject(text: str | None, project: Project) -> str | None:
 def _file(kind: Kind, file: str, project: Project) -> Path:
     if file:
         path = Path(os.path.abspath(file))
+        if not path.exists() and (ready := next(filter(Path.is_file, (root / file for root in claims_roots())), None)):
+            return ready
     else:
         found = sorted((project.root / _FOLDER).glob("*.toml"))
         if len(found) != 1:
@@ -119,7 +122,7 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
     if not (module and name):
         raise _refused(f"name the function that returns a Trainer: --subject {Kind.HF}:{Kind.HF.value_named}")
     try:
-        path = locate(entry_point, project.search)
+        path = locate(entry_point, (*project.search, *claims_roots()))
         defaults = own_parameters(path, name)
     except EntryPointError as error:
         raise _refused(f"{error}; {error.remedy}") from error
@@ -128,8 +131,9 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
     own, others = _split(settings, set(defaults), contracts, name)
     changed = overrides(others, contracts)
     mine = {"trainer": entry_point, **defaults, **_own(own, defaults, path.name)}
-    source = path.resolve().relative_to(project.root.resolve()).as_posix()
-    external = External(Kind.HF, entry_point, mine, {source: hashlib.sha256(path.read_bytes()).hexdigest()})
+    external = External(
+        Kind.HF, entry_point, mine, {project.name_of(path): hashlib.sha256(path.read_bytes()).hexdigest()}
+    )
     for contract in contracts:
         if not _takes(contract, external, project):
             raise _refused(_no_adapter(contract, external, project))
@@ -192,17 +196,17 @@ def _directory(mine: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
-    files = [path]
+    files, root = [path], root_of(path) or project.root
     for pattern in trainer.sources:
-        found = sorted(file for file in project.root.glob(pattern) if file.is_file())
+        found = sorted(file for file in root.glob(pattern) if file.is_file())
         if not found:
-            raise _refused(f"{path}: /sources: {pattern!r} names no file under {project.root}")
+            raise _refused(f"{path}: /sources: {pattern!r} names no file under {root}")
         files += found
     digests = {}
     for file in files:
-        if not file.resolve().is_relative_to(project.root):
+        if not file.resolve().is_relative_to(root):
             raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
-        digests[file.relative_to(project.root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+        digests[file.relative_to(root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
     return digests
 
 
@@ -228,7 +232,7 @@ def _check(external: External, trainer: Trainer, contract: Contract, changed: di
 def _takes(contract: Contract, external: External, project: Project) -> bool:
     """Return whether the spec of a claim has an adapter for such a subject."""
     try:
-        locate(external.entry_point(contract.falsifier), project.search)
+        locate(external.entry_point(contract.falsifier), project.search_of(contract.path))
     except EntryPointError:
         return False
     return True
@@ -242,7 +246,7 @@ def _no_adapter(contract: Contract, external: External, project: Project) -> str
         for kind in Kind
         if _takes(contract, replace(external, kind=kind), project)
     ]
-    claims, _ = project.load_all()
+    claims, _ = project.load_all(project.known())
     takers = [claim.id for claim in claims if _takes(claim, external, project)]
     said.append(f"these claims take one: {', '.join(takers)}" if takers else "no claim of this project takes one")
     return "; ".join(said)

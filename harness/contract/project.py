@@ -15,6 +15,7 @@ from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError, load
 from harness.contract.calibration import SUFFIX
 from harness.contract.equivalent import SUFFIX as EQUIVALENT_SUFFIX
+from harness.contract.installed import claims_roots, root_of
 from harness.contract.planting import SUFFIX as PLANTING_SUFFIX
 
 __all__ = ["Mentions", "Project", "ProjectError"]
@@ -25,6 +26,10 @@ _SCHEMAS = "schema"
 
 class ProjectError(ValueError):
     """There is no project, its configuration is wrong, or it has no such claim."""
+
+
+_MARKS = ("pyproject.toml", ".git")
+"""What marks the root of a repository without settings for the harness."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +76,24 @@ class Project:
         for folder in (here, *here.parents):
             settings = _settings(folder / "pyproject.toml")
             if settings is not None:
-                return cls(
-                    root=folder,
-                    contracts=_inside(folder, settings.get("contracts", "contracts"), "contracts"),
-                    evidence=_inside(folder, settings.get("evidence", "evidence"), "evidence"),
-                    search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
-                    mentions=_mentions(folder, settings.get("mentions", {})),
-                )
+                return cls._of(folder, settings)
+        if (
+            claims_roots()
+        ):  # then a repository needs no settings: it has claims to run, and only its evidence is its own
+            for folder in (here, *here.parents):
+                if any((folder / name).exists() for name in _MARKS):
+                    return cls._of(folder, {})
         return None
+
+    @classmethod
+    def _of(cls, folder: Path, settings: dict[str, Any]) -> Project:
+        return cls(
+            root=folder,
+            contracts=_inside(folder, settings.get("contracts", "contracts"), "contracts"),
+            evidence=_inside(folder, settings.get("evidence", "evidence"), "evidence"),
+            search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
+            mentions=_mentions(folder, settings.get("mentions", {})),
+        )
 
     @property
     def schemas(self) -> Path:
@@ -94,9 +109,35 @@ class Project:
         ]
         return sorted(found, key=lambda path: (path.stem, path))
 
+    def known(self) -> list[Path]:
+        """The contract files of the project, and those of installed claims whose ids it has no contract for."""
+        own = self.files()
+        names = {path.stem for path in own}
+        others: dict[str, Path] = {}
+        for root in claims_roots():
+            for path in self.files(root / "contracts"):
+                if path.stem not in names and not path.is_relative_to(self.contracts):
+                    others.setdefault(path.stem, path)
+        return sorted([*own, *others.values()], key=lambda path: (path.stem, path))
+
+    def search_of(self, contract: Path | None) -> tuple[Path, ...]:
+        """The folders from which the code of a claim is imported: first those of the claim, then the project's."""
+        root = None if contract is None else root_of(contract)
+        return self.search if root is None else (root, *self.search)
+
+    def name_of(self, file: Path) -> str:
+        """The name of a source file in evidence: its path from the project's root, or from that of installed claims."""
+        root = root_of(file)
+        return (file.relative_to(self.root) if root is None else file.resolve().relative_to(root)).as_posix()
+
+    def named(self, name: str) -> Path:
+        """The file of a name in evidence, which need not exist. A file of the project goes before an installed one."""
+        places = [root / name for root in (self.root, *claims_roots())]
+        return next((place for place in places if place.is_file()), places[0])
+
     def load(self, path: Path) -> Contract:
         """Load one contract file. Raises ContractError if it is refused."""
-        return load(path, self.search)
+        return load(path, self.search_of(path))
 
     def load_all(self, paths: Iterable[Path] | None = None) -> tuple[list[Contract], list[ContractError]]:
         """Load contract files; by default, all. Returns the refusals too. A second file with one id is refused."""
@@ -123,11 +164,12 @@ class Project:
             ProjectError: no such claim; the message names the nearest.
             ContractError: the contract is refused.
         """
-        matches = [path for path in self.files() if path.stem == identifier]
+        known = self.known()
+        matches = [path for path in known if path.stem == identifier]
         if not matches:
             import difflib
 
-            names = {path.stem.upper(): path.stem for path in self.files()}
+            names = {path.stem.upper(): path.stem for path in known}
             near = difflib.get_close_matches(identifier.upper(), names, n=1, cutoff=0.5)
             hint = f"did you mean {names[near[0]]}?" if near else "`harness list` shows them"
             raise ProjectError(f"no claim {identifier!r} under {self.contracts}; {hint}")

@@ -40,6 +40,7 @@ from typing import Any, Protocol, final
 from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
+from harness.contract.installed import root_of
 from harness.contract.planting import planted_sources
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import LARGEST_DOCUMENT, RECORD
@@ -158,21 +159,22 @@ class ProjectState:
         """Return the sha256 of a file below the project's root; None if it is missing or lies outside."""
         if name not in self._sources:
             plain = not name.startswith("/") and ".." not in PurePosixPath(name).parts
-            self._sources[name] = _digest(self._project.root / name) if plain else None
+            self._sources[name] = _digest(self._project.named(name)) if plain else None
         return self._sources[name]
 
-    def uses(self, entry_point: str) -> frozenset[str]:
-        """Return the files that an entry point uses, by name relative to the project's root."""
-        if entry_point not in self._uses:
-            root = self._project.root
-            files = imported_files(entry_point, self._project.search)
-            self._uses[entry_point] = frozenset(file.relative_to(root).as_posix() for file in files)
-        return self._uses[entry_point]
+    def uses(self, entry_point: str, claim: str) -> frozenset[str]:
+        """Return the files that an entry point of a claim uses, by their names in evidence."""
+        contract = next(iter(self._contract_files.get(claim, ())), None)
+        key = f"{'' if contract is None else root_of(contract) or ''}:{entry_point}"
+        if key not in self._uses:
+            files = imported_files(entry_point, self._project.search_of(contract))
+            self._uses[key] = frozenset(map(self._project.name_of, files))
+        return self._uses[key]
 
     @cached_property
     def _contract_files(self) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
-        for path in self._project.files():
+        for path in self._project.known():
             found.setdefault(path.stem, []).append(path)
         return found
 
@@ -228,8 +230,8 @@ def _changes(record: Recorded, state: ProjectState) -> Iterator[Finding]:
     if now != record.contract_digest:
         detail = Detail.NO_CONTRACT if now is None else Detail.CONTRACT_CHANGED
         yield _remark(Code.STALE_CONTRACT, detail, "/contract_digest")
-    falsifier = state.uses(record.falsifier)
-    subject = state.uses(record.subject) | {name for name in record.sources if not name.endswith(_IMPORTED)}
+    falsifier = state.uses(record.falsifier, record.id)
+    subject = state.uses(record.subject, record.id) | {name for name in record.sources if not name.endswith(_IMPORTED)}
     changed = {name for name, digest in record.sources.items() if state.source_digest(name) != digest}
     parts = (
         (Code.STALE_FALSIFIER, falsifier, {name for name in changed if name in falsifier or name not in subject}),
@@ -251,7 +253,7 @@ def unplanted(record: Recorded, state: ProjectState) -> Iterator[Finding]:
         yield _remark(Code.UNPLANTED, Detail.NEVER_PLANTED, "/subject")
         return
     measured = record.sources
-    subject = state.uses(record.subject) | planted.keys()
+    subject = state.uses(record.subject, record.id) | planted.keys()
     missed = sorted(name for name in subject & measured.keys() if measured[name] not in planted.get(name, ()))
     if missed:
         yield _remark(Code.UNPLANTED, Detail.NOT_PLANTED, "/sources", **_some(missed))

@@ -72,8 +72,9 @@ class Survey:
             device: use only evidence from classes of device whose name contains this text.
             watch: see `harness.evidence.index.read`.
         """
-        contracts, refused = project.load_all()
         contents = read(evidence or project.evidence, cache=cache_folder(), watch=watch)
+        ran, own = {entry.id for entry in contents.entries}, set(project.files())
+        contracts, refused = project.load_all([path for path in project.known() if path in own or path.stem in ran])
         if device:
             here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
             contents = replace(contents, entries=here)

@@ -22,7 +22,8 @@ def obstacles(project: Project, contracts: Sequence[Contract]) -> dict[str, str]
         [contract.falsifier, sorted({entry.partition(":")[0] for entry in contract.entry_points[1:]})]
         for contract in contracts
     ]
-    command = [*PYTHON, "harness.execution.carried_protocol", json.dumps(asked), *map(str, project.search)]
+    search = dict.fromkeys(folder for contract in contracts for folder in project.search_of(contract.path))
+    command = [*PYTHON, "harness.execution.carried_protocol", json.dumps(asked), *map(str, search)]
     try:
         done = subprocess.run(
             command,

@@ -62,7 +62,7 @@ class LocalExecutor:
         """
         self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
         self._remark, self._isolated = remark, isolated
-        self._start = start or (lambda: ForkServer.started(project.root, project.search, admits))
+        self._start = start or (lambda: ForkServer.started(project.root, project.search_of(contract.path), admits))
         self._interrupted = threading.Event()
         self._redactor = Redactor()
         self._lost: ForkServerError | None = None
@@ -202,12 +202,16 @@ class LocalExecutors:
         remark: takes the id of a claim, and a text on each file of its trials that could not be removed.
         """
         self._project, self._cache, self._remark, self._isolated = project, cache, remark, isolated
-        libraries = {
-            contract.id: imported_libraries(_entry_points(contract, isolated), project.search)
-            for contract in contracts
-            if len(contracts) > 1
+        libraries: dict[tuple[Path, ...], dict[str, frozenset[str]]] = {}
+        for contract in contracts:
+            search = project.search_of(contract.path)
+            alone = len(contracts) == 1
+            found = frozenset() if alone else imported_libraries(_entry_points(contract, isolated), search)
+            libraries.setdefault(search, {})[contract.id] = found
+        self._servers = {
+            search: ForkServers(project.root, search, admits, claims) for search, claims in libraries.items()
         }
-        self._servers = ForkServers(project.root, project.search, admits, libraries)
+        """By the folders from which the code of claims is imported; installed claims have others."""
 
     def __call__(self, contract: Contract, gpu: Gpu | None) -> LocalExecutor:
         """The executor of a claim."""
@@ -218,12 +222,13 @@ class LocalExecutors:
             self._cache,
             remark=lambda text: self._remark(contract.id, text),
             isolated=self._isolated,
-            start=lambda: self._servers.start(contract.id),
+            start=lambda: self._servers[self._project.search_of(contract.path)].start(contract.id),
         )
 
     def close(self) -> None:
         """End what the executors share."""
-        self._servers.close()
+        for servers in self._servers.values():
+            servers.close()
 
 
 def _entry_points(contract: Contract, isolated: bool) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
 
+from harness.contract.installed import claims_roots
+
 __all__ = ["Sources"]
 
 LARGEST: Final = 1 << 20
@@ -31,9 +33,11 @@ class Sources:
 
     def __init__(self, root: Path) -> None:
         """Args:
-        root: the root of the project. Files outside of it are not sources.
+        root: the root of the project. Files outside of it, and of installed claims, are not sources.
         """
         self._root = root
+        self._roots = (*claims_roots(), root)  # in this order, because installed claims may lie inside the project
+        self._beginnings = tuple(f"{one}{os.sep}" for one in self._roots)
         self._modules: set[str] = set()
         self._folders: set[Path] = set()
         self._far: list[str] = []
@@ -70,7 +74,7 @@ class Sources:
         files |= self._read_elsewhere()
         found: dict[str, str] = {}
         for file in sorted(files):
-            name = file.relative_to(self._root).as_posix()
+            name = self._name(file)
             if name not in self._told:
                 with suppress(OSError):
                     found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -87,15 +91,23 @@ class Sources:
             raise TypeError("the names of files must be a list of texts")
         self._elsewhere += names[: max(0, _MOST - len(self._told))]
 
+    def _root_of(self, file: Path) -> Path | None:
+        return next((root for root in self._roots if file.is_relative_to(root)), None)
+
+    def _name(self, file: Path) -> str:
+        return file.relative_to(self._root_of(file) or self._root).as_posix()
+
     def _read_elsewhere(self) -> set[Path]:
         names, self._elsewhere = self._elsewhere, []
         files: set[Path] = set()
         for name in names:
-            file = self._root / name
-            with suppress(OSError, ValueError):
-                within = ".." not in file.parts and file.is_relative_to(self._root)
-                if within and file.is_file() and file.stat().st_size <= LARGEST:
-                    files.add(file)
+            for root in self._roots:
+                file = root / name
+                with suppress(OSError, ValueError):
+                    within = ".." not in file.parts and file.is_relative_to(root)
+                    if within and file.is_file() and file.stat().st_size <= LARGEST:
+                        files.add(file)
+                        break
         return files
 
     def _imported(self) -> set[Path]:
@@ -106,8 +118,8 @@ class Sources:
         for name in names:
             path = getattr(sys.modules.get(name), "__file__", None)
             file = Path(path) if path else _HARNESS
-            ours = file.is_relative_to(_HARNESS) or "site-packages" in file.parts
-            if file.is_relative_to(self._root) and not ours:
+            root = None if file.is_relative_to(_HARNESS) else self._root_of(file)
+            if root is not None and "site-packages" not in file.relative_to(root).parts:
                 files.add(file)
         self._folders |= {file.parent for file in files}
         return files
@@ -125,7 +137,7 @@ class Sources:
         for name in opened:
             file = Path(name)
             near = file.parent in self._folders or any(
-                folder in self._folders for folder in file.parents if folder != self._root
+                folder in self._folders for folder in file.parents if folder not in self._roots
             )
             if not near:
                 self._far.append(name)
@@ -143,7 +155,7 @@ class Sources:
             if isinstance(path, int):
                 return
             name = os.path.abspath(os.fsdecode(path))
-            if not name.startswith(f"{self._root}{os.sep}") or name.endswith((".py", ".pyc")):
+            if not name.startswith(self._beginnings) or name.endswith((".py", ".pyc")):
                 return
             if len(self._heard) + len(self._written) >= _MOST:
                 return

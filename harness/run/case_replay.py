@@ -185,7 +185,7 @@ def _accused(sealed: Sealed, contract: Contract, project: Project) -> str:
     if record.subject == sealed.contract.subject:
         return contract.subject
     try:
-        locate(record.subject, project.search)
+        locate(record.subject, project.search_of(contract.path))
     except EntryPointError as error:
         raise ReplayRefused(
             f"the case refuted {record.subject}, which is not here: {error}; name a subject with --subject"

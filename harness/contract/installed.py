@@ -1,0 +1,41 @@
+"""Claims that installed distributions bring: each has a project's folders below `harness_claims/NAME` on `sys.path`.
+
+A folder is found by its place alone, as plugins in a namespace package are: no metadata is read, and nothing is
+imported. `harness list` has no time for more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["PACKAGE", "claims_roots", "root_of"]
+
+PACKAGE = "harness_claims"
+
+
+def claims_roots() -> tuple[Path, ...]:
+    """The folders of installed claims, in the order of `sys.path` and then by name. Each has contracts/ in it."""
+    return _roots(tuple(entry for entry in sys.path if entry))
+
+
+@lru_cache(maxsize=8)
+def _roots(path: tuple[str, ...]) -> tuple[Path, ...]:
+    found: dict[Path, None] = {}
+    for entry in path:
+        try:
+            names = sorted(os.listdir(os.path.join(entry, PACKAGE)))
+        except OSError:
+            continue
+        for name in names:
+            root = Path(entry, PACKAGE, name).resolve()
+            if (root / "contracts").is_dir():
+                found.setdefault(root)
+    return tuple(found)
+
+
+def root_of(path: Path) -> Path | None:
+    """The folder of installed claims that a file is in; None if it is in none."""
+    return next((root for root in claims_roots() if path.resolve().is_relative_to(root)), None)
