@@ -40,6 +40,7 @@ def test_json_for_machines(project: Path) -> None:
         "issue": "DEMO-1",
         "spec": "SPEC-DEMO-001",
         "title": "Sorting keeps every item",
+        "from": str(project / "contracts"),
     }
 
 

@@ -229,7 +229,7 @@ def test_a_run_without_a_teacher(folder: Path) -> None:
     [
         ('tokenizer = "bytes"', 'tokenizer = "{root}/tokenizer.json"'),
         ('text = "{root}/text"', 'text = "{root}/no-text"'),
-        ('text = "{root}/text"', 'text = "{root}/run/train.log"'),
+        ('text = "{root}/text"', 'text = "{root}/short"'),
         ('teacher = "{root}/teacher"', 'teacher = "{root}/run"'),
         ('initial = "{root}/initial"', 'initial = "{root}/run"'),
     ],
@@ -238,6 +238,7 @@ def test_what_cannot_be_loaded_is_not_measured(folder: Path, old: str, new: str)
     """A mistake of the description refutes nothing."""
     large = Tokenizer(WordLevel({f"w{number}": number for number in range(300)}, unk_token="w0"))
     large.save(str(folder / "tokenizer.json"))
+    (folder / "short").write_text("ten words")
     (folder / "trainer.toml").write_text(FILE.replace(old, new))
     found = _outcomes(folder)
     assert (failed(found), found["kl-falls"]) == (set(), Outcome.NOT_MEASURED)
