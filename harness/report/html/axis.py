@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
 
-__all__ = ["Axis"]
+__all__ = ["Axis", "coordinate"]
 
 _SQUEEZED: Final = 30
 """If the maximum is this many times the median, a linear axis would squeeze half of the values into one place."""
@@ -82,6 +82,11 @@ class Axis:
             for factor in factors if power % every == 0 else ():
                 if self.low <= power + math.log10(factor) <= self.high:
                     yield float(f"{factor}e{power}")
+
+
+def coordinate(value: float) -> str:
+    """Return a coordinate with at most one decimal. Smaller differences are invisible."""
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _range(low: float, high: float, room: float) -> tuple[float, float]:

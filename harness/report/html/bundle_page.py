@@ -24,7 +24,7 @@ from harness.report.html.contents import Contents
 from harness.report.html.templating import marked, page
 from harness.report.verdict_text import Caveat, caveats, signature, signed, statement, why
 
-__all__ = ["render", "unreadable"]
+__all__ = ["Site", "render", "unreadable"]
 
 _ANSI = re.compile(r"\x1b\[[0-9;:]*m")
 _HIGHLIGHTS: Final = 4
@@ -51,11 +51,20 @@ class Log:
     cut: bool
 
 
+@dataclass(frozen=True)
+class Site:
+    """The site of a page, which lies in the folder of its claim."""
+
+    name: str
+    """The name of the project; empty without one."""
+    has_claim: bool
+    """Whether the claim has a page."""
+
+
 def render(
     contents: Contents,
     verification: Verification,
-    home: str | None = None,
-    claim_home: str | None = None,
+    site: Site | None = None,
     asked: Sequence[Sequence[str]] = (),
     notes: str = "",
 ) -> str:
@@ -63,8 +72,7 @@ def render(
 
     Args:
         verification: the result of verifying the bundle.
-        home: a link to the index; None if there is no index.
-        claim_home: a link to the page of the claim; None if there is none.
+        site: where the page stands; None if it stands alone.
         asked: what the bundle was checked against (see `harness.report.verdict_text.asked`).
         notes: the notes next to the contract in the project. They are not part of the bundle.
     """
@@ -114,16 +122,15 @@ def render(
         artifacts=contents.artifacts,
         digests=list(record.sources.items())[:_MOST_SOURCES],
         digests_left=max(len(record.sources) - _MOST_SOURCES, 0),
-        home=home,
-        claim_home=claim_home,
+        site=site,
         why=why(record),
         notes=notes,
     )  # fmt: skip
 
 
-def unreadable(name: str, reason: str, verification: Verification, home: str) -> str:
+def unreadable(name: str, reason: str, verification: Verification) -> str:
     """Return the page of a folder without a readable record."""
-    return page("unreadable.html.j2", name=name, reason=reason, verification=verification, home=home)
+    return page("unreadable.html.j2", name=name, reason=reason, verification=verification)
 
 
 def _sources(contents: Contents) -> list[tuple[str, str | None, str, str]]:

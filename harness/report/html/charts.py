@@ -100,14 +100,14 @@ def samples(contents: Contents) -> Iterator[Figure]:
             yield figure(_words(name), _unit(name, contract), label, [line, *_bounds(contract, [name])])
 
 
-def figure(title: str, unit: str, x_label: str, lines: Sequence[Line]) -> Figure:
+def figure(title: str, unit: str, x_label: str, lines: Sequence[Line], height: int = 190) -> Figure:
     """Return a figure. Bytes are shown in the binary unit that suits the largest."""
     divisor = 1.0
     if unit == "B":
         largest = max((y for line in lines for _, y in line.finite()), default=0.0)
         sizes = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
         divisor, unit = next((one for one in sizes if largest >= one[0]), (1.0, "B"))
-    return Figure(title, unit, x_label, tuple(lines), divisor)
+    return Figure(title, unit, x_label, tuple(lines), divisor, height)
 
 
 def bound_line(operator: str, x: Sequence[float], y: Sequence[float | None]) -> Line:

@@ -50,6 +50,8 @@ def numbers(record: Record, rows: Sequence[clauses.Row]) -> dict[str, dict[str, 
         name: {"value": one.value, "unit": one.unit, "bounds": {}} for name, one in measurements_of(record).items()
     }
     for row in rows:
+        if row.nature is clauses.Kind.FORM:
+            found.pop(row.id, None)  # the smallest number of a list is no result if the bound only forbids a sign
         if row.nature in (clauses.Kind.RULE, clauses.Kind.BOUND) and not row.id.endswith(_HOW_MUCH):
             for count, one in enumerate(row.comparisons):
                 names = (one.of, row.id, f"{row.id}, comparison {count + 1}")
@@ -79,4 +81,4 @@ def trends(runs: Sequence[Entry]) -> Iterator[Figure]:
         lines = [Line(name, places, [one["value"] for one in found])]
         for operator in dict.fromkeys(operator for one in found for operator in one["bounds"]):
             lines.append(charts.bound_line(operator, places, [one["bounds"].get(operator) for one in found]))
-        yield charts.figure(name, known[name]["unit"], "run, the oldest first", lines)
+        yield charts.figure(name, known[name]["unit"], "run, the oldest first", lines, height=140)

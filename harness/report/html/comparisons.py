@@ -16,8 +16,7 @@ from harness.contract.clauses import ClauseResult, SchemaClause, is_finite
 from harness.contract.expression import comparisons
 from harness.contract.rules import Rule, Scope
 from harness.judging.observation import Observation
-from harness.report.html.axis import Axis
-from harness.report.html.svg import element, number
+from harness.report.html.axis import Axis, coordinate
 
 __all__ = ["KEYWORDS", "Comparison", "of_bound", "of_rule", "plain", "scale"]
 
@@ -42,8 +41,8 @@ _HOLDS: Final = {
     "==": lambda value, bound: value == bound,
 }
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-_WIDTH, _HEIGHT, _MIDDLE = 160.0, 18.0, 9.0
-_LEFT, _RIGHT = 6.0, 154.0
+_WIDTH, _HEIGHT, _MIDDLE = 160, 18, 9
+_LEFT, _RIGHT = 6, 154
 
 
 @dataclass(frozen=True)
@@ -158,25 +157,19 @@ def scale(comparison: Comparison) -> Markup:
     axis = comparison.axis
     bound, value = axis.place(comparison.bound), axis.place(comparison.value)
     allowed = {"<": (_LEFT, bound), ">": (bound, _RIGHT), "=": (bound - 3, bound + 3)}[comparison.operator[0]]
-    return element(
-        "svg",
-        _line(f"M{_LEFT:g} {_MIDDLE:g}H{_RIGHT:g}", "track"),
-        _line(f"M{number(allowed[0])} {_MIDDLE:g}H{number(max(allowed[1], allowed[0] + 1))}", "zone"),
-        _line(f"M{number(bound)} 1V{_HEIGHT - 1:g}", "bound"),
-        _mark(value, comparison.holds),
-        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
-        class_="scale",
-        aria_hidden="true",
+    end = coordinate(max(allowed[1], allowed[0] + 1))
+    return Markup(  # noqa: S704 (numbers and our own names)
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" class="scale" aria-hidden="true">'
+        f'<path d="M{_LEFT} {_MIDDLE}H{_RIGHT}" class="track"/>'
+        f'<path d="M{coordinate(allowed[0])} {_MIDDLE}H{end}" class="zone"/>'
+        f'<path d="M{coordinate(bound)} 1V{_HEIGHT - 1}" class="bound"/>'
+        f"{_mark(value, comparison.holds)}</svg>"
     )
 
 
-def _line(path: str, style: str) -> Markup:
-    return element("path", d=path, class_=style)
-
-
-def _mark(x: float, holds: bool) -> Markup:
+def _mark(x: float, holds: bool) -> str:
     """Draw a dot if the comparison holds, else a cross, so that colour alone decides nothing."""
     if holds:
-        return element("circle", cx=x, cy=_MIDDLE, r=4.5, class_="dot")
-    left, right, top, bottom = number(x - 4), number(x + 4), number(_MIDDLE - 4), number(_MIDDLE + 4)
-    return _line(f"M{left} {top}L{right} {bottom}M{right} {top}L{left} {bottom}", "cross")
+        return f'<circle cx="{coordinate(x)}" cy="{_MIDDLE}" r="4.5" class="dot"/>'
+    left, right, top, bottom = coordinate(x - 4), coordinate(x + 4), _MIDDLE - 4, _MIDDLE + 4
+    return f'<path d="M{left} {top}L{right} {bottom}M{right} {top}L{left} {bottom}" class="cross"/>'

@@ -186,14 +186,14 @@ def matrix_of_verdicts(
 ) -> Matrix:
     """Return the verdict of the newest sound bundle of each claim. It needs no project."""
     newest: dict[tuple[str, DeviceClass], index.Entry] = {}
-    for entry in sorted(evidence, key=lambda entry: (entry.when, entry.run), reverse=True):
+    for entry in sorted(evidence, key=_age, reverse=True):
         newest.setdefault((entry.id, entry.device_class), entry)
     columns = devices if devices is not None else sorted({device for _, device in newest})
     rows = []
     for claim in sorted({claim for claim, _ in newest}):
         found = [newest.get((claim, device)) for device in columns]
         fields = tuple(one and Field(_verdict(one), _about(one), _page(one.path, pages)) for one in found)
-        first = max(filter(None, found), key=lambda one: (one.when, one.run))
+        first = max(filter(None, found), key=_age)
         rows.append(Row(claim, first.title, first.issue, "", _verdict(first), fields))
     legend = (
         ("no contract here", "the verdict of the newest sound bundle, because the project's contracts are unknown"),
@@ -226,7 +226,7 @@ def _field(
         found = {note.why: note.value for note in cell.notes if not isinstance(note, Finding)}
         verdict = found.get(Why.VERDICT, "" if found else Verdict.PASS)
         alike = [one for one in evidence if one.device_class == device and one.verdict == verdict]
-        about = max(alike, key=lambda one: (one.when, one.run), default=about)
+        about = max(alike, key=_age, default=about)
         word = _verdict(about) if verdict else word
     # The profile stands beside the date, and the entry's reason has value and bound.
     notes = [note for note in cell.notes if isinstance(note, Finding) or note.why not in (Why.REDUCED, Why.VERDICT)]
@@ -240,6 +240,11 @@ def _field(
 def _page(path: Path | None, pages: Mapping[Path, Entry]) -> str | None:
     shown = None if path is None else pages.get(path)
     return None if shown is None else shown.page
+
+
+def _age(entry: index.Entry) -> tuple[datetime, int, str]:
+    """Return a key by which the newest is the largest. Of runs that started together, the worst is the newest."""
+    return entry.when, -_gravity(_verdict(entry)), entry.run
 
 
 def _verdict(entry: index.Entry) -> str:

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness.report import number_text
-from harness.report.html.axis import Axis
-from harness.report.html.svg import element, number, text
+from harness.report.escaping import printable
+from harness.report.html.axis import Axis, coordinate
 
 __all__ = ["Drawing", "Figure", "Form", "Line", "draw", "drawn", "summary"]
 
-_WIDTH, _HEIGHT = 360.0, 190.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 350.0, 10.0, 156.0
+_WIDTH = 360
+_LEFT, _RIGHT, _TOP = 50, 350, 10
+_BELOW = 34
+"""The height of the ticks and the label below the plot."""
 _MOST_POINTS, _MOST_CASES = 120, 480
 """Points of a line, and independent ones. Of more, the lowest and the highest of each stretch are drawn."""
 _FEW_POINTS = 24
@@ -66,11 +68,12 @@ class Figure:
     lines: tuple[Line, ...]
     divisor: float = 1.0
     """The divisor that converts values to the unit, such as bytes to GiB."""
+    height: int = 190
 
     @property
     def scale(self) -> Axis:
         """The vertical axis."""
-        return Axis.of([y / self.divisor for line in self.lines for _, y in line.finite()], _BOTTOM, _TOP)
+        return Axis.of([y / self.divisor for line in self.lines for _, y in line.finite()], self.height - _BELOW, _TOP)
 
 
 Drawing = tuple[Figure, Markup, list[str]]
@@ -103,35 +106,42 @@ def draw(figure: Figure) -> Markup:
     """Return the plot as SVG. The caption of its figure has the same facts in words."""
     data = [line for line in figure.lines if line.form is not Form.BOUND]
     across = Axis.exactly([x for line in data for x in line.x], _LEFT, _RIGHT)
-    up = figure.scale
-    grid, axis, parts = [], [f"M{_LEFT:g} {_BOTTOM:g}H{_RIGHT:g}"], []
+    up, bottom = figure.scale, figure.height - _BELOW
+    parts, grid, axis = [], "", f"M{_LEFT} {bottom}H{_RIGHT}"
     has_zero = up.logarithmic and any(y == 0 for line in figure.lines for _, y in line.finite())
     for tick in [*up.ticks(4), *([0.0] if has_zero else [])]:
         y = up.place(tick)
-        grid.append(f"M{_LEFT:g} {number(y)}H{_RIGHT:g}")
-        parts.append(text(_short(tick), _LEFT - 6, y + 3.5, class_="tick end"))
+        grid += f"M{_LEFT} {coordinate(y)}H{_RIGHT}"
+        parts.append(_text(_short(tick), _LEFT - 6, y + 3.5, "tick end"))
     for tick in across.ticks(5):
         x = across.place(tick)
-        axis.append(f"M{number(x)} {_BOTTOM:g}v4")
-        parts.append(text(_short(tick), x, _BOTTOM + 15, class_="tick middle"))
-    parts.append(element("path", d="".join(grid), class_="grid"))
-    parts.append(element("path", d="".join(axis), class_="axis"))
-    parts.append(text(figure.x_label, (_LEFT + _RIGHT) / 2, _HEIGHT - 4, class_="tick middle"))
+        axis += f"M{coordinate(x)} {bottom}v4"
+        parts.append(_text(_short(tick), x, bottom + 15, "tick middle"))
+    parts += [_path(grid, "grid"), _path(axis, "axis")]
+    parts.append(_text(figure.x_label, (_LEFT + _RIGHT) / 2, figure.height - 4, "tick middle"))
     for index, line in enumerate(figure.lines):
         most = _MOST_CASES if line.form is Form.POINTS else _MOST_POINTS
         for stretch in _stretches(line):
             places = [(across.place(x), up.place(y / figure.divisor)) for x, y in _fewer(stretch, most)]
             parts += _strokes(places, line.form, index)
+        broken = line.broken()
         parts += [
-            text(_BROKEN, across.place(x), _TOP + 4, class_="broken middle")
-            for x in line.broken()[:: math.ceil(len(line.broken()) / _MOST_POINTS) or 1]
+            _text(_BROKEN, across.place(x), _TOP + 4, "broken middle")
+            for x in broken[:: math.ceil(len(broken) / _MOST_POINTS) or 1]
         ]
     unit = f" in {figure.unit}" if figure.unit else ""
     scale = ", on a logarithmic scale" if up.logarithmic else ""
-    return element(
-        "svg", *parts, viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}", class_="plot", role="img",
-        aria_label=f"{figure.title}{unit}, by {figure.x_label}{scale}; in words below",
-    )  # fmt: skip
+    about = escape(printable(f"{figure.title}{unit}, by {figure.x_label}{scale}; in words below"))
+    frame = f'<svg viewBox="0 0 {_WIDTH} {figure.height}" class="plot" role="img" aria-label="{about}">'
+    return Markup(f"{frame}{''.join(parts)}</svg>")  # noqa: S704 (all texts in it are escaped)
+
+
+def _text(content: str, x: float, y: float, style: str) -> str:
+    return f'<text x="{coordinate(x)}" y="{coordinate(y)}" class="{style}">{escape(printable(content))}</text>'
+
+
+def _path(path: str, style: str) -> str:
+    return f'<path d="{path}" class="{style}"/>'
 
 
 def _short(tick: float) -> str:
@@ -141,22 +151,22 @@ def _short(tick: float) -> str:
     return f"{tick:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
-def _strokes(places: Sequence[_Point], form: Form, index: int) -> Iterator[Markup]:
+def _strokes(places: Sequence[_Point], form: Form, index: int) -> Iterator[str]:
     """Yield the path through the places, and the marks on them."""
-    heights = {number(y) for _, y in places}
     if form is Form.BOUND:
-        ends = [(_LEFT, places[0][1]), (_RIGHT, places[0][1])] if len(heights) == 1 else places
-        yield element("path", d=_through(ends), class_="limit")
+        flat = len({coordinate(y) for _, y in places}) == 1
+        ends = [(_LEFT, places[0][1]), (_RIGHT, places[0][1])]
+        yield _path(_through(ends if flat else places), "limit")
         return
     if form is Form.LINE and len(places) > 1:
-        yield element("path", d=_through(places), class_=f"line s{index % 4}")
+        yield _path(_through(places), f"line s{index % 4}")
     if form is Form.POINTS or len(places) <= _FEW_POINTS:
-        dots = "".join(dict.fromkeys(f"M{number(x)} {number(y)}h0" for x, y in places))
-        yield element("path", d=dots, class_=f"dots s{index % 4}")
+        dots = dict.fromkeys(f"M{coordinate(x)} {coordinate(y)}h0" for x, y in places)
+        yield _path("".join(dots), f"dots s{index % 4}")
 
 
 def _through(places: Sequence[_Point]) -> str:
-    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in places)
+    return "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in places)
 
 
 def _stretches(line: Line) -> Iterator[list[_Point]]:

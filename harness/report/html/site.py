@@ -30,7 +30,7 @@ from harness.report.html import bundle_page, claim_page, index_page
 from harness.report.html.clause_rows import Clauses
 from harness.report.html.contents import Contents, ContentsError
 from harness.report.html.index_page import Entry
-from harness.report.html.templating import GENERATOR
+from harness.report.html.templating import GENERATOR, compiled
 from harness.report.verdict_text import asked, changed, why
 
 __all__ = ["INDEX", "SiteError", "prepare", "write"]
@@ -99,7 +99,8 @@ def write(
         pages: dict[Path, Entry] = {}
         taken: set[str] = set()
         held = list(asked(against))
-        shown_by_bundle = _shown(verifications, held, {one.id: one.notes for one in contracts}, limits or Limits())
+        name, notes = _name(project) if project else "", {one.id: one.notes for one in contracts}
+        shown_by_bundle = _shown(verifications, name, held, notes, limits or Limits())
         for done, (verification, shown) in enumerate(zip(verifications, shown_by_bundle, strict=True), 1):
             entry = Entry(**{**shown.entry, "page": _free(shown.entry["page"], taken), "verification": verification})
             write_file(folder / entry.page, shown.page)
@@ -115,7 +116,6 @@ def write(
             if project
             else index_page.matrix_of_verdicts(counting, pages)
         )
-        name = _name(project) if project else ""
         for row in table.rows:
             if row.page:
                 own = [entry for entry in entries if entry.id == row.id]
@@ -142,26 +142,32 @@ def _unusable(folder: Path, error: OSError) -> SiteError:
 
 
 def _shown(
-    verifications: Sequence[Verification], held: Sequence[Sequence[str]], notes: Mapping[str, str], limits: Limits
+    verifications: Sequence[Verification],
+    name: str,
+    held: Sequence[Sequence[str]],
+    notes: Mapping[str, str],
+    limits: Limits,
 ) -> Iterator[_Shown]:
     """Yield the page of each bundle. Several are made at a time, each in its own process."""
-    works = [partial(_page, verification, held, notes) for verification in verifications]
+    for template in ("base.html.j2", "parts.html.j2", "bundle.html.j2"):
+        compiled(template)  # before the forks, which would each compile it anew
+    works = [partial(_page, verification, name, held, notes) for verification in verifications]
     outcomes = isolated_all(works, limits, len(os.sched_getaffinity(0)))
     for verification, outcome in zip(verifications, outcomes, strict=True):
         if not isinstance(outcome, Stopped):
             yield _Shown(**json.loads(outcome))
             continue
-        reason, name = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
-        page = bundle_page.unreadable(name, reason, verification, f"../{INDEX}")
-        yield _Shown(page, {"page": "unreadable/bundle", "id": "", "title": name})
+        reason, folder = str(outcome).removeprefix(f"broke off with {ContentsError.__name__}: "), verification.path.name
+        page = bundle_page.unreadable(folder, reason, verification)
+        yield _Shown(page, {"page": "unreadable/bundle", "id": "", "title": folder})
 
 
-def _page(verification: Verification, held: Sequence[Sequence[str]], notes: Mapping[str, str]) -> bytes:
+def _page(verification: Verification, name: str, held: Sequence[Sequence[str]], notes: Mapping[str, str]) -> bytes:
     """Return the page of one bundle and its entry in the index as JSON."""
     contents = Contents.read(Path(os.path.realpath(verification.path)))
     text = notes.get(contents.record.id)
-    known = text is not None or verification.accepted
-    page = bundle_page.render(contents, verification, f"../{INDEX}", INDEX if known else None, held, text or "")
+    place = bundle_page.Site(name, text is not None or verification.accepted)
+    page = bundle_page.render(contents, verification, place, held, text or "")
     return json.dumps(asdict(_Shown(page, _entry(contents)))).encode("ascii")
 
 
