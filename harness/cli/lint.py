@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
     contracts, refused = project.load_all(files)
     loaded = {contract.path: contract for contract in contracts}
     refusals = {error.path: error.problems for error in refused}
-    found = _linted([loaded[file] for file in files if file not in refusals])
+    found = _linted(project, [loaded[file] for file in files if file not in refusals])
     for file in files:
         if file in refusals:
             yield {"file": str(file), "state": "refused", "findings": [_refusal(one) for one in refusals[file]]}
@@ -77,19 +78,22 @@ def _reports(project: Project, files: list[Path]) -> Iterator[dict[str, Any]]:
             yield {"file": str(file), **next(found)}
 
 
-def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
+def _linted(project: Project, contracts: list[Contract]) -> Iterator[dict[str, Any]]:
     """Yield the state and the findings of each contract, each found in a process of its own within LIMITS."""
     from harness.evidence.isolation import Stopped, isolated_all
     from harness.lint.linter import UNDECIDED, Severity, lint
 
     def work(contract: Contract) -> bytes:
         tempfile.tempdir = folder  # a process that is stopped cannot remove its own files
-        return strictjson.dumps([asdict(finding) for finding in lint(contract)]).encode("utf-8", "backslashreplace")
+        return strictjson.dumps([asdict(finding) for finding in lint(contract, project.search)]).encode(
+            "utf-8", "backslashreplace"
+        )
 
     with tempfile.TemporaryDirectory(prefix="harness-lint-") as folder:
         works = [partial(work, contract) for contract in contracts]
-        for answer in isolated_all(works, LIMITS, os.cpu_count() or 1):
+        for contract, answer in zip(contracts, isolated_all(works, LIMITS, os.cpu_count() or 1), strict=True):
             findings = _stopped(answer) if isinstance(answer, Stopped) else json.loads(answer)
+            findings = [one for one in findings if not _is_ignored(project, contract, one)]
             severities = {finding["severity"] for finding in findings}
             if Severity.ERROR in severities:
                 state = "unsound"
@@ -98,6 +102,11 @@ def _linted(contracts: list[Contract]) -> Iterator[dict[str, Any]]:
             else:
                 state = "warnings" if severities else "sound"
             yield {"state": state, "findings": findings}
+
+
+def _is_ignored(project: Project, contract: Contract, finding: dict[str, Any]) -> bool:
+    claims = project.ignored.get(finding["rule"], ())
+    return finding["severity"] == "warning" and any(fnmatchcase(contract.id, claim) for claim in claims)
 
 
 def _stopped(answer: Stopped) -> list[dict[str, Any]]:

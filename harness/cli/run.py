@@ -22,6 +22,7 @@ from harness.contract.project import Project
 from harness.run.request import RunRequest
 
 if TYPE_CHECKING:
+    from harness.evidence.index import Entry
     from harness.evidence.seal import Sealer
     from harness.machine.host import Host
     from harness.run.due import Due
@@ -55,7 +56,7 @@ def command(**options: Any) -> ExitStatus:
     from harness.run.compose import compose
     from harness.run.relay import Relay
 
-    terminal, handlers = None, _handlers_of(given)
+    terminal, handlers = None, _handlers_of(given, project)
     if not given.event_lines:
         handlers[0] = terminal = _Terminal(handlers[0])
     sealer = _sealer(request, project)
@@ -120,17 +121,18 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
     return selection
 
 
-def _handlers_of(given: RunOptions) -> list[Handler]:
+def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
     from harness.report import annotations
-    from harness.report.run_output import json_handler, terminal_handler
+    from harness.report.run_output import Shown, json_handler, terminal_handler
     from harness.run import wire
 
     if given.event_lines:
         return [wire.handler(sys.stdout)]
     junit, json_file = given.junit, given.json_file
-    shown = terminal_handler(sys.stderr if json_file == "-" else sys.stdout, given.verbose)
-    handlers = [shown, *annotations.handlers()]
+    shown = Shown(given.verbose, given.quiet, given.durations)
+    handlers = [terminal_handler(sys.stderr if json_file == "-" else sys.stdout, shown, lambda: _earlier(project))]
+    handlers += annotations.handlers()
     if junit is not None:
         if junit == Path("-"):
             raise click.BadParameter(
@@ -149,6 +151,14 @@ def _handlers_of(given: RunOptions) -> list[Handler]:
         except OSError as error:
             raise click.BadParameter(f"{json_file} cannot be written: {error.strerror}", param_hint="--json") from error
     return handlers
+
+
+def _earlier(project: Project) -> Iterable[Entry]:
+    """Return the evidence of earlier runs, from the project's own folder."""
+    from harness.evidence.index import read
+    from harness.machine.paths import cache_folder
+
+    return read(project.evidence, cache=cache_folder()).entries
 
 
 class _Terminal:

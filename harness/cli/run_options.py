@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.completion import claim_ids
 from harness.cli.parameter_options import checked_device
 from harness.cli.subject import choose
 from harness.contract import Contract
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RunOptions", "refuse_without_gpu", "request_of", "run_options"]
 
 OPTIONS = (
-    click.argument("ids", nargs=-1, metavar="[ID]…"),
+    click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=claim_ids),
     click.option("--all", "everything", is_flag=True, help="Run every claim of the project."),
     click.option("--stale", is_flag=True, help="Run only claims whose evidence no longer covers the code."),
     click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697."),
@@ -51,6 +53,7 @@ OPTIONS = (
     ),
     click.option("--no-mutants", is_flag=True, help="Skip the mutants; a PASS is then shown as unproven everywhere."),
     click.option("--isolate", is_flag=True, help="Run each subject in a process of its own, apart from the falsifier."),
+    click.option("-x", "--fail-fast", is_flag=True, help="End the run after the first claim that is FAIL or VOID."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial."),
     click.option(
         "-j", "--jobs", type=click.IntRange(min=1), help="Trials side by side (claims that measure time: always 1)."
@@ -58,6 +61,7 @@ OPTIONS = (
     click.option(
         "--evidence", type=click.Path(path_type=Path), help="Where bundles go, instead of the project's evidence/."
     ),
+    click.option("--scratch", is_flag=True, help="Seal into a new temporary folder, not into the project's evidence/."),
     click.option(
         "--executor",
         type=click.Choice(["local", "slurm"]),
@@ -81,7 +85,16 @@ OPTIONS = (
         metavar="FILE",
         help="Sign every bundle with this private key (harness keygen). HARNESS_SIGNING_KEY also names it.",
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Show every step, and tracebacks."),
+    click.option("-v", "--verbose", is_flag=True, help="Show every step, every clause, and tracebacks."),
+    click.option("-q", "--quiet", is_flag=True, help="Show only claims that did not PASS, and the summary."),
+    click.option(
+        "--durations",
+        type=click.IntRange(min=0),
+        default=5,
+        show_default=True,
+        metavar="N",
+        help="List the N slowest claims of a run of several; 0 lists all.",
+    ),
 )
 
 
@@ -108,9 +121,11 @@ class RunOptions:
     parameters: tuple[str, ...]
     no_mutants: bool
     isolate: bool
+    fail_fast: bool
     seed: int
     jobs: int | None
     evidence: Path | None
+    scratch: bool
     executor: str
     partition: str | None
     slurm_args: str
@@ -119,6 +134,8 @@ class RunOptions:
     json_file: str | None
     key: Path | None
     verbose: bool
+    quiet: bool
+    durations: int
 
 
 def request_of(given: RunOptions, project: Project) -> RunRequest:
@@ -127,7 +144,11 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     Raises:
         click.UsageError, ProjectError, ContractError: an option or a contract is refused; nothing has run.
     """
+    if given.quiet and given.verbose:
+        raise click.UsageError("say one of -q and -v")
     slurm = _slurm_options(given.executor, given.partition, given.slurm_args)
+    if slurm is not None and given.fail_fast:
+        raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
     chosen = choose(given.subject, given.parameters, contracts, project)
     request = RunRequest(
@@ -142,7 +163,8 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         jobs=given.jobs,
         seed=given.seed,
         slurm=slurm,
-        evidence=given.evidence,
+        evidence=_scratch(given) if given.scratch else given.evidence,
+        fail_fast=given.fail_fast,
         key=given.key,
     )
     if given.stale and (given.subject or given.parameters or given.no_mutants or slurm is not None):
@@ -180,6 +202,15 @@ def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
             f"Slurm gave this job a GPU ({promised}), but none works: {machine.gpu_reason}; "
             "to run without it, say --device cpu or --profile reduced"
         )
+
+
+def _scratch(given: RunOptions) -> Path:
+    """Return a new temporary folder for bundles. It stays, so that they can be looked at."""
+    if given.evidence is not None:
+        raise click.UsageError("say one of --scratch and --evidence")
+    if given.executor == "slurm":
+        raise click.UsageError("a node does not see this machine's temporary folder; say --evidence FOLDER")
+    return Path(tempfile.mkdtemp(prefix="harness-scratch-"))
 
 
 def _require_isolable(request: RunRequest, project: Project) -> None:
@@ -229,7 +260,7 @@ def _select(project: Project, given: RunOptions) -> list[Contract]:
     """Return the requested claims, in the requested order. One invalid contract refuses the run."""
     ids, issue, spec = given.ids, given.issue, given.spec
     everything = given.everything or (given.stale and not (ids or issue or spec))
-    chosen: dict[str, Contract] = {name: project.contract(name) for name in ids}
+    chosen: dict[str, Contract] = {name: project.contract(name) for name in project.matching(ids)}
     if ids and (everything or issue or spec):
         raise click.UsageError("name claims, or say --all, --issue or --spec; not both")
     if sum((everything, bool(issue), bool(spec))) > 1:  # refused, because the user may expect one to narrow the other
@@ -252,5 +283,7 @@ def _select(project: Project, given: RunOptions) -> list[Contract]:
             raise ProjectError(f"there is no contract {wanted} under {project.contracts}; {remedy}")
         chosen.update((contract.id, contract) for contract in found)
     if not chosen:
-        raise click.UsageError("name a claim, or --all, --issue or --spec; `harness list` shows the claims")
+        raise click.UsageError(
+            "name a claim, several as 'F-DISTILL-*', or say --all, --issue or --spec; `harness list` shows them"
+        )
     return list(chosen.values())

@@ -13,7 +13,6 @@ import click
 
 from harness.base import strictjson
 from harness.base.device import hardware
-from harness.base.vocabulary import Verdict
 from harness.cli.parameter_options import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
@@ -106,11 +105,11 @@ def _last(contract: Contract, project: Project) -> dict[str, str]:
     Runs with other parameters and interrupted runs do not count.
     """
     from harness.evidence.index import read  # imports SQLite
+    from harness.evidence.past_runs import whole_runs
 
     told: dict[str, str] = {}
-    for entry in sorted(read(project.evidence, contract.id).entries, key=lambda entry: entry.started):
-        measured = entry.trial_seconds > 0 and entry.verdict is not Verdict.NOT_MEASURED
-        if entry.subject == contract.subject and measured and not entry.overrides:
+    for entry in whole_runs(read(project.evidence, contract.id).entries):
+        if entry.subject == contract.subject:
             whole = "" if entry.mutants_skipped else f", all of them {number_text.duration(entry.seconds)},"
             took = f"the subject's took {number_text.duration(entry.trial_seconds)}{whole}"
             told[entry.profile] = f"{took} on {entry.device_class}, {entry.started[:10]}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ class Project:
     evidence: Path
     search: tuple[Path, ...]
     mentions: Mentions = Mentions()
+    ignored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Claims, with `*` for any text, for which lint does not show a warning, by the rule of the warning."""
 
     @classmethod
     def find(cls, start: Path | None = None) -> Project:
@@ -93,6 +96,7 @@ class Project:
             evidence=_inside(folder, settings.get("evidence", "evidence"), "evidence"),
             search=tuple(_inside(folder, entry, "pythonpath") for entry in settings.get("pythonpath", ["."])),
             mentions=_mentions(folder, settings.get("mentions", {})),
+            ignored=_ignored(folder, settings.get("lint", {})),
         )
 
     @property
@@ -157,6 +161,21 @@ class Project:
             contracts.setdefault(contract.id, contract)
         return list(contracts.values()), refused
 
+    def matching(self, patterns: Iterable[str]) -> list[str]:
+        """The ids that the patterns name, in their order, each once. `*`, `?` and `[` mean what they do in a shell.
+
+        Raises:
+            ProjectError: no claim has a name like a pattern. An id without such a sign is returned as it is.
+        """
+        names = [path.stem for path in self.files()]
+        chosen: dict[str, None] = {}
+        for pattern in patterns:
+            found = [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else [pattern]
+            if not found:
+                raise ProjectError(f"no claim matches {pattern!r} under {self.contracts}; `harness list` shows them")
+            chosen.update(dict.fromkeys(found))
+        return list(chosen)
+
     def contract(self, identifier: str) -> Contract:
         """The contract of a claim.
 
@@ -219,6 +238,16 @@ def _mentions(root: Path, settings: object) -> Mentions:
     except (re.error, TypeError) as error:
         raise ProjectError(f"{where}.pattern is not a regular expression: {error}") from error
     return Mentions(pattern, tuple(exclude))
+
+
+def _ignored(root: Path, settings: object) -> dict[str, tuple[str, ...]]:
+    ignored = settings.get("ignore", {}) if isinstance(settings, dict) and set(settings) <= {"ignore"} else None
+    if not isinstance(ignored, dict) or not all(
+        isinstance(claims, list) and all(isinstance(claim, str) for claim in claims) for claims in ignored.values()
+    ):
+        where = f"{root / 'pyproject.toml'}: tool.harness.lint"
+        raise ProjectError(f"{where} must be a table with 'ignore': a list of claims by the rule of a warning")
+    return {rule: tuple(claims) for rule, claims in ignored.items()}
 
 
 def _inside(root: Path, entry: object, key: str) -> Path:

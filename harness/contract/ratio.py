@@ -16,9 +16,10 @@ from harness.base.strictjson import JsonObject
 from harness.contract.cel_engine import engine
 from harness.contract.clauses import Clause, SchemaClause, is_finite, values_at
 from harness.contract.expression import comparisons
+from harness.contract.model import Contract
 from harness.contract.rules import Rule, Scope
 
-__all__ = ["has_ratio", "ratio"]
+__all__ = ["has_ratio", "ratio", "ratios"]
 
 _UPPER = frozenset({"maximum", "exclusiveMaximum"})
 _LOWER = frozenset({"minimum", "exclusiveMinimum"})
@@ -52,6 +53,14 @@ def ratio(clause: Clause, measurements: JsonObject, parameters: JsonObject, devi
             return None
         pairs = found
     return max((_over(small, large) for small, large in pairs), default=None)
+
+
+def ratios(contract: Contract, measurements: JsonObject, parameters: JsonObject, device: Device) -> dict[str, float]:
+    """The ratio of each clause that has one, by id, the largest first."""
+    clauses: tuple[Clause, ...] = (*contract.clauses, *contract.rules)
+    found = {clause.id: ratio(clause, measurements, parameters, device) for clause in clauses}
+    known = [(name, value) for name, value in found.items() if value is not None]
+    return dict(sorted(known, key=lambda one: one[1], reverse=True))
 
 
 def _over(small: Any, large: Any) -> float:

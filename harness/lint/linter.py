@@ -10,9 +10,10 @@ reach, rules that raise or divide by zero, empty lists that pass, and contracts 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from harness.base import strictjson
@@ -26,6 +27,7 @@ from harness.contract.expression import Kind, Node
 from harness.contract.reasons import Reason, ReasonCode
 from harness.contract.references import pointer_of
 from harness.contract.rules import BROKEN, Rule, literals
+from harness.contract.unwritten import unwritten_code, unwritten_texts
 from harness.lint.witnesses import Search, Undecided, without_traces
 
 __all__ = ["UNDECIDED", "Finding", "Severity", "lint", "undecided"]
@@ -63,9 +65,13 @@ class Finding:
     """Measurements that show the finding; None if there are none."""
 
 
-def lint(contract: Contract) -> list[Finding]:
-    """All findings about a loaded contract: errors first, in a fixed order."""
-    findings = [*_about_the_whole(contract), *_about_todos(contract.document), *_about_sources(contract)]
+def lint(contract: Contract, search: Sequence[Path] = ()) -> list[Finding]:
+    """All findings about a loaded contract: errors first, in a fixed order.
+
+    Args:
+        search: the import roots of the project, whose code is searched for what is not written yet.
+    """
+    findings = [*_about_the_whole(contract), *_about_what_to_write(contract, search), *_about_thresholds(contract)]
     findings += [*_about_emptiness(contract), *_about_lengths(contract), *_about_division(contract)]
     with without_traces():
         try:
@@ -105,21 +111,30 @@ def _about_the_whole(contract: Contract) -> Iterator[Finding]:
         yield _error("mutants-omitted", "/profiles/reduced/omits", message, "add a mutant that the profile judges")
 
 
-def _about_todos(value: Any, *place: str | int) -> Iterator[Finding]:
-    """Find texts that `harness new` left for the author to write."""
-    if isinstance(value, str) and value.lstrip().startswith("TODO"):
-        yield _warning("text-to-do", pointer(*place), f"{value!r} is not written yet", "write this text")
-    elif isinstance(value, (dict, list)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _about_todos(item, *place, key)
+def _about_what_to_write(contract: Contract, search: Sequence[Path]) -> Iterator[Finding]:
+    """Find what `harness new` left for the author to write. Until it is written, a run leaves no bundle."""
+    for place, text in unwritten_texts(contract.document):
+        yield _warning("text-to-do", place, f"{text!r} is not written yet", "write this text")
+    keys = {"falsifier": contract.falsifier, "subject": contract.subject}
+    for entry, path, line in unwritten_code(contract, search):
+        place = next((f"/{key}" for key, value in keys.items() if value == entry), "/mutants")
+        message = f"{entry} is not written yet: {path}:{line}"
+        yield _warning("code-to-do", place, message, "write the code, and say in its docstring what it does")
 
 
-def _about_sources(contract: Contract) -> Iterator[Finding]:
+def _about_thresholds(contract: Contract) -> Iterator[Finding]:
+    """Find thresholds without a source or a unit. Whole numbers, and sizes of lists and texts, need no unit."""
+    whole = {path for path, schema in _nodes(contract.observation) if schema.get("type") == "integer"}
     for clause in contract.clauses:
         trivial = (0, 1) if clause.keyword in _SIZES else (0,)
         if clause.keyword in _BOUNDS and any(number not in trivial for number in _numbers(clause.argument)):
             message = f"the bound of {clause.id} has no source"
             yield from _about_source(clause.source, _place(contract, clause), message, "x-source")
+            needs_unit = clause.keyword not in (*_SIZES, "const", "enum") and clause.path not in whole
+            if needs_unit and not clause.unit.strip():
+                message = f"the bound of {clause.id} has no unit"
+                remedy = "add 'x-unit', such as s, B or nats; write ratio for a number without a dimension"
+                yield _warning("threshold-without-unit", _place(contract, clause), message, remedy)
     for index, rule in enumerate(contract.rules):
         named = [number for number in literals(rule.tree) if number not in (0, 1)]
         if named:

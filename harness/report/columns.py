@@ -1,14 +1,24 @@
-"""Rows of cells in columns, for terminals of any width."""
+"""Lines and rows of cells for terminals of any width. No word is broken; a word that is too wide has its own line.
+
+for line in aligned(rows, terminal_width()):
+    tell(line)
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
+
+import click
 
 from harness.report.escaping import printable
 
-__all__ = ["aligned", "terminal_width"]
+__all__ = ["aligned", "styled", "tell", "terminal_width", "wrapped"]
+
+_NARROWEST = 24
+"""Columns that the last cells of a row get at least beside the others, instead of a line of their own."""
 
 
 def terminal_width() -> int | None:
@@ -16,22 +26,78 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def wrapped(text: str, width: int | None, hanging: int | None = None) -> list[str]:
+    """Return a line as lines that fit, broken at spaces.
+
+    Args:
+        width: of the terminal. None means no limit.
+        hanging: spaces before further lines; by default, two more than before the first.
+    """
+    if width is None or len(text) <= width:
+        return [text]
+    indent = len(text) - len(text.lstrip(" "))
+    further = indent + 2 if hanging is None else hanging
+    return textwrap.wrap(
+        text[indent:],
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * min(further, width // 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    ) or [""]
+
+
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int = 2) -> Iterator[str]:
     """Yield the rows with all cells of a column padded to the same width.
 
     Args:
         rows: lists of cells, all of the same length.
-        width: of the terminal. Columns that do not fit go to a second line. None means no limit.
-        indent: spaces before a row. A second line has twice as many and two more.
+        width: of the terminal. Columns that do not fit go to further lines. None means no limit.
+        indent: spaces before a row. A further line has at least twice as many and two more.
     """
     shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    starts = [indent + sum(widths[:column]) + 2 * column for column in range(len(widths) + 1)]
     fitting = len(widths)
-    while width is not None and fitting > 1 and indent + sum(widths[:fitting]) + 2 * (fitting - 1) > width:
+    while width is not None and fitting > 1 and starts[fitting] - 2 > width:
         fitting -= 1
     for row in shown:
         cells = [f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)]
-        yield " " * indent + "  ".join(cells[:fitting]).rstrip()
-        rest = "  ".join(cells[fitting:]).rstrip()
-        if rest:
-            yield " " * (2 * indent + 2) + rest
+        line = " " * indent + "  ".join(cells[:fitting]).rstrip()
+        rest = "  ".join(cell for cell in (cell.strip() for cell in row[fitting:]) if cell)
+        if width is not None and rest and width - starts[fitting] >= _NARROWEST and _fits(rest, width, starts[fitting]):
+            yield from wrapped(f"{line:<{starts[fitting]}}{rest}", width, starts[fitting])
+        else:
+            yield from wrapped(line, width, 2 * indent + 2)
+            if rest:
+                yield from wrapped(" " * (2 * indent + 2) + rest, width, 2 * indent + 2)
+
+
+def _fits(text: str, width: int, start: int) -> bool:
+    """Whether every word fits between a column and the width."""
+    return max(map(len, text.split())) <= width - start
+
+
+def styled(text: str, style: str) -> str:
+    """Return a text with the escape sequences of a style: words such as "bold red" and "dim"; empty for none."""
+    *effects, colour = style.split() or [""]
+    if colour in ("bold", "dim"):
+        effects, colour = [*effects, colour], ""
+    return click.style(text, fg=colour or None, bold="bold" in effects or None, dim="dim" in effects or None)
+
+
+def tell(text: str, style: str = "", *, word: str = "", err: bool = False) -> None:
+    """Print text, broken at spaces if it goes to a terminal. Control characters are escaped.
+
+    Args:
+        style: of the text, or of `word` only, where it stands first. click removes it if the output is no terminal.
+    """
+    width = None if err else terminal_width()
+    for line in text.split("\n"):
+        for part in wrapped(printable(line), width):
+            if not word:
+                part = styled(part, style) if style else part
+            elif word in part:
+                part, word = part.replace(word, styled(word, style), 1), "\0"
+            click.echo(part, err=err)

@@ -1,159 +1,229 @@
-"""The live view on a terminal: one line for each trial, then the tables of the claim."""
+"""The live view on a terminal: what runs now, for how long, and how long it took last time."""
 
 from __future__ import annotations
 
 import atexit
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import IO
 
-from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live as RichLive
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.judging.record import Record
+from harness.base.device import DeviceClass
+from harness.evidence.index import Entry
+from harness.evidence.past_runs import past_runs
+from harness.report.columns import wrapped
 from harness.report.escaping import printable
-from harness.report.run_text import (
-    CLAUSE_HEAD,
-    bundle_text,
-    clause_cells,
-    hidden_text,
-    idle_text,
-    interrupted_text,
-    nothing_ran,
-    plan_line,
-    shown_clauses,
-    step_text,
-    totals_text,
-    traceback_lines,
-    trial_text,
-    unjudged_text,
-    verdict_text,
-)
+from harness.report.number_text import rough
+from harness.report.run_output import Lines, Shown
+from harness.report.run_text import Line, step_text
 from harness.run.events import (
+    SUBJECT,
     ClaimFinished,
     ClaimPassedOver,
     ClaimPlanned,
     ClaimWaiting,
     Event,
-    Remarked,
     RunFinished,
+    RunStarted,
     TrialFinished,
+    TrialPhase,
     TrialStarted,
     TrialStep,
 )
 
 __all__ = ["Live"]
 
-_COLOURS = {
-    Outcome.PASS: "green",
-    Outcome.FAIL: "red",
-    Outcome.NOT_MEASURED: "yellow",
-    Verdict.VOID: "magenta",
-    Fate.KILLED: "green",
-    Fate.SURVIVED: "magenta",
-    Fate.MISATTRIBUTED: "magenta",
-    Fate.INCONCLUSIVE: "yellow",
-    Fate.NOT_RUN: "dim",
-    Fate.INTERRUPTED: "yellow",
-}
+_BAR = 12
+"""Columns of a progress bar."""
+_BELOW = 2
+"""Lines of the terminal that the view leaves free."""
+
+
+@dataclass
+class _Trial:
+    """A trial that runs."""
+
+    began: float
+    steps: int | None
+    doing: str = "starting"
+    step: TrialStep | None = None
+
+
+@dataclass
+class _Claim:
+    """A claim that runs or waits."""
+
+    began: float
+    mutants: tuple[str, ...]
+    last: float | None
+    """How many seconds its last run took."""
+    doing: str = "starting"
+    waited: float = 0.0
+    """Seconds of the waits that are over."""
+    waits_since: float | None = None
+    waits_for: str = ""
+    trials: dict[str, _Trial] = field(default_factory=dict)
+    ended: int = 0
+    """How many mutants have ended."""
+
+    def seconds(self, now: float) -> float:
+        """The time of the claim so far, without waiting."""
+        return now - self.began - self.waited - self.waiting(now)
+
+    def waiting(self, now: float) -> float:
+        """How long it has been waiting now."""
+        return 0.0 if self.waits_since is None else now - self.waits_since
+
+    def works(self, now: float) -> None:
+        """Note that it does not wait any more."""
+        self.waited, self.waits_since = self.waited + self.waiting(now), None
 
 
 class Live:
-    """Draws the events of a run. rich respects `NO_COLOR`."""
+    """Writes the lines of a run, and draws what runs. rich respects `NO_COLOR`, `FORCE_COLOR` and `TERM`."""
 
-    def __init__(self, stream: IO[str], verbose: bool) -> None:
+    def __init__(
+        self,
+        stream: IO[str],
+        shown: Shown,
+        earlier: Callable[[], Iterable[Entry]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args:
+        earlier: reads the evidence of earlier runs.
+        clock: the seconds since any moment.
+        """
         self._console = Console(file=stream, highlight=False)
-        self._verbose = verbose
+        self._earlier, self._clock, self._began = earlier, clock, clock()
+        self._lines = Lines(self._write, shown, lambda: self._console.width, True, clock)
         self._live: RichLive | None = None
-        self._running: dict[str, tuple[int | None, TrialStep | None]] = {}
-        self._passed_over = 0
+        self._claims: dict[str, _Claim] = {}
+        self._total = self._done = 0
+        self._past: dict[tuple[str, str, str, str], float] | None = None
         atexit.register(self._stop)  # shows the cursor again, however the run ends
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
+        now = self._clock()
         match event:
             case ClaimPassedOver():
-                self._passed_over += 1
+                pass
+            case RunStarted():
+                self._total, self._began = len(event.claims), now
             case ClaimPlanned():
-                contract = event.contract
-                self._console.print(f"[bold]{escape(contract.id)}[/]  {escape(contract.title)}")
-                if event.obstacle:
-                    return
-                self._console.print(Text(f"  {plan_line(event)}", style="dim"))
-                self._live = RichLive(
-                    console=self._console, refresh_per_second=8, transient=True, get_renderable=self._table
-                )
-                self._live.start()
-            case ClaimWaiting():
-                self._console.print(f"  waiting for {escape(', '.join(event.holders))}")
-            case TrialStarted():
-                self._running[event.trial] = (event.steps, None)
-            case TrialStep():
-                total, _ = self._running.get(event.trial, (None, None))
-                self._running[event.trial] = (total, event)
-                if self._verbose:
-                    self._console.print(f"  {escape(event.trial)}  {escape(printable(step_text(event, total)))}")
-            case TrialFinished():
-                self._running.pop(event.trial, None)
-                word = event.mutant.fate if event.mutant else event.judgment.outcome
-                self._console.print(
-                    Text.assemble("  ", f"{event.trial}  ", (printable(trial_text(event)), _COLOURS[word]))
-                )
-                for line in traceback_lines(event, self._verbose):
-                    self._console.print(Text(printable(line), style="dim"))
-            case Remarked():
-                self._console.print(Text(f"  remark: {printable(event.text)}", style="yellow"))
+                if not event.obstacle:
+                    self._claims[event.contract.id] = _Claim(now, event.mutants, self._last(event))
+                    self._start()
             case ClaimFinished():
-                self._stop()
-                self._claim(event)
+                self._claims.pop(event.record.id, None)
+                self._done += 1
+                if self._total <= 1:
+                    self._stop()
             case RunFinished():
                 self._stop()
-                verdicts = [str(record.verdict) for record in event.records]
-                self._console.print(totals_text(event.declared + self._passed_over, verdicts))
-                if event.interrupted:
-                    self._console.print(Text(interrupted_text(event), style="yellow"))
+            case _ if (claim := self._claims.get(event.id)) is not None:
+                self._change(claim, event, now)
+        self._lines(event)
+
+    def _change(self, claim: _Claim, event: Event, now: float) -> None:
+        match event:
+            case ClaimWaiting():
+                claim.waits_since, claim.waits_for = now, ", ".join(event.holders)
+            case TrialStarted():
+                claim.works(now)
+                claim.trials[event.trial] = _Trial(now, event.steps)
+            case TrialPhase():
+                claim.works(now)
+                if event.trial in claim.trials:
+                    claim.trials[event.trial].doing = event.doing
+                else:
+                    claim.doing = event.doing
+            case TrialStep():
+                if event.trial in claim.trials:
+                    claim.trials[event.trial].step = event
+            case TrialFinished():
+                claim.trials.pop(event.trial, None)
+                claim.ended += event.trial != SUBJECT
+                claim.doing = "judging"
             case _:
                 pass
 
+    def _write(self, line: Line) -> None:
+        text, style = line
+        for part in wrapped(printable(text), self._console.width):
+            self._console.print(Text(part, style=style), soft_wrap=True)
+
+    def _start(self) -> None:
+        if self._live is None:
+            self._live = RichLive(
+                console=self._console, refresh_per_second=4, transient=True, get_renderable=self._view
+            )
+            self._live.start()
+
     def _stop(self) -> None:
-        self._running.clear()
         if self._live is not None:
+            self._claims.clear()
             self._live.stop()
             self._live = None
 
-    def _table(self) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 1))
-        for name, (total, step) in list(self._running.items()):
-            done = step.step if step else 0
-            bar = ProgressBar(total=total, completed=done, width=16) if total else Spinner("dots")
-            text = printable(step_text(step, total)) if step else "starting"
-            table.add_row(" ", Text(name), bar, Text(text, overflow="ellipsis", no_wrap=True))
+    def _last(self, event: ClaimPlanned) -> float | None:
+        """How long the last run of a claim took, on such a device, in such a profile and of such a subject."""
+        if self._past is None:
+            self._past = past_runs(self._earlier())
+        key = (event.contract.id, event.profile, str(DeviceClass.of(event.device)), event.contract.subject)
+        return self._past.get(key)
+
+    def _view(self) -> Group:
+        """What runs now. Trials are left out if the terminal is too low for all."""
+        now, claims = self._clock(), list(self._claims.items())
+        room = self._console.height - _BELOW - (self._total > 1)
+        rows: list[Table | Text] = []
+        if self._total > 1:
+            rows.append(self._line(self._head(now), "bold"))
+        shown = claims[: max(1, room)]
+        room -= len(shown)
+        for name, claim in shown:
+            rows.append(self._line(f"{name}  {self._state(claim, now)}", ""))
+            trials = list(claim.trials.items())[: max(0, room)]
+            room -= len(trials)
+            if trials:
+                rows.append(self._trials(claim, trials, now))
+        return Group(*rows)
+
+    def _line(self, text: str, style: str) -> Text:
+        return Text(printable(text), style, overflow="ellipsis", no_wrap=True)
+
+    def _head(self, now: float) -> str:
+        running = sum(claim.waits_since is None for claim in self._claims.values())
+        waiting = f", {len(self._claims) - running} waiting" if running < len(self._claims) else ""
+        return f"[{self._done}/{self._total}] {rough(now - self._began)}, {running} running{waiting}"
+
+    def _state(self, claim: _Claim, now: float) -> str:
+        if claim.waits_since is not None:
+            return f"waiting for {claim.waits_for}, {rough(claim.waiting(now))}"
+        last = "" if claim.last is None else f" of about {rough(claim.last)}"
+        ended = f"  {claim.ended} of {len(claim.mutants)} mutants done" if claim.trials and claim.mutants else ""
+        return f"{rough(claim.seconds(now))}{last}{ended or f'  {claim.doing}'}"
+
+    def _trials(self, claim: _Claim, trials: list[tuple[str, _Trial]], now: float) -> Table:
+        table = Table.grid(padding=(0, 1, 0, 0), expand=True)
+        for column in range(5):
+            table.add_column(ratio=1 if column == 4 else None, no_wrap=True, overflow="ellipsis")
+        for name, trial in trials:
+            table.add_row("  ", *self._cells(claim, name, trial, now))
         return table
 
-    def _claim(self, event: ClaimFinished) -> None:
-        if not nothing_ran(event.record):
-            self._clauses(event.record)
-        colour = _COLOURS.get(event.record.verdict, "green")
-        self._console.print(Text(printable(verdict_text(event.record)), style=f"bold {colour}"))
-        if idle := idle_text(event.record):
-            self._console.print(Text(f"  {printable(idle)}", style="dim"))
-        self._console.print(Text(bundle_text(event)))
-
-    def _clauses(self, record: Record) -> None:
-        shown = shown_clauses(record, self._verbose)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in CLAUSE_HEAD:
-            table.add_column(title, overflow="fold")
-        for clause in shown:
-            name, outcome, measured, bound = map(printable, clause_cells(clause))
-            table.add_row(Text(name), Text(outcome, style=_COLOURS[clause.outcome]), Text(measured), Text(bound))
-        self._console.print(table)
-        if hidden := hidden_text(record, len(shown)):
-            self._console.print(Text(f"  {hidden}", style="dim"))
-        if unjudged := unjudged_text(record):
-            self._console.print(Text(f"  {unjudged}", style="dim"))
+    def _cells(self, claim: _Claim, name: str, trial: _Trial, now: float) -> Iterator[Text | ProgressBar]:
+        number = f" ({claim.mutants.index(name) + 1} of {len(claim.mutants)})" if name in claim.mutants else ""
+        yield Text(f"{'mutant ' if number else ''}{name}{number}")
+        yield Text(rough(now - trial.began), justify="right")
+        bar = trial.steps and trial.step
+        yield ProgressBar(total=trial.steps, completed=trial.step.step, width=_BAR) if bar and trial.step else Text("")
+        step = "" if trial.step is None else step_text(trial.step, trial.steps)
+        yield Text(printable("  ".join(filter(None, (trial.doing, step)))))

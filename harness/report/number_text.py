@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.base.strictjson import JsonObject
 
-__all__ = ["binary", "duration", "value"]
+__all__ = ["binary", "duration", "rough", "value"]
 
 
 def value(measured: Any, unit: str = "") -> str:
@@ -70,6 +70,11 @@ def binary(count: float) -> str:
             return f"{size:.4g} {unit}"
         size /= 1024
     return f"{size:.4g} TiB"
+
+
+def rough(seconds: float) -> str:
+    """Return a duration in whole seconds, such as 7 s or 3 min 20 s, for what changes while it is read."""
+    return f"{seconds:.0f} s" if seconds < 60 else duration(seconds)
 
 
 def duration(seconds: float) -> str:

@@ -127,7 +127,7 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.NOT_LISTED: lambda _: "the record does not list it",
     ReasonCode.MUTANT: _mutant,
     ReasonCode.NO_MUTANT: lambda one: f"no mutant could run here: {of(one.cause) or 'there is none'}",
-    ReasonCode.UNPROVEN: lambda _: "unproven: the mutants were skipped",
+    ReasonCode.UNPROVEN: lambda _: "the mutants were skipped",
     ReasonCode.UNSEALED: lambda one: f"the bundle could not be written: {one.text}",
     ReasonCode.UNSEEN: lambda one: (
         f"the bundle {one.place} cannot be seen from here: put the project on a filesystem that the nodes share"

@@ -1,14 +1,22 @@
-"""The texts of a run that the live view and plain lines share: plans, steps, trials, clauses and verdicts."""
+"""The texts of a run that the live view and plain lines share: plans, steps, trials, verdicts and the summary.
+
+A line comes with its style (`harness.report.columns.styled`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from harness.base import strictjson
 from harness.base.vocabulary import Fate, Outcome, Verdict
+from harness.contract.bound import RULE
 from harness.contract.clauses import ClauseResult
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.bundle_layout import COUNTEREXAMPLE
-from harness.judging.record import Record
+from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, number_text, reason_text
+from harness.report.columns import aligned
 from harness.run.events import (
     SUBJECT,
     ClaimFinished,
@@ -19,29 +27,46 @@ from harness.run.events import (
 )
 
 __all__ = [
-    "CLAUSE_HEAD",
-    "bundle_text",
+    "COLOURS",
+    "Line",
     "claim_lines",
-    "clause_cells",
-    "hidden_text",
     "idle_text",
     "interrupted_text",
     "nothing_ran",
-    "plan_line",
-    "shown_clauses",
+    "plan_text",
+    "qualities",
+    "shown_reason",
     "step_text",
+    "summary_lines",
     "totals_text",
     "traceback_lines",
     "trial_text",
     "unjudged_text",
-    "verdict_text",
 ]
 
-CLAUSE_HEAD = ("clause", "outcome", "measured", "bound")
+Line = tuple[str, str]
+"""A text, and its style."""
+COLOURS: Mapping[str, str] = {
+    Verdict.PASS: "green",
+    Verdict.FAIL: "red",
+    Verdict.NOT_MEASURED: "yellow",
+    Verdict.VOID: "magenta",
+    Fate.KILLED: "green",
+    Fate.SURVIVED: "magenta",
+    Fate.MISATTRIBUTED: "magenta",
+    Fate.INCONCLUSIVE: "yellow",
+    Fate.NOT_RUN: "dim",
+    Fate.INTERRUPTED: "yellow",
+}
+"""Of verdicts, outcomes and fates."""
+_TIGHTEST = 5
+"""Margins that a PASS, and the summary of a run, show."""
+_LONGEST_CASE = 400
+_HEAD = ("clause", "measured", "bound", "ratio")
 
 
-def plan_line(event: ClaimPlanned) -> str:
-    """Return one line on how a claim is run."""
+def plan_text(event: ClaimPlanned) -> str:
+    """Return how a claim is run."""
     device = event.device
     where = device.name if device.is_cuda else f"CPU ({device.name})"
     mutants = f"{len(event.mutants)} of {len(event.contract.mutants)} mutants"
@@ -61,12 +86,11 @@ def trial_text(event: TrialFinished) -> str:
     """Return how a trial ended: the subject's outcome, or the mutant's fate with the clauses that decided it."""
     took = number_text.duration(event.seconds)
     if event.mutant is None:
-        reason = reason_text.of(event.judgment.reason)
-        return f"{event.judgment.outcome} in {took}{': ' + reason if reason else ''}"
+        return f"{event.judgment.outcome} in {took}"
     if event.mutant.fate is Fate.KILLED:
         shown, more = event.mutant.failed[:3], len(event.mutant.failed) - 3
         return f"killed in {took} by {', '.join(shown)}{f' and {more} more' if more > 0 else ''}"
-    return f"{event.mutant.fate} in {took}: {reason_text.of(event.mutant.reason)}"
+    return f"{event.mutant.fate} in {took}"
 
 
 def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
@@ -78,78 +102,41 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
     return ["    (-v shows the traceback, and so does `harness report`)"] if event.trial == SUBJECT else []
 
 
-def claim_lines(event: ClaimFinished, verbose: bool) -> list[str]:
-    """Return the table of clauses, the verdict and the bundle as plain lines. If no trial ran, there is no table."""
+def claim_lines(event: ClaimFinished, place: str, *, verbose: bool, width: int | None) -> Iterator[Line]:
+    """Yield what a claim came to: the verdict first, then why, then how tight it was, then where the evidence is.
+
+    Args:
+        place: what stands before the verdict, such as "[7/25] ".
+        width: of the terminal. None means no limit.
+    """
     record = event.record
+    yield f"{place}{record.verdict}  {record.id}  {record.title}", f"bold {COLOURS[record.verdict]}"
+    yield f"  {qualities(record)}", ""
+    if reason := shown_reason(record):
+        yield f"  {reason}", ""
+    if not nothing_ran(record):
+        for mutant in record.mutants:
+            if mutant.fate.has_run and mutant.fate is not Fate.KILLED:
+                yield f"  mutant {mutant.id} {mutant.fate}: {_why_not_killed(mutant, record)}", COLOURS[mutant.fate]
+        yield from _clauses(event, verbose, width)
+        for text in (unjudged_text(record), idle_text(record)):
+            if text:
+                yield f"  {text}", "dim"
+    yield from _evidence(event)
+
+
+def qualities(record: Record) -> str:
+    """Return everything that qualifies a verdict."""
     if nothing_ran(record):
-        return [f"  {verdict_text(record)}", f"  {bundle_text(event)}"]
-    shown = shown_clauses(record, verbose)
-    rows = [CLAUSE_HEAD, *map(clause_cells, shown)]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows
-    ]
-    hidden = hidden_text(record, len(shown))
-    texts = (hidden, unjudged_text(record), verdict_text(record), idle_text(record), bundle_text(event))
-    return [*lines, *(f"  {text}" for text in texts if text)]
-
-
-def shown_clauses(record: Record, verbose: bool) -> list[ClauseResult]:
-    """Return the clauses to show: without those on types that passed or that repeat the reason of a shown clause."""
-    told = {(_place(clause), reason_text.of(clause.reason)) for clause in record.clauses if not _is_mere_type(clause)}
-    return [
-        clause
-        for clause in record.clauses
-        if verbose
-        or not _is_mere_type(clause)
-        or clause.outcome is Outcome.FAIL
-        or (clause.outcome is Outcome.NOT_MEASURED and (_place(clause), reason_text.of(clause.reason)) not in told)
-    ]
-
-
-def _is_mere_type(clause: ClauseResult) -> bool:
-    return clause.id.endswith((".type", ".closed"))
-
-
-def _place(clause: ClauseResult) -> str:
-    return clause.id.rpartition(".")[0]
-
-
-def clause_cells(clause: ClauseResult) -> tuple[str, str, str, str]:
-    """Return clause, outcome, measured value and bound as text."""
-    reason = f"  ({reason_text.of(clause.reason)})" if clause.outcome is not Outcome.PASS else ""
-    bound = bound_text.of(clause.bound, clause.unit)
-    return clause.id, str(clause.outcome), number_text.value(clause.value, clause.unit), bound + reason
-
-
-def hidden_text(record: Record, shown: int) -> str:
-    """Return how many clauses a shortened table leaves out; empty for none."""
-    hidden = len(record.clauses) - shown
-    passed = sum(_is_mere_type(clause) and clause.outcome is Outcome.PASS for clause in record.clauses)
-    told = "all PASS" if passed == hidden else f"{passed} PASS, {hidden - passed} NOT_MEASURED as above"
-    return f"and {hidden} clause{'' if hidden == 1 else 's'} on types, {told} (-v shows them)" if hidden else ""
-
-
-def unjudged_text(record: Record) -> str:
-    """Return the clauses that the profile does not judge; empty if it judges all."""
-    if not record.unjudged:
-        return ""
-    return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
-
-
-def verdict_text(record: Record) -> str:
-    """Return the verdict in one line, with everything that qualifies it."""
-    if nothing_ran(record):
-        return f"{record.verdict}  {record.id}, nothing ran: {_obstacle(record)}"
-    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
-    parts = [
-        f"{record.verdict}  {record.id}",
-        f"{record.profile} profile",
-        "mutants skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} mutants killed",
-    ]
+        return f"{record.profile} profile, nothing ran"
+    device = record.device
+    parts = [f"{record.profile} profile on {device.name if device.is_cuda else 'CPU'}"]
     if record.unjudged:
-        parts.insert(2, f"{len(record.unjudged)} clauses not judged in it")
-    if not record.mutants_skipped:
+        parts.append(f"{len(record.unjudged)} clauses not judged in it")
+    if record.mutants_skipped:
+        parts.append("mutants skipped")
+    else:
+        parts.append(f"{_killed(record)} of {len(record.mutants)} mutants killed")
         others = [fate for fate in Fate if fate is not Fate.KILLED]
         counts = [(fate, sum(mutant.fate is fate for mutant in record.mutants)) for fate in others]
         parts += [f"{count} {fate}" for fate, count in counts if count]
@@ -160,11 +147,117 @@ def verdict_text(record: Record) -> str:
     if "--subject" in record.command.split():
         parts.append(f"another subject than the contract's: {record.judged}")
     if record.overrides:
-        parts.append(
-            "parameters overridden: " + ", ".join(f"{name}={value}" for name, value in record.overrides.items())
-        )
+        changed = ", ".join(f"{name}={value}" for name, value in record.overrides.items())
+        parts.append(f"parameters overridden: {changed}")
     parts.append(number_text.duration(record.seconds))
-    return ", ".join(parts) + (f": {reason_text.of(record.reason)}" if record.reason else "")
+    return ", ".join(parts)
+
+
+def _killed(record: Record) -> int:
+    return sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
+
+
+def shown_reason(record: Record) -> str:
+    """Return why a verdict is no proven PASS. Empty for what the lines below it say: failed clauses and mutants."""
+    reason = record.reason
+    if reason is None or reason.code is ReasonCode.UNPROVEN:
+        return ""
+    if nothing_ran(record):
+        return reason.root.text or reason_text.of(reason.root)
+    of_clause = reason.code is ReasonCode.CLAUSE
+    if reason.code is ReasonCode.MUTANT or (of_clause and (record.verdict is Verdict.FAIL or _is_missing(reason.root))):
+        return ""
+    return reason_text.of(reason.cause if reason.clauses == ("subject.completes",) else reason)
+
+
+def _is_missing(reason: Reason) -> bool:
+    """Return whether nothing was measured, for no reason that is known."""
+    return reason.code is ReasonCode.MISSING and not reason.text
+
+
+def _why_not_killed(mutant: MutantRecord, record: Record) -> str:
+    """Return why a mutant that ran is not killed. It does not repeat why the subject was not measured."""
+    mine, its = mutant.reason, record.reason
+    if mine is not None and its is not None and mine.root.text and mine.root == its.root and its.mutant != mutant.id:
+        return "for the same reason"
+    return f"{reason_text.of(mine)} ({mutant.defect})"
+
+
+def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator[Line]:
+    """Yield the clauses that failed, with -v all others, else the rules and the tightest margins of a PASS."""
+    record, ratios = event.record, event.ratios
+    failed = [clause for clause in record.clauses if clause.outcome is Outcome.FAIL]
+    for clause in failed:
+        told = _sentence(clause)
+        yield from ((line, "red") for line in aligned([_cells(clause, ratios)], width))
+        if told:
+            yield f"      {told}", ""
+    unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
+    passed = [clause for clause in record.clauses if clause.outcome is Outcome.PASS]
+    shown = passed
+    if not verbose:
+        rules = [clause for clause in passed if _is_rule(clause)]
+        bounds = {clause.id: clause for clause in passed if not _is_rule(clause)}
+        tightest = [bounds[name] for name in sorted(ratios, key=lambda one: -ratios[one]) if name in bounds]
+        shown = [*rules, *tightest[:_TIGHTEST]] if record.verdict is Verdict.PASS else []
+    yield from _unmeasured(unmeasured, record.reason, verbose)
+    if shown:
+        rows: list[tuple[str, ...]] = [_HEAD, *(_cells(clause, ratios) for clause in shown)]
+        if not any(row[3] for row in rows[1:]):
+            rows = [row[:3] for row in rows]
+        head, *lines = aligned(rows, width)
+        yield head, "dim"
+        yield from ((line, "") for line in lines)
+    if hidden := len(passed) - len(shown):
+        yield f"  {'and ' if shown else ''}{_count(hidden, 'clause')} PASS (-v shows them)", "dim"
+
+
+def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:
+    """Yield the clauses without an outcome, by reason. What the verdict's reason says is not repeated."""
+    if not verbose and any(clause.id == "subject.completes" for clause in clauses):
+        yield f"  {_count(len(clauses), 'clause')} not measured (-v lists them)", COLOURS[Verdict.NOT_MEASURED]
+        return
+    known = None if reason is None else reason_text.of(reason.root)
+    groups: dict[str, list[str]] = {}
+    for clause in clauses:
+        why = "" if clause.reason is None else reason_text.of(clause.reason)
+        if clause.reason is not None and _is_missing(clause.reason):
+            why = ""
+        groups.setdefault("" if known is not None and why.endswith(known) else why, []).append(clause.id)
+    for why, names in groups.items():
+        shown = ", ".join(names if verbose else names[:3])
+        more = "" if verbose or len(names) <= 3 else f" and {len(names) - 3} more"
+        yield f"  not measured: {shown}{more}{f' ({why})' if why else ''}", COLOURS[Verdict.NOT_MEASURED]
+
+
+def _is_rule(clause: ClauseResult) -> bool:
+    return clause.bound is not None and clause.bound.keyword == RULE
+
+
+def _cells(clause: ClauseResult, ratios: Mapping[str, float]) -> tuple[str, str, str, str]:
+    """Return clause, measured value, bound, and the ratio of the two; empty if it has none."""
+    ratio = ratios.get(clause.id)
+    measured, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
+    return clause.id, measured, bound, "" if ratio is None else f"{ratio:.3g}"
+
+
+def _sentence(clause: ClauseResult) -> str:
+    """Return what a violated clause says besides its value and its bound."""
+    reason = clause.reason
+    if reason is None or (reason.code is ReasonCode.VIOLATED and reason.bound is not None):
+        return ""
+    return reason_text.of(reason)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def unjudged_text(record: Record) -> str:
+    """Return the clauses that the profile does not judge; empty if it judges all."""
+    if not record.unjudged:
+        return ""
+    return f"not judged in the {record.profile} profile, which does not measure it: {record.left_out}"
 
 
 def idle_text(record: Record) -> str:
@@ -184,27 +277,27 @@ def nothing_ran(record: Record) -> bool:
     return record.trial_seconds == 0 and all(clause.outcome is Outcome.NOT_MEASURED for clause in record.clauses)
 
 
-def _obstacle(record: Record) -> str:
-    """Return why nothing ran: the text of the root cause, without the clause and the ending."""
-    if record.reason is None:
-        return ""
-    return record.reason.root.text or reason_text.of(record.reason.root)
+def _evidence(event: ClaimFinished) -> Iterator[Line]:
+    """Yield the counterexample, the command that reproduces a verdict other than PASS, and where the evidence is."""
+    record, bundle = event.record, event.bundle
+    place = None if bundle is None else _shortest(bundle)
+    if bundle is not None and (bundle / COUNTEREXAMPLE).is_file():
+        yield f"  counterexample: {_case(bundle / COUNTEREXAMPLE)}", ""
+        yield f"  the case again: harness replay {place}", ""
+    if record.verdict in (Verdict.FAIL, Verdict.VOID):
+        yield f"  reproduce: {record.command}", ""
+    if place is not None:
+        yield f"  evidence: {place}", "dim"
+    else:
+        yield f"  no bundle was written{f': {event.unsealed}' if event.unsealed else ''}", "yellow"
 
 
-def interrupted_text(event: RunFinished) -> str:
-    """Return what an interrupted run leaves."""
-    wait = f" while waiting for {event.awaited}" if event.awaited else ""
-    left = "what was measured is in the evidence above" if event.records else "nothing was measured"
-    return f"interrupted{wait}: {left}"
-
-
-def bundle_text(event: ClaimFinished) -> str:
-    """Return where the evidence is, and how to replay its counterexample."""
-    if event.bundle is None:
-        return "no bundle was written"
-    place = _shortest(event.bundle)
-    again = f"; its counterexample again: harness replay {place}" if (event.bundle / COUNTEREXAMPLE).is_file() else ""
-    return f"evidence: {place}{again}"
+def _case(path: Path) -> str:
+    try:
+        text = strictjson.dumps(strictjson.load(path)["case"])
+    except (OSError, strictjson.JsonError, LookupError, TypeError) as error:
+        return f"cannot be read: {error}"
+    return text if len(text) <= _LONGEST_CASE else f"{text[:_LONGEST_CASE]}…"
 
 
 def _shortest(path: Path) -> str:
@@ -215,7 +308,80 @@ def _shortest(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def totals_text(declared: int, verdicts: list[str]) -> str:
+def summary_lines(finished: Sequence[ClaimFinished], slowest: int, width: int | None) -> Iterator[Line]:
+    """Yield the summary of several claims: those that did not PASS with their reasons, the slowest, the tightest.
+
+    Args:
+        slowest: how many claims; 0 for all.
+    """
+    rows = [(_word(one.record), one.record.id, _why(one.record)) for one in finished if not _is_sound(one.record)]
+    if rows:
+        yield "", ""
+        yield "Not a proven PASS", "bold"
+        order = [Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, _UNPROVEN]
+        rows.sort(key=lambda row: order.index(row[0]))
+        yield from _coloured(aligned(rows, width), [row[0] for row in rows])
+    ran = [one.record for one in finished if not nothing_ran(one.record)]
+    if ran:
+        ran.sort(key=lambda record: -record.seconds)
+        yield "", ""
+        yield "Slowest", "bold"
+        times = [(record.id, number_text.duration(record.seconds)) for record in ran[: slowest or None]]
+        yield from ((line, "") for line in aligned(times, width))
+    margins = sorted(_margins(finished), key=lambda one: -one[0])[:_TIGHTEST]
+    if margins:
+        yield "", ""
+        yield "Tightest margins", "bold"
+        yield from ((line, "") for line in aligned([row for _, row in margins], width))
+    yield "", ""
+
+
+_UNPROVEN = "UNPROVEN"
+
+
+def _is_sound(record: Record) -> bool:
+    return record.verdict is Verdict.PASS and record.proven
+
+
+def _word(record: Record) -> str:
+    return _UNPROVEN if record.verdict is Verdict.PASS else str(record.verdict)
+
+
+def _why(record: Record) -> str:
+    """Return the reason of a claim that did not PASS, in one line."""
+    if record.verdict is Verdict.PASS and record.mutants_skipped:
+        return "the mutants were skipped"
+    return shown_reason(record) or reason_text.of(record.reason)
+
+
+def _coloured(lines: Iterable[str], words: Sequence[str]) -> Iterator[Line]:
+    """Yield lines in the colour of the row to which they belong. A row begins with its word."""
+    index = -1
+    for line in lines:
+        if index + 1 < len(words) and line.startswith(f"  {words[index + 1]}"):
+            index += 1
+        yield line, COLOURS.get(words[max(index, 0)], "yellow")
+
+
+def _margins(finished: Iterable[ClaimFinished]) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """Yield the tightest clause of each claim that passed, with its ratio."""
+    for one in finished:
+        clauses = {clause.id: clause for clause in one.record.clauses if clause.outcome is Outcome.PASS}
+        near = [name for name in one.ratios if name in clauses]
+        if near and one.record.verdict is Verdict.PASS:
+            name = max(near, key=lambda clause: one.ratios[clause])
+            yield one.ratios[name], (one.record.id, *_cells(clauses[name], one.ratios))
+
+
+def interrupted_text(event: RunFinished) -> str:
+    """Return what an interrupted run leaves."""
+    wait = f" while waiting for {event.awaited}" if event.awaited else ""
+    left = "what was measured is in the evidence above" if event.records else "nothing was measured"
+    return f"interrupted{wait}: {left}"
+
+
+def totals_text(declared: int, verdicts: list[str], seconds: float | None = None) -> str:
     """Return the last line of every summary: how many claims were declared, and their verdicts."""
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in ("PASS", "FAIL", "NOT_MEASURED", "VOID"))
-    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}"
+    took = "" if seconds is None else f", in {number_text.duration(seconds)}"
+    return f"{declared} claim{'s' if declared != 1 else ''} declared, {len(verdicts)} evaluated: {counts}{took}"

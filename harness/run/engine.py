@@ -20,7 +20,9 @@ from harness.base.redaction import Redactor, allowed_environment
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, Mutant
 from harness.contract.project import Project
+from harness.contract.ratio import ratios
 from harness.contract.reasons import Reason, ReasonCode
+from harness.contract.unwritten import unwritten_code, unwritten_texts
 from harness.evidence.seal import ClaimResult, Environment, Seal
 from harness.evidence.trial_files import series_of
 from harness.execution.executor import Executor, Executors, TrialResult
@@ -76,7 +78,7 @@ class Engine:
                     break
                 except KeyboardInterrupt:
                     break  # no trial has started yet
-                if interruption.requested:
+                if interruption.requested or request.ends_with(records[-1].verdict):
                     break
             took = time.monotonic() - started
             finished = events.RunFinished(len(request.contracts), tuple(records), took, interruption.requested, awaited)
@@ -111,8 +113,12 @@ class Engine:
         """Seal the result of a claim. If the bundle cannot be written, the claim is NOT_MEASURED."""
         record = self._record(plan, request, trials, began, seconds)
         result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
+        observed = trials.subject.observation
+        close = ratios(plan.contract, observed.measurements, observed.parameters, observed.device)
+        if to_write := _unwritten(plan.contract, self._project):
+            return events.ClaimFinished(record, None, close, f"not written yet: {to_write}")
         try:
-            return events.ClaimFinished(record, self._seal(result))
+            return events.ClaimFinished(record, self._seal(result), close)
         except OSError as error:
             verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
             reason = Reason(ReasonCode.UNSEALED, text=str(error))
@@ -178,6 +184,7 @@ class Engine:
             with interruption.immediate():
                 executor: Executor = resources.enter_context(executors(plan.contract, plan.gpu))
             resources.enter_context(self._lease(plan, interruption))
+            self._emit(events.TrialPhase(plan.contract.id, events.SUBJECT, "importing"))
             with interruption.immediate():
                 sources = executor.imports().sources
         except LeaseUnavailable as error:
@@ -205,6 +212,15 @@ class Engine:
             "software": provenance.software(self._host),
             "variables": Redactor().mask_json(allowed_environment()),
         }
+
+
+def _unwritten(contract: Contract, project: Project) -> str:
+    """The first thing that `harness new` left to be written; empty if everything is written."""
+    for place, _ in unwritten_texts(contract.document):
+        return f"{place} of {contract.path.name}"
+    for _, path, line in unwritten_code(contract, project.search):
+        return f"{path.relative_to(project.root)}:{line}"
+    return ""
 
 
 def _planned(plan: Plan) -> events.ClaimPlanned:

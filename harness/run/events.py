@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.base.device import Device
@@ -26,6 +26,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "TrialFinished",
+    "TrialPhase",
     "TrialStarted",
     "TrialStep",
 ]
@@ -87,6 +88,16 @@ class TrialStarted:
 
 
 @dataclass(frozen=True)
+class TrialPhase:
+    """A trial does something else than before."""
+
+    id: str
+    trial: str
+    doing: str
+    """What it does, such as "importing", or the functions of the project that run: "train > compile"."""
+
+
+@dataclass(frozen=True)
 class TrialStep:
     """A trial has made a step."""
 
@@ -125,7 +136,11 @@ class ClaimFinished:
 
     record: Record
     bundle: Path | None
-    """None if the bundle could not be written. The record's reason then says so."""
+    """None if no bundle was written; the record's reason says why, or `unsealed`."""
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    """The ratio of the measurement to the threshold of each clause that has one (`harness.contract.ratio`)."""
+    unsealed: str = ""
+    """Why nothing was sealed although it could be: the claim is a scaffold that is not filled in."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +161,7 @@ Event = (
     | ClaimPlanned
     | ClaimWaiting
     | TrialStarted
+    | TrialPhase
     | TrialStep
     | TrialFinished
     | Remarked

@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract
 from harness.external.choice import External
 
@@ -46,6 +47,8 @@ class RunRequest:
     """The folder for bundles; None for the project's."""
     key: Path | None = None
     """The private key that signs the bundles."""
+    fail_fast: bool = False
+    """Whether the run ends after the first claim that is refuted or VOID."""
 
     def __post_init__(self) -> None:
         """Refuse what no option of `harness run` allows.
@@ -64,6 +67,10 @@ class RunRequest:
     def is_reading(self) -> bool:
         """Whether the subject is a finished run, whose files are read."""
         return self.external is not None and self.external.is_recorded
+
+    def ends_with(self, verdict: Verdict) -> bool:
+        """Whether no further claim runs after one with this verdict."""
+        return self.fail_fast and verdict in (Verdict.FAIL, Verdict.VOID)
 
     def arguments(self) -> list[str]:
         """The options of `harness run` for the same work, without the number of parallel trials."""

@@ -29,6 +29,7 @@ _KINDS = {
         events.ClaimPlanned,
         events.ClaimWaiting,
         events.TrialStarted,
+        events.TrialPhase,
         events.TrialStep,
         events.TrialFinished,
         events.Remarked,
@@ -79,7 +80,10 @@ def decode(line: str, contracts: Mapping[str, Contract]) -> events.Event:
         kind = _KINDS[document.pop("event")]
         if kind is events.ClaimFinished:  # Record.from_json untags the record
             return events.ClaimFinished(
-                Record.from_json(document["record"]), document["bundle"] and Path(document["bundle"])
+                Record.from_json(document["record"]),
+                document["bundle"] and Path(document["bundle"]),
+                strictjson.untag_nonfinite(document["ratios"]),
+                document["unsealed"],
             )
         return kind(**_revived(kind, strictjson.untag_nonfinite(document), contracts))
     except (ValueError, LookupError, TypeError, AttributeError) as error:

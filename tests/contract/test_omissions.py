@@ -20,7 +20,7 @@ from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.lint import lint
 from harness.report import ci_cases
-from harness.report.run_text import unjudged_text, verdict_text
+from harness.report.run_text import qualities, unjudged_text
 from tests.cli.harness_command import harness
 from tests.contracts import FALSIFIER, IDENTIFIER, contract_of, document, healthy, observe, write_project
 from tests.evidence.factory import MUTANTS, claim_result, contract_in, rewrite, sealed
@@ -110,7 +110,7 @@ def test_every_view_says_what_was_not_judged(tmp_path: Path, contract: Contract)
     record = record_of(tmp_path, contract)
     assert record.verdict is Verdict.PASS
     assert record.unjudged == _UNJUDGED
-    assert "reduced profile, 2 clauses not judged in it" in verdict_text(record)
+    assert "reduced profile on CPU, 2 clauses not judged in it" in qualities(record)
     assert (
         unjudged_text(record) == "not judged in the reduced profile, which does not measure it: ordered and 1 on types"
     )

@@ -228,7 +228,9 @@ def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
     "content",
     [
         contract_with("self.smallest / self.x < 5.0", x={"type": "number", "exclusiveMinimum": 0}),
-        contract_with("self.smallest / self.x < 5.0", x={"type": "number", "minimum": 2, "x-source": "a test"}),
+        contract_with(
+            "self.smallest / self.x < 5.0", x={"type": "number", "minimum": 2, "x-source": "a test", "x-unit": "m"}
+        ),
         contract_with(
             "self.smallest / self.x.y < 5.0", x={"type": "object", "properties": {"y": {"const": 4, "x-source": "s"}}}
         ),
@@ -244,7 +246,7 @@ def test_warnings(changes: dict[str, Any], rule: str, pointer: str) -> None:
         contract_with(x={"type": "string", "pattern": "^[0-9a-f]{64}$"}),
         contract_with(x={"type": "string", "pattern": "^sm_[0-9]{2,3}[af]?$", "examples": ["sm_121"]}),
         contract_with(x={"enum": ["a", "b"]}, y={"const": True}, z={"type": "null"}, b={"type": "boolean"}),
-        contract_with(x={"type": "number", "multipleOf": 0.25, "x-source": "a test"}),
+        contract_with(x={"type": "number", "multipleOf": 0.25, "x-source": "a test", "x-unit": "m"}),
         contract_with(x={"type": "array", "maxItems": 0}),
         contract_with(
             x={"type": "array", "minItems": 2000, "x-source": "a test", "items": {"type": "number", "minimum": 0}}
@@ -286,9 +288,20 @@ def test_each_profile_is_searched() -> None:
 def test_a_reference_is_pointed_to_where_it_is_written() -> None:
     """A finding about a shared definition points into `$defs`."""
     content = contract_with(x={"$ref": "#/$defs/loss"})
-    content["observation"]["$defs"] = {"loss": {"type": "number", "maximum": 9}}
+    content["observation"]["$defs"] = {"loss": {"type": "number", "maximum": 9, "x-unit": "m"}}
     (found,) = findings(content)
     assert found.pointer == "/observation/$defs/loss/maximum"
+
+
+def test_a_threshold_wants_a_unit() -> None:
+    """A number with a fraction has one; a count, and the size of a list, need none."""
+    number = {"type": "number", "maximum": 0.5, "x-source": "a test"}
+    counted = {"type": "array", "minItems": 2, "x-source": "a test", "items": {"type": "integer", "maximum": 7}}
+    counted["items"] |= {"x-source": "a test"}
+    (found,) = findings(contract_with(x=number, y=counted))
+    assert (found.rule, found.severity) == ("threshold-without-unit", Severity.WARNING)
+    assert found.pointer == "/observation/properties/x/maximum"
+    assert findings(contract_with(x={**number, "x-unit": "s"})) == []
 
 
 def test_lint_is_deterministic() -> None:
@@ -299,7 +312,7 @@ def test_lint_is_deterministic() -> None:
 
 def test_the_order_of_findings_is_errors_first() -> None:
     """Errors come first."""
-    content = contract_with(x={"type": "number", "minimum": 0.5})
+    content = contract_with(x={"type": "number", "minimum": 0.5, "x-unit": "m"})
     del content["target"]
     expected = [Severity.ERROR, Severity.WARNING]
     assert expected == [finding.severity for finding in findings(content)]
@@ -341,7 +354,7 @@ def test_the_search_begins_with_an_example_of_the_observation() -> None:
     content = contract_with(
         "self.a > 1.09 * self.b", "self.a < 1.0901 * self.b", a=_NUMBER, b={**_NUMBER, "minimum": 9}
     )
-    content["observation"]["properties"]["b"]["x-source"] = "a test"
+    content["observation"]["properties"]["b"] |= {"x-source": "a test", "x-unit": "m"}
     assert "contract-unsatisfiable" in [finding.rule for finding in findings(content)]
     content["observation"]["examples"] = [{"a": 10.9005, "b": 10.0}]
     assert [finding.rule for finding in findings(content)] == []

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from harness.report.live import Live
-from harness.report.run_output import PlainLines, json_handler
+from harness.report.run_output import Lines, Shown, json_handler
 from harness.run import events
 
 REMARK = events.Remarked("F-A-001", "left:\n\x1b[31m/tmp/x")
@@ -15,10 +15,10 @@ REMARK = events.Remarked("F-A-001", "left:\n\x1b[31m/tmp/x")
 
 def test_a_remark_is_shown_on_one_line() -> None:
     """As plain lines, and in the live view."""
-    lines: list[str] = []
-    PlainLines(lines.append, verbose=False)(REMARK)
+    lines: list[tuple[str, str]] = []
+    Lines(lines.append, Shown())(REMARK)
     stream = io.StringIO()
-    Live(stream, verbose=False)(REMARK)
+    Live(stream, Shown())(REMARK)
     assert len(lines) == len(stream.getvalue().splitlines()) == 1
     assert "\x1b" not in stream.getvalue()
 
