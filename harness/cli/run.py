@@ -124,7 +124,8 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
 def _handlers_of(given: RunOptions, project: Project) -> list[Handler]:
     """Return what shows or writes the events. A file that cannot be written refuses the run before the work."""
     from harness.report import annotations
-    from harness.report.run_output import Shown, json_handler, terminal_handler
+    from harness.report.run_lines import Shown
+    from harness.report.run_output import json_handler, terminal_handler
     from harness.run import wire
 
     if given.event_lines:

@@ -21,7 +21,7 @@ from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
 from harness.report import reason_text
 from harness.report.escaping import printable
-from harness.report.run_output import PlainLines
+from harness.report.run_lines import Lines
 from harness.report.run_text import claim_lines
 from harness.run.events import SUBJECT, ClaimFinished, Event, TrialFinished
 from harness.run.in_process import perform
@@ -193,7 +193,7 @@ class _Claim(pytest.Item):
                 tracebacks.extend(event.traceback.splitlines())
 
         live = self.config.getoption("capture") == "no" and not hasattr(self.config, "workerinput")
-        lines = PlainLines(lambda text: print(printable(text), flush=True), verbose=False)
+        lines = Lines(lambda line: print(printable(line[0]), flush=True))
         watching = (keep, lines) if live else (keep,)
         finished, claims = perform(self._claims.project, self._request, watching, self._claims.host)
         if not claims:
@@ -202,8 +202,12 @@ class _Claim(pytest.Item):
         self.user_properties += _properties(done)
         if finished.interrupted:
             pytest.exit(f"interrupted; what {self.name} measured is in {done.bundle}", pytest.ExitCode.INTERRUPTED)
-        shown = [done.record.claim, "", *claim_lines(done, self.config.get_verbosity() > 0)]
-        shown += [f"  again: {done.record.command}", *(f"  {line}" for line in tracebacks)]
+        shown = [
+            done.record.claim,
+            "",
+            *(line for line, _ in claim_lines(done, verbose=self.config.get_verbosity() > 0)),
+        ]
+        shown += [f"  {line}" for line in tracebacks]
         match done.record.verdict:
             case Verdict.FAIL:
                 raise _FailedError(done, shown)

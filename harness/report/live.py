@@ -20,7 +20,7 @@ from harness.evidence.past_runs import past_runs
 from harness.report.columns import wrapped
 from harness.report.escaping import printable
 from harness.report.number_text import rough
-from harness.report.run_output import Lines, Shown
+from harness.report.run_lines import Lines, Shown
 from harness.report.run_text import Line, step_text
 from harness.run.events import (
     SUBJECT,

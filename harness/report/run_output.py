@@ -1,75 +1,28 @@
-"""What `harness run` prints: lines, a live view below them on a terminal, and the records as JSON.
-
-A run of one claim prints what happens as it happens. Of several claims, which may run side by side, each is printed
-when it has its verdict.
-"""
+"""What `harness run` prints: lines, a live view below them on a terminal, and the records as JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from harness.base import strictjson
-from harness.base.vocabulary import Fate, Verdict
+from harness.base.vocabulary import Verdict
 from harness.evidence.index import Entry
 from harness.report.columns import styled
 from harness.report.escaping import printable
-from harness.report.number_text import rough
-from harness.report.run_text import (
-    COLOURS,
-    Line,
-    claim_lines,
-    interrupted_text,
-    nothing_ran,
-    plan_text,
-    step_text,
-    summary_lines,
-    totals_text,
-    traceback_lines,
-    trial_text,
-)
-from harness.run.events import (
-    SUBJECT,
-    ClaimFinished,
-    ClaimPassedOver,
-    ClaimPlanned,
-    ClaimWaiting,
-    Event,
-    Handler,
-    Remarked,
-    RunFinished,
-    RunStarted,
-    TrialFinished,
-    TrialStarted,
-    TrialStep,
-)
+from harness.report.run_lines import USUAL, Lines, Shown
+from harness.report.run_text import Line
+from harness.run.events import ClaimFinished, ClaimPassedOver, Event, Handler, Remarked, RunFinished
 
-__all__ = ["Lines", "Shown", "json_handler", "terminal_handler"]
-
-_STEP_LINES = 5
-"""Lines with steps that a trial prints in a pipe."""
+__all__ = ["json_handler", "terminal_handler"]
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What the user wants to see."""
-
-    verbose: bool = False
-    quiet: bool = False
-    """Only claims without a proven PASS, and the summary."""
-    slowest: int = 5
-    """How many claims the summary lists by their time; 0 for all."""
-
-
-def terminal_handler(
-    stream: IO[str], shown: Shown = Shown(), earlier: Callable[[], Iterable[Entry]] = tuple
-) -> Handler:
+def terminal_handler(stream: IO[str], shown: Shown = USUAL, earlier: Callable[[], Iterable[Entry]] = tuple) -> Handler:
     """Return a live view for a terminal, plain lines for any other stream.
 
     Args:
@@ -86,107 +39,6 @@ def terminal_handler(
         print(styled(text, style) if colourful and style else text, file=stream, flush=True)
 
     return Lines(write, shown)
-
-
-@dataclass
-class Lines:
-    """Writes the events of a run as lines."""
-
-    write: Callable[[Line], None]
-    shown: Shown
-    width: Callable[[], int | None] = lambda: None
-    """The width of the terminal, in columns. None means no limit."""
-    is_live: bool = False
-    """Whether a live view shows what runs, so that only its results need lines."""
-    clock: Callable[[], float] = time.monotonic
-    """The seconds since any moment."""
-    _began: float = 0.0
-    _total: int = 1
-    _finished: list[ClaimFinished] = field(default_factory=list)
-    _steps: dict[tuple[str, str], int | None] = field(default_factory=dict)
-    _passed_over: int = 0
-
-    def __call__(self, event: Event) -> None:
-        """Write the lines of one event."""
-        match event:
-            case ClaimPassedOver():
-                self._passed_over += 1
-            case RunStarted():
-                self._total, self._began = len(event.claims), self.clock()
-            case ClaimFinished():
-                self._finish(event)
-            case RunFinished():
-                self._end(event)
-            case _ if self.shown.quiet:
-                pass
-            case ClaimPlanned() if not (self.is_live and self._total > 1):
-                if self._total == 1:
-                    self.write((f"{event.contract.id}  {event.contract.title}", ""))
-                if not event.obstacle:
-                    self._line(event.contract.id, plan_text(event), "dim")
-            case ClaimWaiting() if not self.is_live:
-                self._line(event.id, f"waiting for {', '.join(event.holders)}")
-            case TrialStarted():
-                self._steps[event.id, event.trial] = event.steps
-                if self.shown.verbose:
-                    self._line(event.id, f"{event.trial}  started")
-            case TrialStep() if self._is_shown(event):
-                self._line(event.id, f"{event.trial}  {step_text(event, self._steps[event.id, event.trial])}")
-            case TrialFinished():
-                self._trial(event)
-            case Remarked():
-                self._line(event.id, f"remark: {event.text}", "yellow")
-            case _:
-                pass
-
-    def _line(self, claim: str, text: str, style: str = "") -> None:
-        """Write a line about a claim that runs. Among several, the line names the claim."""
-        self.write((f"{claim if self._total > 1 else ''}  {text}", style))
-
-    def _is_shown(self, event: TrialStep) -> bool:
-        if self.shown.verbose or self.is_live or self._total > 1 or event.trial != SUBJECT:
-            return self.shown.verbose
-        total = self._steps.get((event.id, event.trial))
-        every = max(1, (total or 50) // _STEP_LINES)
-        if (
-            total and event.step > total
-        ):  # an external trainer made more steps than requested: print them ever more rarely
-            every = total * 2 ** ((event.step - 1) // total).bit_length()
-        return event.step % every == 0 or event.step == total
-
-    def _trial(self, event: TrialFinished) -> None:
-        word = event.mutant.fate if event.mutant else event.judgment.outcome
-        expected = word in (Fate.KILLED, Verdict.PASS)
-        if self.shown.verbose or not (self._total > 1 or (self.is_live and expected)):
-            self._line(event.id, f"{event.trial}  {trial_text(event)}", COLOURS[word])
-        for line in traceback_lines(event, self.shown.verbose):
-            self._line(event.id, line, "dim")
-
-    def _finish(self, event: ClaimFinished) -> None:
-        self._finished.append(event)
-        if self.shown.quiet and event.record.verdict is Verdict.PASS and event.record.proven:
-            return
-        place = ""
-        if self._total > 1:
-            place = f"[{len(self._finished)}/{self._total}] {rough(self.clock() - self._began)}  "
-        for line in claim_lines(event, place, verbose=self.shown.verbose, width=self.width()):
-            self.write(line)
-
-    def _end(self, event: RunFinished) -> None:
-        if self._total > 1 and any(not nothing_ran(one.record) for one in self._finished):
-            for line in summary_lines(self._finished, self.shown.slowest, self.width()):
-                self.write(line)
-        verdicts = [str(record.verdict) for record in event.records]
-        seconds = event.seconds if self._total > 1 else None
-        text = totals_text(event.declared + self._passed_over, verdicts, seconds)
-        left = event.declared - len(event.records)
-        ended = f"; {left} not run (--fail-fast)" if left and not event.interrupted else ""
-        worst = next(
-            (one for one in (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED) if one in verdicts), Verdict.PASS
-        )
-        self.write((text + ended, f"bold {COLOURS[worst]}" if verdicts else "bold"))
-        if event.interrupted:
-            self.write((interrupted_text(event), "yellow"))
 
 
 def json_handler(target: str) -> Handler:

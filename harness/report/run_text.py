@@ -102,7 +102,9 @@ def traceback_lines(event: TrialFinished, verbose: bool) -> list[str]:
     return ["    (-v shows the traceback, and so does `harness report`)"] if event.trial == SUBJECT else []
 
 
-def claim_lines(event: ClaimFinished, place: str, *, verbose: bool, width: int | None) -> Iterator[Line]:
+def claim_lines(
+    event: ClaimFinished, place: str = "", *, verbose: bool = False, width: int | None = None
+) -> Iterator[Line]:
     """Yield what a claim came to: the verdict first, then why, then how tight it was, then where the evidence is.
 
     Args:
@@ -284,7 +286,7 @@ def _evidence(event: ClaimFinished) -> Iterator[Line]:
     if bundle is not None and (bundle / COUNTEREXAMPLE).is_file():
         yield f"  counterexample: {_case(bundle / COUNTEREXAMPLE)}", ""
         yield f"  the case again: harness replay {place}", ""
-    if record.verdict in (Verdict.FAIL, Verdict.VOID):
+    if record.verdict is not Verdict.PASS:
         yield f"  reproduce: {record.command}", ""
     if place is not None:
         yield f"  evidence: {place}", "dim"

@@ -21,7 +21,8 @@ from harness.judging.judge import judge
 from harness.judging.record import Record
 from harness.judging.verdict import MutantOutcome
 from harness.report import markdown, reason_text
-from harness.report.run_output import Lines, Shown, terminal_handler
+from harness.report.run_lines import Lines, Shown
+from harness.report.run_output import terminal_handler
 from harness.report.run_text import idle_text, interrupted_text, qualities, shown_reason
 from harness.run import events
 from harness.run.events import SUBJECT, Event
