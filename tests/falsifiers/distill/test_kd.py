@@ -13,48 +13,28 @@ from falsifiers.distill.kd.cases import first_cases, question
 from falsifiers.distill.kd.formulas import truth
 from falsifiers.distill.kd.subject import Answer, Question
 from falsifiers.distill.reference.kd import PlainKdLoss
-from harness import Setting
-from harness.base import strictjson
-from harness.base.device import Device
 from harness.base.vocabulary import Fate, Outcome
-from harness.contract import Contract, Mutant
-from harness.contract.entry_point import resolve
+from harness.contract import Mutant
 from harness.contract.project import Project
-from harness.execution.worker_trial import WorkerTrial
-from harness.judging.judge import judge
-from harness.judging.observation import Observation
 from harness.judging.verdict import fate_of
-from harness.search.explorer import CaseSearch
-from tests.falsifiers.distill.trials import CONTRACTS, Heard
+from tests.falsifiers.distill.trials import CONTRACTS
+from tests.falsifiers.in_process import judged
 
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {
     name: PROJECT.contract(name)
     for name in ("F-DISTILL-KD-LOSS-001", "F-DISTILL-KD-GRAD-001", "F-DISTILL-KD-CHUNKED-001")
 }
+FIRST = 24
+"""Cases that every search begins with: six in each of four dtypes."""
 CHUNKED = "falsifiers.distill.reference.chunked:ChunkedKdLoss"
-
-
-def observed(contract: Contract, subject: str, folder: Path) -> Observation:
-    """A trial of the cases that come first, in this process: six in each of four dtypes."""
-    parameters = {**contract.profiles["reduced"].parameters, "cases": 24}
-    setting = Setting(parameters, "cpu", 0, folder, folder)
-    claim = {"contract": contract.document, "device": {"type": "cpu", "name": "a CPU"}, "case": None}
-    recorded = Heard()
-    run = WorkerTrial(
-        setting, folder, contract.measurements, recorded, lambda attempt: CaseSearch(claim, setting, attempt, folder)
-    )
-    run.run(resolve(contract.falsifier), resolve(subject))
-    measured = strictjson.untag_nonfinite(recorded.measurements)
-    device = Device("cpu", "a CPU")
-    return Observation(subject, "reduced", parameters, device, measured, recorded.resolved)
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("subject", ["falsifiers.distill.reference.kd:PlainKdLoss", CHUNKED])
 def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) -> None:
     """The plain one and the chunked one, in every clause."""
-    judgment = judge(CLAIMS[claim], observed(CLAIMS[claim], subject, tmp_path))
+    judgment = judged(CLAIMS[claim], subject, tmp_path, cases=FIRST)
     assert judgment.outcome is Outcome.PASS, judgment.reason
     assert not (tmp_path / "counterexample.json").exists()
 
@@ -65,7 +45,7 @@ def test_the_losses_that_we_ship_hold(claim: str, subject: str, tmp_path: Path) 
 )
 def test_mutants_die_of_the_first_cases(claim: str, mutant: Mutant, tmp_path: Path) -> None:
     """Whatever the seed draws afterwards: on the declared clauses, and with a counterexample."""
-    outcome = fate_of(mutant, judge(CLAIMS[claim], observed(CLAIMS[claim], mutant.subject, tmp_path)))
+    outcome = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, cases=FIRST))
     assert outcome.fate is Fate.KILLED, outcome.reason
     kept = json.loads((tmp_path / "counterexample.json").read_text())
     assert set(mutant.violates) & set(kept["clauses"])
@@ -80,7 +60,7 @@ class _NanInOneGradient(PlainKdLoss):
 def test_a_gradient_of_nan_is_not_lost_beside_the_other(tmp_path: Path) -> None:
     claim = "F-DISTILL-KD-GRAD-001"
     subject = f"{__name__}:{_NanInOneGradient.__name__}"
-    failed = judge(CLAIMS[claim], observed(CLAIMS[claim], subject, tmp_path)).with_outcome(Outcome.FAIL)
+    failed = judged(CLAIMS[claim], subject, tmp_path, cases=FIRST).with_outcome(Outcome.FAIL)
     assert {"errors_float32[].maximum", "errors_half[].maximum"} <= {clause.id for clause in failed}
 
 

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import Setting
-from harness.base import strictjson
-from harness.base.device import Device
 from harness.base.vocabulary import Fate, Outcome
-from harness.contract import Contract, Mutant
-from harness.contract.entry_point import resolve
+from harness.contract import Mutant
 from harness.contract.project import Project
-from harness.execution.worker_trial import WorkerTrial
-from harness.judging.judge import Judgment, judge
-from harness.judging.observation import Observation
 from harness.judging.verdict import fate_of
-from tests.falsifiers.distill.trials import Heard
+from tests.falsifiers.in_process import judged
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "param_decomp"
 PROJECT = Project.find(CONTRACTS)
@@ -40,17 +33,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def judged(contract: Contract, subject: str, folder: Path, mutant: Mutant | None = None) -> Judgment:
-    """A trial of the reduced profile, in this process."""
-    parameters = {**contract.profiles["reduced"].parameters, **(mutant.parameters if mutant else {})}
-    recorded = Heard()
-    run = WorkerTrial(Setting(parameters, "cpu", 0, folder, folder), folder, contract.measurements, recorded)
-    run.run(resolve(contract.falsifier), resolve(subject))
-    measured = strictjson.untag_nonfinite(recorded.measurements)
-    device = Device("cpu", "a CPU")
-    return judge(contract, Observation(subject, "reduced", parameters, device, measured, recorded.resolved))
 
 
 @pytest.mark.parametrize("claim", sorted(CLAIMS.keys() - TRACED))

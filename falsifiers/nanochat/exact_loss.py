@@ -1,0 +1,76 @@
+"""F-GB10-FLCE-EXACT-001: a loss that never makes all logits has the value and the gradients of one that does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.head_loss_cases import HALF, cases, first_cases, question
+from falsifiers.nanochat.oracle.head_loss import Truth, truth
+from falsifiers.nanochat.subject import Answer, HeadLoss, Question
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[HeadLoss]) -> None:
+    """Compare loss and gradients with float64, case by case; the contract bounds the errors of each precision."""
+    devices: set[str] = set()
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        asked = question(case, trial.device)
+        right = truth(asked)  # first, because a subject may work in its inputs' memory
+        with trial.subject_fault():
+            answer = trial.subject(asked)
+            _require_shapes(asked, answer)
+            devices.update(one.device.type for one in (answer.loss, answer.of_hidden, answer.of_weight))
+        return _errors(asked, answer, right)
+
+    parameters = trial.parameters
+    first = first_cases(parameters)
+    trial.measure(cases=trial.search(cases(parameters), check, examples=parameters["cases"], first=first))
+    trial.resolve(device="+".join(sorted(devices)))
+
+
+def _require_shapes(asked: Question, answer: Answer) -> None:
+    """Raise ValueError where a tensor of the answer has another shape than what it belongs to."""
+    loss = asked.targets.shape if asked.reduction == "none" else torch.Size()
+    pairs: tuple[tuple[str, Tensor, torch.Size], ...] = (
+        ("loss", answer.loss, loss),
+        ("gradient of the hidden states", answer.of_hidden, asked.hidden.shape),
+        ("gradient of the head", answer.of_weight, asked.weight.shape),
+    )
+    for name, tensor, shape in pairs:
+        if tensor.shape != shape:
+            raise ValueError(f"the {name} is {tuple(tensor.shape)}, not {tuple(shape)}")
+
+
+def _errors(asked: Question, answer: Answer, right: Truth) -> dict[str, float]:
+    """Return by name what the contract bounds.
+
+    Logits in half precision are exact, so each element of a gradient is held against its own parts. Others are not: a
+    logit's error is relative to the largest logit, so errors are held against the gradient's largest element.
+    """
+    precision = str(asked.hidden.dtype).removeprefix("torch.")
+    of_loss = _largest((answer.loss.double() - right.loss).abs() / right.loss_size.clamp_min(1.0))
+    errors = ((answer.of_hidden.double() - right.of_hidden).abs(), (answer.of_weight.double() - right.of_weight).abs())
+    sizes = (right.hidden_size, right.weight_size)
+    if precision not in HALF:
+        worst = [_largest(error / size.max()) for error, size in zip(errors, sizes, strict=True)]
+        return {f"loss_errors_{precision}": of_loss, f"gradient_errors_{precision}": _largest(torch.tensor(worst))}
+    limits = torch.finfo(asked.hidden.dtype)
+    of_hidden, of_weight = (
+        _largest(error / (limits.eps / 2.0 * (size + limits.tiny))) for error, size in zip(errors, sizes, strict=True)
+    )
+    sums = "head_roundings" if asked.float32_sums else "head_roundings_of_sums"
+    return {"loss_errors_half": of_loss, "hidden_roundings": of_hidden, sums: of_weight}
+
+
+def _largest(errors: Tensor) -> float:
+    """Return the largest error; NaN if one is, and infinity for a number that is not finite."""
+    worst = float(errors.max())
+    return worst if math.isnan(worst) else abs(worst)

@@ -1,0 +1,120 @@
+"""The inputs on which the loss is tried. A case is JSON; its tensors are drawn from its own seed.
+
+In half precision, hidden states and heads are small integers times a power of two. Then every logit is exact in
+whatever order the product is summed, so a loss can be as exact as in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from falsifiers.nanochat.subject import Question
+
+__all__ = ["HALF", "cases", "first_cases", "question"]
+
+HALF = ("bfloat16", "float16")
+_DTYPES = ("float64", "float32", *HALF)
+_EXACT_WIDTH = 32
+"""Up to this width, products of integers up to 2 sum to 128 at most, which has eight bits."""
+
+
+def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw cases of up to the parameters' `largest_rows`, `largest_vocabulary` and `largest_width`."""
+    return st.fixed_dictionaries(
+        {
+            "dtype": st.sampled_from(_DTYPES),
+            "rows": st.integers(1, parameters["largest_rows"]),
+            "vocabulary": st.integers(2, parameters["largest_vocabulary"]),
+            "width": st.integers(1, parameters["largest_width"]),
+            "scale": st.sampled_from([1.0, 0.1, 4.0, 10.0, 30.0]),
+            "alike": st.sampled_from([False, True]),
+            "ignored": st.sampled_from([0.0, 0.1, 0.75, 1.0]),
+            "ignore_index": st.sampled_from([-100, -1, 0]),
+            "label_smoothing": st.sampled_from([0.0, 0.1]),
+            "z_loss": st.sampled_from([0.0, 1e-4, 0.01]),
+            "softcap": st.sampled_from([0.0, 15.0]),
+            "reduction": st.sampled_from(["mean", "sum", "none"]),
+            "float32_sums": st.sampled_from([True, False]),
+            "upstream": st.sampled_from([1.0, 2.0, 0.3, -3.0]),
+            "seed": st.integers(0, 2**16),
+        }
+    )
+
+
+def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return cases that every search begins with.
+
+    A small one; some and all rows ignored; logits beyond 88; every option at once; each reduction; and many rows that
+    are alike, so that what they add to a sum has one sign and a sum in half precision stops growing.
+    """
+    small = {
+        "rows": 6, "vocabulary": 24, "width": 8, "scale": 4.0, "alike": False, "ignored": 0.0, "ignore_index": -100,
+        "label_smoothing": 0.0, "z_loss": 0.0, "softcap": 0.0, "reduction": "mean", "float32_sums": True,
+        "upstream": 1.0, "seed": 0,
+    }  # fmt: skip
+    masked = {**small, "rows": 37, "vocabulary": 100, "ignored": 0.1, "upstream": 0.3}
+    every = {**masked, "label_smoothing": 0.1, "z_loss": 0.01, "softcap": 15.0}
+    alike = {**small, "rows": parameters["most_alike"], "vocabulary": 33, "alike": True, "reduction": "sum"}
+    kinds = [
+        small,
+        masked,
+        {**masked, "ignored": 1.0},
+        {**small, "scale": 100.0},
+        every,
+        {**every, "reduction": "none", "ignore_index": 0},
+        {**every, "reduction": "sum", "float32_sums": False, "upstream": -3.0},
+        {**masked, "reduction": "none"},
+        alike,
+    ]
+    return [{**kind, "dtype": dtype} for kind in kinds for dtype in _DTYPES]
+
+
+def question(case: Mapping[str, Any], device: str) -> Question:
+    """Return the tensors of a case, drawn on the CPU, where equal seeds draw equal numbers."""
+    generator = torch.Generator().manual_seed(case["seed"])
+    hidden, weight = (_integers if case["dtype"] in HALF else _reals)(case, generator)
+    targets = torch.randint(case["vocabulary"], (case["rows"],), generator=generator)
+    if case["alike"]:
+        hidden, targets = hidden[:1].expand(case["rows"], -1), targets[:1].repeat(case["rows"])
+    if case["ignore_index"] >= 0:  # a token as padding: no other row has it as its target
+        targets[targets == case["ignore_index"]] = 1
+    ignored = torch.randperm(case["rows"], generator=generator)[: math.ceil(case["ignored"] * case["rows"])]
+    targets[ignored] = case["ignore_index"]
+    upstream = torch.tensor(case["upstream"], dtype=torch.float32)
+    if case["reduction"] == "none":
+        upstream = upstream * torch.randn(case["rows"], generator=generator)
+    dtype = getattr(torch, case["dtype"])
+    return Question(
+        hidden.to(device, dtype).contiguous(),
+        weight.to(device, dtype),
+        targets.to(device),
+        case["ignore_index"],
+        case["label_smoothing"],
+        case["z_loss"],
+        case["softcap"],
+        case["reduction"],
+        case["float32_sums"],
+        upstream.to(device),
+    )
+
+
+def _reals(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw hidden states and a head whose logits are of the case's scale."""
+    hidden = torch.randn(case["rows"], case["width"], generator=generator, dtype=torch.float64)
+    weight = torch.randn(case["vocabulary"], case["width"], generator=generator, dtype=torch.float64)
+    return hidden * case["scale"] / case["width"] ** 0.5, weight
+
+
+def _integers(case: Mapping[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw the same of small integers times a power of two."""
+    largest = 2 if case["width"] <= _EXACT_WIDTH else 1
+    shapes = (case["rows"], case["width"]), (case["vocabulary"], case["width"])
+    hidden, weight = (torch.randint(-largest, largest + 1, shape, generator=generator).double() for shape in shapes)
+    size = case["width"] ** 0.5 * largest * (largest + 1) / 3.0  # of a logit
+    return hidden * 2.0 ** round(math.log2(case["scale"] / size)), weight

@@ -1,0 +1,1 @@
+"""What is right, computed in float64 from the definitions; nothing here imports a subject."""

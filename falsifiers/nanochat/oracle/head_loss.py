@@ -1,0 +1,64 @@
+"""The loss of a head and its gradients in float64, by torch's own cross-entropy and autograd over whole logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.subject import Question
+
+__all__ = ["Truth", "truth"]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the answer should be.
+
+    Attributes:
+        loss: float64; a scalar, or [rows].
+        loss_size: the sum of the sizes of the terms of the loss, for each loss: how exact it can be in any dtype.
+        of_hidden, of_weight: float64.
+        hidden_size, weight_size: for each element of the gradients, the sum of the sizes of its parts. A part that the
+            dtype holds less exactly, because it is tiny, counts as larger.
+    """
+
+    loss: Tensor
+    loss_size: Tensor
+    of_hidden: Tensor
+    of_weight: Tensor
+    hidden_size: Tensor
+    weight_size: Tensor
+
+
+def truth(asked: Question) -> Truth:
+    """Evaluate the definition, taking the inputs as the exact numbers that they are."""
+    hidden, weight = (one.detach().double() for one in (asked.hidden, asked.weight))
+    raw = (hidden @ weight.T).requires_grad_()
+    logits = asked.softcap * torch.tanh(raw / asked.softcap) if asked.softcap else raw
+    counts = (asked.targets != asked.ignore_index).double()
+    log_sums = logits.logsumexp(dim=-1)
+    rows = counts * asked.z_loss * log_sums**2 + torch.nn.functional.cross_entropy(
+        logits, asked.targets, ignore_index=asked.ignore_index, label_smoothing=asked.label_smoothing, reduction="none"
+    )
+    sizes = counts * ((1.0 + asked.z_loss * log_sums.abs()) * log_sums.abs() + logits.abs().amax(dim=-1))
+    of_logits, loss, size = _reduced(asked, rows, sizes, raw)
+    parts = of_logits.abs().clamp_min(
+        torch.finfo(asked.hidden.dtype).tiny * max(1.0, float(asked.upstream.abs().max()))
+    )
+    return Truth(
+        loss.detach(), size.detach(), of_logits @ weight, of_logits.T @ hidden,
+        parts @ weight.abs(), parts.T @ hidden.abs(),
+    )  # fmt: skip
+
+
+def _reduced(asked: Question, rows: Tensor, sizes: Tensor, raw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradient of the logits, the loss, and the size of its terms."""
+    if asked.reduction == "none":
+        loss, size = rows, sizes
+    else:
+        count = max(1, int((asked.targets != asked.ignore_index).sum())) if asked.reduction == "mean" else 1
+        loss, size = rows.sum() / count, sizes.sum() / count
+    (of_logits,) = torch.autograd.grad(loss, raw, asked.upstream.double())
+    return of_logits, loss, size

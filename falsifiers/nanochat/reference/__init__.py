@@ -1,0 +1,1 @@
+"""The implementations that the claims about nanochat are tried on."""

@@ -1,0 +1,43 @@
+"""The fused loss as the falsifiers ask for it."""
+
+from __future__ import annotations
+
+import torch
+
+from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
+from falsifiers.nanochat.subject import Answer, Question
+from harness import Setting
+
+__all__ = ["FusedLoss", "chunk_rows"]
+
+
+def chunk_rows(rows: int) -> int:
+    """Return how many rows a chunk has: of 128 rows or more, 32 chunks, as many as Liger makes of 65,536 rows."""
+    return max(4, -(-rows // 32))
+
+
+class FusedLoss:
+    """Our loss, in up to 32 chunks."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Inputs bring their device with them; nothing depends on the setting."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Return the loss and its gradients."""
+        hidden = question.hidden.detach().requires_grad_()
+        weight = question.weight.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = linear_cross_entropy(
+                hidden,
+                weight,
+                question.targets,
+                ignore_index=question.ignore_index,
+                label_smoothing=question.label_smoothing,
+                z_loss=question.z_loss,
+                softcap=question.softcap,
+                reduction=question.reduction,
+                accumulate_float32=question.float32_sums,
+                chunk_rows=chunk_rows(len(hidden)),
+            )
+        gradients = torch.autograd.grad(loss, (hidden, weight), question.upstream.to(loss.dtype))
+        return Answer(loss.detach(), *gradients)

@@ -1,0 +1,240 @@
+"""What the loss does to a chunk of logits: a row's loss, and the row's gradient over its own logits.
+
+On a GPU, one program has one row. Its first sweep gathers maximum, sum of exponentials (Milakov and Gimelshein, "Online
+normalizer calculation for softmax", 2018), the target's logit and, for label smoothing, the sum of the logits. Its
+second sweep writes the gradient. A row of 65,536 bfloat16 logits takes 128 KiB, so the second sweep finds it in L2.
+
+The two sweeps can be launched apart, so that processes which hold shards of the vocabulary can add up their statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+__all__ = ["RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
+
+_BLOCK = 8192
+_ELEMENTS = 4096
+
+
+@dataclass(frozen=True)
+class RowLoss:
+    """The loss of a row with logits l and target t, where L is the logarithm of the sum of exp(l).
+
+    (1 - label_smoothing) (L - l[t]) + label_smoothing (L - mean of l) + z_loss L^2
+
+    Attributes:
+        ignore_index: the target of rows that have neither loss nor gradient.
+        label_smoothing: the share of the target's probability that is spread over the whole vocabulary.
+        z_loss: pulls L towards 0, so that the sum of exponentials stays near 1.
+        softcap: each logit x becomes softcap * tanh(x / softcap) first; 0 for no cap.
+    """
+
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+    softcap: float = 0.0
+
+
+def row_losses(logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, *, write: bool) -> Tensor:
+    """Return the losses of the rows [rows], unscaled, in float32, or float64 for float64 logits.
+
+    Args:
+        logits: [rows, vocabulary], rows contiguous. With `write`, they become the gradient of the sum of scaled losses.
+        targets: [rows] int64. A target outside the vocabulary has a loss of NaN.
+        scales: [rows], what each row's gradient is multiplied by before it is rounded to the dtype of the logits.
+    """
+    if logits.dtype is torch.float64:
+        return _in_torch(logits, targets, scales, of, write)
+    losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
+    _launch(logits, targets, scales, losses, losses, 0, logits.shape[1], of, gather=True, write=write)
+    return losses
+
+
+def gather_rows(logits: Tensor, targets: Tensor, first: int, whole: int, of: RowLoss) -> Tensor:
+    """Return [4, rows] float32 of a shard of the vocabulary: maximum, sum of exponentials of the logits less the
+    maximum, the target's logit or 0 if it is in another shard, and the sum of the logits.
+
+    Args:
+        first: the token that the shard begins with.
+        whole: the size of the whole vocabulary.
+    """
+    gathered = torch.empty(4, len(logits), device=logits.device, dtype=torch.float32)
+    _launch(logits, targets, gathered, gathered, gathered, first, whole, of, gather=True, write=False, shard=True)
+    return gathered
+
+
+def write_rows(
+    logits: Tensor, targets: Tensor, scales: Tensor, gathered: Tensor, first: int, whole: int, of: RowLoss
+) -> Tensor:
+    """Return the losses of the rows, and make a shard's logits the gradient. See `row_losses` and `gather_rows`.
+
+    Args:
+        gathered: what `gather_rows` returned, put together over all shards.
+    """
+    losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
+    _launch(logits, targets, scales, losses, gathered, first, whole, of, gather=False, write=True, shard=True)
+    return losses
+
+
+def scale_in_place(tensor: Tensor, factor: Tensor) -> None:
+    """Multiply a contiguous tensor by a scalar on its device, rounding once. If the scalar is 1, nothing is moved."""
+    if tensor.dtype is torch.float64:
+        tensor.mul_(factor)
+        return
+    if not tensor.is_cuda and tensor.dtype is not torch.float32:  # the interpreter truncates instead of rounding
+        tensor.copy_(tensor.float().mul_(factor))
+        return
+    grid = (triton.cdiv(tensor.numel(), _ELEMENTS),)
+    _SCALE.launch(grid, tensor, tensor, factor.float(), tensor.numel(), block=_ELEMENTS)
+
+
+class _Kernel:
+    """A kernel that is compiled on CUDA and runs in Triton's interpreter on a CPU."""
+
+    def __init__(self, function: Any) -> None:
+        self._compiled = JITFunction(function)
+        self._interpreted = InterpretedFunction(function)
+
+    def launch(self, grid: tuple[int, ...], on: Tensor, *arguments: Any, **constants: Any) -> None:
+        """Run a grid of programs on the device of the tensor `on`."""
+        if not on.is_cuda:
+            constants.pop("num_warps", None)
+            self._interpreted[grid](*arguments, **constants)
+            return
+        with torch.cuda.device_of(on):
+            self._compiled[grid](*arguments, **constants)
+
+
+def _launch(
+    logits: Tensor, targets: Tensor, scales: Tensor, losses: Tensor, gathered: Tensor, first: int, whole: int,
+    of: RowLoss, *, gather: bool, write: bool, shard: bool = False,
+) -> None:  # fmt: skip
+    rows, vocabulary = logits.shape
+    if rows == 0:
+        return
+    if not logits.is_cuda and logits.dtype is not torch.float32:  # the interpreter truncates instead of rounding
+        precise = logits.float()
+        _launch(precise, targets, scales, losses, gathered, first, whole, of, gather=gather, write=write, shard=shard)
+        logits.copy_(precise)
+        return
+    block = min(_BLOCK, triton.next_power_of_2(vocabulary))
+    tall = 1 if logits.is_cuda else min(16, triton.next_power_of_2(rows))  # the interpreter's cost is that of programs
+    _ROWS.launch(
+        (triton.cdiv(rows, tall),), logits,
+        logits, targets, scales, losses, gathered, rows, logits.stride(0), vocabulary, first, whole,
+        of.label_smoothing, of.z_loss, of.softcap, of.ignore_index,
+        gather=gather, write=write, shard=shard, capped=of.softcap != 0.0,
+        smoothed=of.label_smoothing != 0.0, tall=tall, block=block, num_warps=max(4, min(32, block // 512)),
+    )  # fmt: skip
+
+
+_maximum = tl.standard._elementwise_max  # type: ignore[attr-defined]
+_sum = tl.standard._sum_combine  # type: ignore[attr-defined]
+
+
+def _rows(  # type: ignore[no-untyped-def]
+    logits, targets, scales, losses, gathered, rows, row_stride, vocabulary, first, whole,
+    smoothing, z_loss, softcap, ignored,
+    gather: tl.constexpr, write: tl.constexpr, shard: tl.constexpr, capped: tl.constexpr, smoothed: tl.constexpr,
+    tall: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """A program has `tall` rows; vectors over rows are columns [tall, 1]."""
+    row = tl.program_id(0) * tall + tl.arange(0, tall)[:, None]
+    there = row < rows
+    place = logits + row.to(tl.int64) * row_stride
+    target = tl.load(targets + row, mask=there, other=0)
+    counts = there & (target != ignored)
+    if gather:
+        maximum = tl.full([tall, 1], float("-inf"), tl.float32)
+        total = tl.full([tall, 1], 0.0, tl.float32)
+        summed = tl.full([tall, 1], 0.0, tl.float32)
+        for start in range(0, vocabulary, block):
+            columns = start + tl.arange(0, block)[None, :]
+            inside = columns < vocabulary
+            values = tl.load(place + columns, mask=inside & counts, other=0.0).to(tl.float32)
+            if capped:
+                small = tl.exp(-2.0 * tl.abs(values) / softcap)
+                values = tl.where(values < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
+            if smoothed:
+                summed += tl.reduce(tl.where(inside, values, 0.0), 1, _sum)[:, None]
+            values = tl.where(inside, values, float("-inf"))
+            larger = tl.maximum(maximum, tl.reduce(values, 1, _maximum)[:, None])
+            total = total * tl.exp(maximum - larger) + tl.reduce(tl.exp(values - larger), 1, _sum)[:, None]
+            maximum = larger
+        at = target - first
+        mine = counts & (at >= 0) & (at < vocabulary)
+        at_target = tl.load(place + at, mask=mine, other=0.0).to(tl.float32)
+        if capped:
+            shrunk = tl.exp(-2.0 * tl.abs(at_target) / softcap)
+            at_target = tl.where(at_target < 0.0, -softcap, softcap) * (1.0 - shrunk) / (1.0 + shrunk)
+        if shard:
+            tl.store(gathered + row, maximum, mask=there)
+            tl.store(gathered + rows + row, total, mask=there)
+            tl.store(gathered + 2 * rows + row, at_target, mask=there)
+            tl.store(gathered + 3 * rows + row, summed, mask=there)
+    else:
+        maximum = tl.load(gathered + row, mask=there, other=0.0)
+        total = tl.load(gathered + rows + row, mask=there, other=1.0)
+        at_target = tl.load(gathered + 2 * rows + row, mask=there, other=0.0)
+        summed = tl.load(gathered + 3 * rows + row, mask=there, other=0.0)
+    log_sum = maximum + tl.log(total)
+    if write or not shard:
+        loss = log_sum - (1.0 - smoothing) * at_target - smoothing / whole * summed + z_loss * log_sum * log_sum
+        loss = tl.where((target >= 0) & (target < whole), loss, float("nan"))
+        tl.store(losses + row, tl.where(counts, loss, 0.0), mask=there)
+    if write:
+        scale = tl.load(scales + row, mask=there, other=0.0)
+        pull = 1.0 + 2.0 * z_loss * log_sum
+        for start in range(0, vocabulary, block):
+            columns = start + tl.arange(0, block)[None, :]
+            inside = there & (columns < vocabulary)
+            values = tl.load(place + columns, mask=inside & counts, other=0.0).to(tl.float32)
+            slope = 1.0
+            if capped:
+                small = tl.exp(-2.0 * tl.abs(values) / softcap)
+                slope = 4.0 * small / ((1.0 + small) * (1.0 + small))  # 1 - tanh^2, exact where tanh is near 1
+                values = tl.where(values < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
+            gradient = tl.exp(values - log_sum) * pull - smoothing / whole
+            gradient = tl.where(first + columns == target, gradient - (1.0 - smoothing), gradient)
+            gradient = tl.where(counts, gradient * slope * scale, 0.0)
+            tl.store(place + columns, gradient.to(logits.dtype.element_ty), mask=inside)
+
+
+def _scale(tensor, factor, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    by = tl.load(factor)
+    if by != 1.0:
+        at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+        values = tl.load(tensor + at, mask=at < size, other=0.0).to(tl.float32)
+        tl.store(tensor + at, (values * by).to(tensor.dtype.element_ty), mask=at < size)
+
+
+_ROWS = _Kernel(_rows)
+_SCALE = _Kernel(_scale)
+
+
+def _in_torch(logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, write: bool) -> Tensor:
+    """`row_losses` by torch's own operations."""
+    counts = (targets != of.ignore_index).unsqueeze(-1)
+    outside = (targets < 0) | (targets >= logits.shape[-1])
+    at = targets.where(~outside, 0).unsqueeze(-1)
+    values = of.softcap * (logits / of.softcap).tanh() if of.softcap else logits
+    log_sum = values.logsumexp(dim=-1, keepdim=True)
+    smoothing = of.label_smoothing
+    losses = log_sum - (1.0 - smoothing) * values.gather(-1, at) - smoothing * values.mean(dim=-1, keepdim=True)
+    losses = (losses + of.z_loss * log_sum**2).masked_fill(outside.unsqueeze(-1), float("nan"))
+    if write:
+        gradient = (values - log_sum).exp() * (1.0 + 2.0 * of.z_loss * log_sum) - smoothing / logits.shape[-1]
+        gradient.scatter_add_(-1, at, torch.full_like(log_sum, smoothing - 1.0))
+        if of.softcap:
+            gradient *= 1.0 - (values / of.softcap) ** 2
+        logits.copy_((gradient * scales.unsqueeze(-1)).where(counts, 0.0))
+    return losses.where(counts, 0.0).squeeze(-1)

@@ -1,0 +1,224 @@
+"""Cross-entropy fused with the product of a language model's head: the logits exist for a chunk of rows at a time.
+
+A chunk's logits are made by the platform's own matrix product, turned in place into their gradient (`head_rows`), used
+for the gradients of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients
+cost three matrix products. The backward pass only multiplies by the gradient that comes from above.
+
+torch.compile sees two operators and no value of the device, so it neither breaks the graph nor waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_in_place
+
+__all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
+
+_CHUNK_BYTES = 256 << 20
+"""The largest chunk of logits, however large the gradients are."""
+_CHUNK_SHARE = 0.65
+"""The largest chunk of logits, as a share of the bytes of both gradients."""
+_TILE = 128
+"""Rows of a tile of a matrix product."""
+
+
+def linear_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    softcap: float = 0.0,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    accumulate_float32: bool = False,
+    chunk_rows: int | None = None,
+) -> Tensor:
+    """Return the loss of the logits `hidden @ weight.T`; its gradient reaches `hidden` and `weight`.
+
+    The gradients of a mean or a sum are made in the forward pass and given away in the backward pass, which can
+    therefore be called once. With reduction "none", the backward pass makes the logits again.
+
+    Args:
+        hidden: [..., width].
+        weight: [vocabulary, width], of the same dtype: bfloat16, float16, float32 or float64. It may be an embedding's.
+        targets: [...] int64, token ids.
+        ignore_index, label_smoothing, z_loss, softcap: see `RowLoss`.
+        reduction: "mean" is over the rows that count; it is 0 if none does.
+        accumulate_float32: sum the head's gradient over the chunks in float32, for 4 bytes an element.
+        chunk_rows: rows at a time.
+
+    Returns:
+        The loss in float32, or float64 for float64 inputs: a scalar, or [...] with reduction "none".
+
+    Raises:
+        ValueError: shapes, dtypes or options do not belong together.
+    """
+    if hidden.shape[:-1] != targets.shape or weight.ndim != 2 or hidden.shape[-1] != weight.shape[1]:
+        shapes = f"{tuple(hidden.shape)}, {tuple(weight.shape)} and {tuple(targets.shape)}"
+        raise ValueError(f"hidden, weight and targets of {shapes} are not [..., width], [vocabulary, width] and [...]")
+    if hidden.dtype != weight.dtype or not hidden.dtype.is_floating_point or targets.dtype is not torch.int64:
+        dtypes = f"{hidden.dtype}, {weight.dtype} and {targets.dtype}"
+        raise ValueError(f"hidden, weight and targets are {dtypes}; the first two need one float dtype, the last int64")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction is {reduction!r}; give mean, sum or none")
+    if not 0.0 <= label_smoothing <= 1.0 or z_loss < 0.0 or softcap < 0.0 or (chunk_rows or 1) < 1:
+        raise ValueError("label_smoothing is from 0 to 1; z_loss, softcap are not negative; chunk_rows is at least 1")
+    rows = hidden.flatten(0, -2)
+    flat = targets.flatten()
+    chunk = chunk_rows or rows_per_chunk(len(rows), *weight.shape, hidden.element_size())
+    options = (ignore_index, label_smoothing, z_loss, softcap, chunk, accumulate_float32)
+    if reduction == "none":
+        losses: Tensor = _EachRow.apply(rows, weight, flat, *options)
+        return losses.view(targets.shape)
+    counts = flat != ignore_index
+    scales = counts.to(torch.promote_types(hidden.dtype, torch.float32))
+    if reduction == "mean":
+        scales = scales / counts.sum().clamp_min(1)
+    loss: Tensor = _Reduced.apply(rows, weight, flat, scales, torch.is_grad_enabled(), *options)
+    return loss
+
+
+def rows_per_chunk(rows: int, vocabulary: int, width: int, element_size: int) -> int:
+    """Return how many rows a chunk has: whole tiles, and chunks of equal size where possible."""
+    gradients = (rows + vocabulary) * width * element_size
+    largest = max(1, int(min(_CHUNK_BYTES, _CHUNK_SHARE * gradients)) // (vocabulary * element_size))
+    if largest >= rows:
+        return max(1, rows)
+    equal = math.ceil(rows / math.ceil(rows / largest))
+    tiles = math.ceil(equal / _TILE) * _TILE
+    return tiles if tiles <= largest else max(equal // _TILE * _TILE, min(equal, _TILE))
+
+
+class _Reduced(torch.autograd.Function):
+    """The sum of scaled losses. The gradients are made with it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor, wanted: bool, *options: Any
+    ) -> Tensor:
+        wants = [wanted and one for one in ctx.needs_input_grad[:2]]
+        losses, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *options, *wants)
+        ctx.wants = wants
+        ctx.save_for_backward(of_hidden, of_weight, unit)
+        return (losses * scales).sum()
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+        of_hidden, of_weight, unit = ctx.saved_tensors
+        factor = above[0] * unit
+        for gradient, wanted in zip((of_hidden, of_weight), ctx.wants, strict=True):
+            if wanted:
+                _scaled(gradient, factor)
+        return (of_hidden if ctx.wants[0] else None, of_weight if ctx.wants[1] else None, *[None] * 9)
+
+
+class _EachRow(torch.autograd.Function):
+    """The loss of every row. What comes from above scales the rows, so the gradients are made in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, *options: Any) -> Tensor:
+        ctx.options = options
+        ctx.wants = ctx.needs_input_grad[:2]
+        ctx.save_for_backward(hidden, weight, targets)
+        losses: Tensor = _head(hidden, weight, targets, _unused(hidden), *options, False, False)[0]
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets = ctx.saved_tensors
+        scales = above[0].contiguous()
+        _, of_hidden, of_weight, unit = _head(hidden, weight, targets, scales, *ctx.options, *ctx.wants)
+        for gradient, wanted in zip((of_hidden, of_weight), ctx.wants, strict=True):
+            if wanted:
+                _scaled(gradient, unit)
+        return (of_hidden if ctx.wants[0] else None, of_weight if ctx.wants[1] else None, *[None] * 7)
+
+
+@torch.library.custom_op("nanochat::head", mutates_args=())
+def _head(
+    hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor,
+    ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
+    wants_hidden: bool, wants_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the unscaled losses [rows], both gradients of the sum of scaled losses divided by a unit, and the unit.
+
+    A gradient that is not wanted is empty. The unit is 1, or a power of two that keeps float16 gradients normal.
+    """
+    of = RowLoss(ignore_index, label_smoothing, z_loss, softcap)
+    write = wants_hidden or wants_weight
+    losses, of_hidden, of_weight, unit = _outputs(
+        hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
+    )
+    if hidden.dtype is torch.float16 and write:
+        torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
+        scales = scales / unit
+    buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
+    for start in range(0, len(hidden), chunk):
+        rows = slice(start, start + chunk)
+        some = hidden[rows]
+        logits = torch.mm(some, weight.T, out=buffer[: len(some)])
+        losses[rows] = row_losses(logits, targets[rows], scales[rows] if write else scales, of, write=write)
+        if wants_hidden:
+            torch.mm(logits, weight, out=of_hidden[rows])
+        if wants_weight:
+            add_product(of_weight, logits.T, some, first=start == 0)
+    return losses, of_hidden, of_weight.to(weight.dtype), unit
+
+
+@_head.register_fake
+def _(
+    hidden: Tensor, weight: Tensor, targets: Tensor, scales: Tensor,
+    ignore_index: int, label_smoothing: float, z_loss: float, softcap: float, chunk: int, accumulate_float32: bool,
+    wants_hidden: bool, wants_weight: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    losses, of_hidden, of_weight, unit = _outputs(
+        hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
+    )
+    hidden.new_empty(min(chunk, len(hidden)), len(weight))
+    return losses, of_hidden, of_weight.to(weight.dtype), unit
+
+
+def _outputs(
+    hidden: Tensor, weight: Tensor, accumulate_float32: bool, *, wants_hidden: bool, wants_weight: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    precise = torch.promote_types(hidden.dtype, torch.float32)
+    sums = precise if accumulate_float32 else weight.dtype
+    losses = hidden.new_empty(len(hidden), dtype=precise)
+    of_hidden = torch.empty(hidden.shape if wants_hidden else (0,), dtype=hidden.dtype, device=hidden.device)
+    of_weight = torch.zeros(weight.shape if wants_weight else (0,), dtype=sums, device=weight.device)
+    return losses, of_hidden, of_weight, hidden.new_ones((), dtype=precise)
+
+
+@torch.library.custom_op("nanochat::scale_", mutates_args=("gradient",))
+def _scaled(gradient: Tensor, factor: Tensor) -> None:
+    """Multiply by a scalar of the device."""
+    scale_in_place(gradient, factor)
+
+
+@_scaled.register_fake
+def _(gradient: Tensor, factor: Tensor) -> None:
+    return None
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor, *, first: bool) -> None:
+    """total += left @ right, summed in the dtype of `total`."""
+    if first and total.dtype == left.dtype:
+        torch.mm(left, right, out=total)
+    elif total.dtype == left.dtype:
+        total.addmm_(left, right)
+    elif left.is_cuda:
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
+    else:
+        total.addmm_(left.to(total.dtype), right.to(total.dtype))
+
+
+def _unused(hidden: Tensor) -> Tensor:
+    """Scales that are not read."""
+    return hidden.new_empty(0, dtype=torch.promote_types(hidden.dtype, torch.float32))

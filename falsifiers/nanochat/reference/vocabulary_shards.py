@@ -1,0 +1,104 @@
+"""The fused loss over several processes, each with a shard of the vocabulary: rows of the head, beside each other.
+
+Each process makes the logits of its shard. Four numbers a row are exchanged for each chunk (`head_rows`), and at the
+end the gradients of the hidden states are added up. No process ever has a row of the logits as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, scale_in_place, write_rows
+from falsifiers.nanochat.reference.linear_cross_entropy import add_product, rows_per_chunk
+
+__all__ = ["sharded_linear_cross_entropy"]
+
+
+def sharded_linear_cross_entropy(
+    hidden: Tensor,
+    shard: Tensor,
+    targets: Tensor,
+    group: dist.ProcessGroup,
+    *,
+    of: RowLoss | None = None,
+    reduction: Literal["mean", "sum"] = "mean",
+    chunk_rows: int | None = None,
+) -> Tensor:
+    """Return the loss of `hidden @ head.T`, where the head is the shards of all processes of `group` in their order.
+
+    All processes call it with the same hidden states and targets. Each gets the whole loss, the whole gradient of the
+    hidden states, and the gradient of its shard. The backward pass can be called once.
+
+    Args:
+        hidden: [rows, width], bfloat16, float16 or float32.
+        shard: [tokens of this process, width]; the numbers of tokens may differ.
+        targets: [rows] int64, ids in the whole vocabulary.
+
+    Raises:
+        ValueError: hidden states and shard are not of one of these dtypes.
+    """
+    if hidden.dtype != shard.dtype or hidden.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        raise ValueError(f"hidden states and shard are {hidden.dtype} and {shard.dtype}; give one dtype below float64")
+    counts = targets != (of or RowLoss()).ignore_index
+    scales = counts.float()
+    if reduction == "mean":
+        scales /= counts.sum().clamp_min(1)
+    chunk = chunk_rows or rows_per_chunk(len(hidden), *shard.shape, hidden.element_size())
+    loss: Tensor = _Sharded.apply(hidden, shard, targets, scales, group, of or RowLoss(), chunk)
+    return loss
+
+
+class _Sharded(torch.autograd.Function):
+    """The sum of scaled losses. The gradients are made with it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, shard: Tensor, targets: Tensor, scales: Tensor, group: dist.ProcessGroup,
+        of: RowLoss, chunk: int,
+    ) -> Tensor:  # fmt: skip
+        sizes = _from_all(torch.tensor([len(shard)], device=shard.device), group)[:, 0].tolist()
+        first, whole = sum(sizes[: dist.get_rank(group)]), sum(sizes)
+        of_hidden, of_shard = torch.empty_like(hidden), torch.empty_like(shard)
+        total = hidden.new_zeros((), dtype=torch.float32)
+        buffer = hidden.new_empty(min(chunk, len(hidden)), len(shard))
+        for start in range(0, len(hidden), chunk):
+            rows = slice(start, start + chunk)
+            some = hidden[rows]
+            logits = torch.mm(some, shard.T, out=buffer[: len(some)])
+            gathered = _joined(_from_all(gather_rows(logits, targets[rows], first, whole, of), group))
+            losses = write_rows(logits, targets[rows], scales[rows], gathered, first, whole, of)
+            total += losses @ scales[rows]
+            torch.mm(logits, shard, out=of_hidden[rows])
+            add_product(of_shard, logits.T, some, first=start == 0)
+        dist.all_reduce(of_hidden, group=group)
+        ctx.gradients = of_hidden, of_shard
+        return total
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        of_hidden, of_shard = ctx.gradients
+        del ctx.gradients
+        for gradient in (of_hidden, of_shard):
+            scale_in_place(gradient, above)
+        return (of_hidden, of_shard, *[None] * 5)
+
+
+def _from_all(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """Return the tensors of all processes, stacked in their order."""
+    joined = tensor.new_empty(dist.get_world_size(group), *tensor.shape)
+    dist.all_gather_into_tensor(joined.flatten(0, 1), tensor, group=group)
+    return joined
+
+
+def _joined(gathered: Tensor) -> Tensor:
+    """Return the statistics [4, rows] of the whole vocabulary from those of its shards [shards, 4, rows]."""
+    maxima, totals, at_target, summed = gathered.unbind(1)
+    maximum = maxima.amax(dim=0)
+    total = (totals * (maxima - maximum).exp()).sum(dim=0)
+    return torch.stack((maximum, total, at_target.sum(dim=0), summed.sum(dim=0)))

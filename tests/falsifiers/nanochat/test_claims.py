@@ -1,0 +1,41 @@
+"""The claims in this process, reduced: the reference holds what is true, and mutants die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.base.vocabulary import Fate, Outcome
+from harness.contract import Mutant
+from harness.contract.project import Project
+from harness.judging.verdict import fate_of
+from tests.falsifiers.in_process import judged
+
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
+PROJECT = Project.find(CONTRACTS)
+CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+FEWER = {"F-GB10-FLCE-EXACT-001": {"cases": 36}}
+"""Parameters for fewer cases, by claim: those that every search begins with."""
+
+
+@pytest.mark.parametrize("claim", sorted(CLAIMS))
+def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
+    """Every clause."""
+    judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
+    assert not judgment.with_outcome(Outcome.FAIL)
+    assert not judgment.with_outcome(Outcome.NOT_MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("claim", "mutant"),
+    [
+        pytest.param(name, one, id=f"{name}-{one.id}")
+        for name, contract in CLAIMS.items()
+        for one in contract.mutants[::4]
+    ],
+)
+def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
+    """On the clauses that its contract names. Every fourth one; a run of the claim has them all."""
+    fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, **FEWER.get(claim, {})))
+    assert fate.fate is Fate.KILLED, fate.reason

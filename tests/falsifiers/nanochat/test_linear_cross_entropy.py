@@ -1,0 +1,140 @@
+"""The fused loss: what its claim does not ask, such as compilation, fake tensors, shards and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, row_losses, write_rows
+from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy, rows_per_chunk
+from falsifiers.nanochat.reference.vocabulary_shards import _joined, sharded_linear_cross_entropy
+
+IGNORED = -100
+
+
+def inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states [9, 8], a head [21, 8] and targets, one of them ignored."""
+    generator = torch.Generator().manual_seed(3)
+    hidden, weight = (torch.randn(rows, 8, generator=generator, dtype=torch.float64) for rows in (9, 21))
+    targets = torch.randint(21, (9,), generator=generator)
+    targets[2] = IGNORED
+    return hidden.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_(), targets
+
+
+@pytest.fixture
+def _alone() -> Iterator[None]:
+    """A process group of this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_the_graph_is_compiled_as_a_whole() -> None:
+    """Loss and gradients are those of eager mode."""
+    hidden, weight, targets = inputs(torch.float64)
+
+    def step(*tensors: Tensor) -> Tensor:
+        return 2.0 * linear_cross_entropy(*tensors, chunk_rows=4)
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(step(hidden, weight, targets), (hidden, weight))
+    got = torch.autograd.grad(compiled(hidden, weight, targets), (hidden, weight))
+    assert all(map(torch.equal, expected, got))
+
+
+def test_fake_tensors_go_through_it() -> None:
+    """Nothing is computed, and a head that fits nowhere has a gradient of its shape."""
+    with FakeTensorMode():
+        hidden = torch.empty(1 << 16, 1 << 13, dtype=torch.bfloat16, requires_grad=True)
+        weight = torch.empty(1 << 20, 1 << 13, dtype=torch.bfloat16, requires_grad=True)
+        linear_cross_entropy(hidden, weight, torch.zeros(1 << 16, dtype=torch.int64)).backward()
+        assert weight.grad is not None
+        assert weight.grad.shape == weight.shape
+
+
+def test_a_second_backward_pass_is_refused() -> None:
+    """The first one gave the gradients away."""
+    hidden, weight, targets = inputs()
+    loss = linear_cross_entropy(hidden, weight, targets)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="inplace"):
+        loss.backward()
+
+
+def test_only_wanted_gradients_are_made() -> None:
+    """A frozen head has none; without any, no graph remains."""
+    hidden, weight, targets = inputs()
+    linear_cross_entropy(hidden, weight.detach(), targets).backward()
+    assert hidden.grad is not None
+    with torch.no_grad():
+        assert not linear_cross_entropy(hidden, weight, targets).requires_grad
+
+
+def test_a_target_outside_the_vocabulary_is_no_number() -> None:
+    """Neither the interpreter nor a GPU reads beyond the row."""
+    hidden, weight, targets = inputs()
+    assert linear_cross_entropy(hidden, weight, targets + 21).isnan()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"reduction": "max"}, {"label_smoothing": 1.5}, {"softcap": -1.0}, {"z_loss": -1.0}, {"chunk_rows": -1}]
+)
+def test_wrong_options_are_refused(wrong: dict[str, object]) -> None:
+    """Before anything is computed."""
+    with pytest.raises(ValueError, match=r"reduction|label_smoothing"):
+        linear_cross_entropy(*inputs(), **wrong)  # type: ignore[arg-type]
+
+
+def test_shapes_and_dtypes_that_do_not_belong_together_are_refused() -> None:
+    """Before anything is computed."""
+    hidden, weight, targets = inputs()
+    for arguments in (
+        (hidden[:3], weight, targets),
+        (hidden, weight.double(), targets),
+        (hidden, weight, targets.int()),
+    ):
+        with pytest.raises(ValueError, match="targets"):
+            linear_cross_entropy(*arguments)
+
+
+def test_chunks_are_whole_tiles_within_their_memory() -> None:
+    """Few rows make one chunk."""
+    assert rows_per_chunk(8192, 65536, 1280, 2) % 128 == 0
+    assert rows_per_chunk(65536, 65536, 1280, 2) * 65536 * 2 <= 256 << 20
+    assert rows_per_chunk(5, 300, 4096, 2) == 5
+
+
+def test_statistics_of_shards_make_those_of_the_whole() -> None:
+    """Two shards of unequal size: losses and gradients of the whole row."""
+    of = RowLoss(label_smoothing=0.1, z_loss=1e-3, softcap=5.0)
+    hidden, weight, targets = inputs()
+    logits = (hidden @ weight.T).detach()
+    scales = torch.linspace(0.5, 2.0, 9)
+    whole = logits.clone()
+    losses = row_losses(whole, targets, scales, of, write=True)
+    shards = [logits[:, :8].contiguous(), logits[:, 8:].contiguous()]
+    gathered = _joined(
+        torch.stack([gather_rows(one, targets, at, 21, of) for one, at in zip(shards, (0, 8), strict=True)])
+    )
+    for shard, first in zip(shards, (0, 8), strict=True):
+        torch.testing.assert_close(write_rows(shard, targets, scales, gathered, first, 21, of), losses)
+    torch.testing.assert_close(torch.cat(shards, dim=1), whole)
+
+
+@pytest.mark.usefixtures("_alone")
+def test_one_shard_is_the_whole() -> None:
+    """The exchange leaves the loss and the gradients of a single process."""
+    hidden, weight, targets = inputs()
+    group = dist.group.WORLD
+    assert group is not None
+    loss = sharded_linear_cross_entropy(hidden, weight, targets, group, chunk_rows=4)
+    expected = linear_cross_entropy(hidden, weight, targets, chunk_rows=4)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(loss, (hidden, weight)), torch.autograd.grad(expected, (hidden, weight))
+    )
