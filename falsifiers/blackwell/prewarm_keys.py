@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -131,6 +131,7 @@ def _counted(
     Every count but `asked` should be 0. The second step has half the sequence, as the last batch of a run may have.
     """
     ran_on = set()
+    other_constants = 0
     with LogLines() as log:
         watch = CacheWatch.on(cache)
         backends = [trial.subject.backend(cache) for _ in models]
@@ -139,8 +140,9 @@ def _counted(
         warmed, fetched = set(watch.loaded), [watch.fetched]
         for part in (1, 2):
             for backend, model in zip(backends, models, strict=True):
-                sequence = max(1, model.sequence // part)
+                sequence, before = max(1, model.sequence // part), len(watch.constants)
                 ran_on.add(_step(Block(model.shape, backend), model.batch, sequence, device))
+                other_constants += _others(watch.constants[before:], model.shape)
             fetched.append(watch.fetched)
     counts = {
         "asked": len(watch.asked) // len(models),
@@ -149,10 +151,17 @@ def _counted(
         "loaded_in_first_step": fetched[1] - fetched[0],
         "loaded_in_second_step": fetched[2] - fetched[1],
         "wrong_kernels": sum(asked != ran for asked, ran in zip(watch.asked, watch.ran, strict=True)),
+        "other_constants": other_constants,
         "lines_missing": log.differ_from(watch.compiled),
         "uncounted": watch.miscounted(cache.compilations),
     }
     return counts, ",".join(sorted(ran_on))
+
+
+def _others(constants: Sequence[tuple[str, float]], shape: BlockShape) -> int:
+    """How many of a step's constants are not those of its block."""
+    right = {"HIDDEN": shape.hidden, "EPS": shape.eps, "HEAD_DIM": shape.head_dim, "THETA": shape.theta}
+    return sum(value != right.get(name, value) for name, value in constants)
 
 
 def _step(block: Block, batch: int, sequence: int, device: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,8 +10,18 @@ import torch
 
 from falsifiers.blackwell.faults.memory import BrokenMemory, DeviceFault
 from falsifiers.blackwell.measuring.device_memory import Arena, CudaMemory
+from falsifiers.blackwell.measuring.gradient_errors import largest_relative_error
 from falsifiers.blackwell.oracle.qwen2 import SHAPES, Shape, TrueBlock
-from falsifiers.blackwell.subjects.root_cause import Attribution, DeviceMemory, Load, Owner, Report
+from falsifiers.blackwell.subjects.root_cause import (
+    STEP_RATE,
+    Attribution,
+    DeviceMemory,
+    Load,
+    Owner,
+    Report,
+    Trained,
+    step_input,
+)
 from falsifiers.blackwell.watching.memory import WatchedMemory
 from harness import NotMeasured, Trial
 
@@ -30,11 +41,13 @@ def falsify(trial: Trial[Attribution]) -> None:
     - others: another owner, unknown to the subject, holds nine tenths. It is the cause, although no block fits.
     - uncapped: the longest sequence; the score workspace fills the device.
     - capped: sequences cut at 2,048; everything fits.
-    - refused: a sequence for which not one workspace fits. The refused workspace is the largest, and the cause.
+    - refused: a sequence for which not one workspace fits, beside modules on three tenths. The refused workspace is the
+      largest, and the cause.
     - modules: capped, with kernel modules on nine tenths of the device. They are the cause.
     - both: the longest sequence with modules on three tenths. There are many modules, but they are not the cause.
 
-    At the end the device fails with an error that is not an out-of-memory, while it has free memory.
+    Then the capped load comes once more, and the step of its last block is compared with autograd's. At the end the
+    device fails with an error that is not an out-of-memory, while it has free memory.
     """
     asked = trial.parameters
     memory: DeviceMemory = Arena(asked["arena_bytes"]) if trial.device == "cpu" else CudaMemory(trial.device)
@@ -71,6 +84,12 @@ def falsify(trial: Trial[Attribution]) -> None:
     )
     memory.clear()
     with trial.subject_fault():
+        trial.subject.put(loads["capped"], memory)
+        last = trial.subject.last_block()
+    trial.measure(step_error=_step_error(loads["capped"], last))
+    del last
+    memory.clear()
+    with trial.subject_fault():
         trial.measure(fault=_fault(trial.subject, loads["capped"], memory))
     memory.clear()
     trial.resolve(device=memory.tensor([1]).device.type)
@@ -90,16 +109,15 @@ def _loads(asked: Any, room: int) -> dict[str, Load]:
         NotMeasured: with `room` free bytes, a load would not run out of memory, or would before its first block.
     """
     model, longest, cap, size = asked["model"], asked["longest"], asked["cap"], int(asked["module_bytes"])
-    beyond = longest
-    while 4 * SHAPES[model].heads * beyond**2 <= room:
-        beyond *= 2
+    beyond = math.isqrt(room // (4 * SHAPES[model].heads)) + 1
+    some = int(_MODULES_SHARE * room) // size
     loads = {
         "others": Load(model, 1, longest, 1, size),  # first, while no earlier load holds memory
         "uncapped": Load(model, asked["blocks"], longest, _USUAL_MODULES, size),
         "capped": Load(model, asked["blocks_capped"], cap, 1, size),
-        "refused": Load(model, 1, beyond, 1, size),
+        "refused": Load(model, 1, beyond, some, size),
         "modules": Load(model, asked["blocks"], cap, int(_MOST * room) // size, size),
-        "both": Load(model, asked["blocks"], longest, int(_MODULES_SHARE * room) // size, size),
+        "both": Load(model, asked["blocks"], longest, some, size),
     }
     uncapped, capped = _block_bytes(loads["uncapped"]), _block_bytes(loads["capped"])
     least = uncapped / (1.0 - _MODULES_SHARE)
@@ -110,6 +128,24 @@ def _loads(asked: Any, room: int) -> dict[str, Load]:
             f" {least / 2**20:,.0f} and {most / 2**20:,.0f} MiB. Choose the profile for this device, or free its memory"
         )
     return loads
+
+
+def _step_error(load: Load, last: Mapping[str, Trained]) -> float:
+    """The largest relative error of the gradients of a block's step, as they are in its moments.
+
+    What the weights were before the step follows from its gradient. If the step moved them otherwise, these are other
+    weights, and they have other gradients.
+    """
+    truth = TrueBlock(SHAPES[load.model])
+    if {name: tuple(one.weight.shape) for name, one in last.items()} != truth.parameters:
+        return math.inf
+    before = {name: one.weight.double() + STEP_RATE * one.mean.double() for name, one in last.items()}
+    x = step_input(load, truth.shape.hidden, next(iter(before.values())).device)
+    true = truth.gradients(x, before, x)
+    found = {name: one.mean for name, one in last.items()} | {f"{name}^2": one.square for name, one in last.items()}
+    return largest_relative_error(
+        found, {name: true[name] for name in last} | {f"{name}^2": true[name] ** 2 for name in last}
+    )
 
 
 def _fault(subject: Attribution, load: Load, memory: DeviceMemory) -> str:

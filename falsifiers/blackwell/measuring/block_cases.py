@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,12 +16,14 @@ from falsifiers.blackwell.reference.backend import Backend
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.shapes import BlockShape
 
-__all__ = ["BlockCase", "block_case", "block_error", "offset_scores", "raise_token"]
+__all__ = ["BlockCase", "block_case", "block_error", "offset_scores", "raise_gates", "raise_token"]
 
 _WEIGHT: Final = 0.02
 """Standard deviation of Qwen2's initial weights."""
 _OFFSET: Final = 120.0
 """Added to attention scores. The exponential of 89 is infinite in float32, and that of -104 is 0."""
+_GATE: Final = 16.0
+"""Standard deviation of the largest gates. A few reach 60; the exponential of 89 is infinite in float32."""
 _SMALL: Final = 0.003
 """Standard deviation of activations whose mean square, 1e-5, is not far above Qwen2's epsilon of 1e-6."""
 
@@ -48,8 +51,8 @@ def block_case(
     Args:
         steep: attention scores are so large that a softmax without their maximum overflows or vanishes, and
             activations so small that the epsilon of both norms matters. In each sequence the score of one key is as
-            much larger again, so that the maximum must be that of all keys. Only for float32: bfloat16 has no digits
-            left.
+            much larger again, so that the maximum must be that of all keys. Gates are of all sizes. Only for float32:
+            bfloat16 has no digits left.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -65,6 +68,7 @@ def block_case(
         offset_scores(weights, shape)
         x *= _SMALL
         _raise_one_key(weights, shape, x, generator)
+        raise_gates(weights["gate.weight"], shape)
         for name in ("v.weight", "v.bias"):
             weights[name] *= 0.1
     return BlockCase(
@@ -86,10 +90,21 @@ def offset_scores(weights: Mapping[str, Tensor], shape: Shape) -> None:
     weights["k.bias"][pair] += 2 * each
 
 
+@torch.no_grad()
+def raise_gates(weight: Tensor, shape: Shape) -> None:
+    """Scale the rows of a gate's weight, so that gates have all sizes: an activation is wrong at some size only."""
+    most = max(1.0, _GATE / (_WEIGHT * shape.hidden**0.5))  # what a norm leaves has a length of the root of `hidden`
+    weight *= torch.logspace(0.0, math.log10(most), len(weight), dtype=torch.float64).unsqueeze(-1).to(weight)
+
+
 def _raise_one_key(weights: Mapping[str, Tensor], shape: Shape, x: Tensor, generator: torch.Generator) -> None:
-    """Give one token of each sequence, in its second half, the only input that one feature of the first key reads."""
+    """Give one token of each sequence the only input that one feature of the first key reads.
+
+    It is the last token of the first sequence, and one in the second half of any other.
+    """
     sequences, tokens, _ = x.shape
     places = torch.randint(tokens // 2, tokens, (sequences,), generator=generator)
+    places[0] = tokens - 1
     x[..., 0] = 0.0
     x[torch.arange(sequences), places, 0] = 100.0 * _SMALL
     _read_one_feature(weights["k.weight"], shape)

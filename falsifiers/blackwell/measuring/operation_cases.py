@@ -55,7 +55,10 @@ def norm_error(backend: Backend, size: tuple[int, int], seed: int, device: str) 
 
 
 def _sizes(chance: random.Random) -> list[tuple[int, int, int, int]]:
-    """Batches, rows, columns and summands: whole tiles of 128, 64 and 32, few summands, ragged, and a sum in parts."""
+    """Batches, rows, columns and summands: whole tiles of 128, 64 and 32, few summands, ragged, and sums in parts.
+
+    The last sum has three times 256 summands and more. Its steps of 8 or of 16 cannot be cut into three equal parts.
+    """
 
     def times(size: int) -> int:
         return size * chance.randint(1, _MOST_TILES)
@@ -66,4 +69,5 @@ def _sizes(chance: random.Random) -> list[tuple[int, int, int, int]]:
         (3, 128, 128, chance.randint(1, 7)),
         (3, times(32) + chance.randint(1, 31), times(32) + chance.randint(1, 31), times(16) + chance.randint(1, 7)),
         (1, 64, 64, 256 * chance.randint(2, 4)),
+        (1, 64, 64, 16 * chance.choice((49, 50, 52, 53, 55, 56))),
     ]

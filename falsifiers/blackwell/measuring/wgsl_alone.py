@@ -18,6 +18,8 @@ __all__ = ["errors_in_wgsl"]
 
 _MOST_GROUPS = 61
 """Workgroups in one dimension of a small adapter: few, so that every kernel folds its workgroups into two."""
+_MANY_ROWS = (2**13 + 5, 8)
+"""The size of a norm with more rows than a batch of the reduced profile."""
 
 
 def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
@@ -51,6 +53,7 @@ def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
             errors += product_errors(backend, trial.seed, trial.device)
         rows = bound * 3 // 8 // hidden  # half as much again as it binds at once
         errors.append(norm_error(small, (rows, hidden), trial.seed, trial.device))
+        errors.append(norm_error(trial.subject.fallback(), _MANY_ROWS, trial.seed, trial.device))
     return errors
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "LongRowsForgotten",
     "MiscountsOne",
     "NamesAnother",
+    "OneEpsForAll",
     "RopeAtOne",
     "RowsLeftOut",
     "SaysNothing",
@@ -41,6 +42,8 @@ __all__ = [
     "WarmsTooMuch",
     "WarmsWithoutEps",
 ]
+
+_EPS = 1e-6
 
 
 def _without_eps(key: str) -> str:
@@ -90,6 +93,23 @@ class WarmsOtherEps(PrewarmedBackends):
     """Warms kernels for an eps of 1e-5, as in Llama; Qwen2 has 1e-6."""
 
     backend_type = _WarmsOtherEpsBackend
+
+
+class _OneEpsBackend(PtxBackend):
+    def prewarm(self, shape: BlockShape) -> None:
+        super().prewarm(replace(shape, eps=_EPS))
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        return super().rms_norm(x, weight, _EPS)
+
+    def rms_norm_backward(self, x: Tensor, weight: Tensor, gradient: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        return super().rms_norm_backward(x, weight, gradient, _EPS)
+
+
+class OneEpsForAll(PrewarmedBackends):
+    """Every norm has Qwen2's eps, whatever the model has."""
+
+    backend_type = _OneEpsBackend
 
 
 class _RopeAtOneBackend(PtxBackend):

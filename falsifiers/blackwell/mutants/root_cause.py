@@ -9,7 +9,7 @@ from torch import Tensor
 
 from falsifiers.blackwell.reference.attribution import Ledger, LedgerAttribution
 from falsifiers.blackwell.reference.shapes import BlockShape
-from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
+from falsifiers.blackwell.subjects.root_cause import STEP_RATE, DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
 
 __all__ = [
     "AlwaysBlamesModules",
@@ -34,6 +34,7 @@ __all__ = [
     "ScoresAsModules",
     "SlackAsModules",
     "StepsFirstBlockOnly",
+    "StepsUphill",
 ]
 
 
@@ -124,16 +125,25 @@ class StepsFirstBlockOnly(LedgerAttribution):
         self._is_first = not ledger.held
         return super().upload(shape, sequence, ledger)
 
-    def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], x: Tensor) -> None:
         if self._is_first:
-            super().step(shape, block, tokens)
+            super().step(shape, block, x)
+
+
+class StepsUphill(LedgerAttribution):
+    """Adds the gradient to the weights."""
+
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], x: Tensor) -> None:
+        super().step(shape, block, x)
+        for name in shape.parameters():
+            block[name].add_(block[f"mean of {name}"], alpha=2 * STEP_RATE)
 
 
 class KeepsGradients(LedgerAttribution):
     """Keeps a tensor as large as each weight after every step, from torch and not from the ledger's memory."""
 
-    def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
-        super().step(shape, block, tokens)
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], x: Tensor) -> None:
+        super().step(shape, block, x)
         self._held.extend(block[name].clone() for name in shape.parameters())
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from falsifiers.blackwell.measuring.block_cases import offset_scores, raise_token
+from falsifiers.blackwell.measuring.block_cases import offset_scores, raise_gates, raise_token
 from falsifiers.blackwell.measuring.gradient_errors import other_weights, relative_error
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueModel
@@ -223,13 +223,15 @@ def _train(trial: Trial[ArchivedEngine], model: TrainedModel, children: list[str
 def _raised_key_errors(
     trial: Trial[ArchivedEngine], model: TrainedModel, truth: TrueModel, weights: Mapping[str, Tensor]
 ) -> list[float]:
-    """The relative errors of all gradients where the scores of one key of each sequence are far above all others.
+    """The relative errors of all gradients where gates are large, and the scores of one key are far above all others.
 
     So a softmax must subtract the maximum of all keys. The key is the first of one sequence, the last of another, and
     drawn in two. No step follows, because the smallest model learns nothing from such weights.
     """
     parameters = trial.parameters
-    raise_token(weights["embedding"], weights["blocks.0.k.weight"], TRUE_SHAPES[parameters["model"]])
+    shape = TRUE_SHAPES[parameters["model"]]
+    raise_token(weights["embedding"], weights["blocks.0.k.weight"], shape)
+    raise_gates(weights["blocks.0.gate.weight"], shape)
     last = parameters["sequence"] - 1
     generator = torch.Generator().manual_seed(trial.seed + 1)
     places = torch.cat([torch.tensor([0, last]), torch.randint(last + 1, (2,), generator=generator)])

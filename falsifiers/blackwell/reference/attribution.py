@@ -11,12 +11,20 @@ from torch import Tensor
 from falsifiers.blackwell.reference.block import Block
 from falsifiers.blackwell.reference.shapes import SHAPES, BlockShape
 from falsifiers.blackwell.reference.torch_backend import TorchBackend
-from falsifiers.blackwell.subjects.root_cause import DeviceMemory, Load, OutOfDeviceMemory, Owner, Report
+from falsifiers.blackwell.subjects.root_cause import (
+    STEP_RATE,
+    DeviceMemory,
+    Load,
+    OutOfDeviceMemory,
+    Owner,
+    Report,
+    Trained,
+    step_input,
+)
 from harness import Setting
 
 __all__ = ["Ledger", "LedgerAttribution"]
 
-_STEP_TOKENS = 1024
 _TENSORS = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)
 
 
@@ -77,10 +85,11 @@ class LedgerAttribution:
     def __init__(self, setting: Setting) -> None:
         """Nothing is on the device yet."""
         self._held: list[Tensor] = []
+        self._last: dict[str, Trained] = {}
 
     def put(self, load: Load, memory: DeviceMemory) -> Report:
         """See `Attribution`."""
-        self._held = []
+        self._held, self._last = [], {}
         memory.clear()
         ledger = Ledger(memory)
         self._held = ledger.held
@@ -92,11 +101,19 @@ class LedgerAttribution:
             for _ in range(load.blocks):
                 block = self.upload(shape, load.sequence, ledger)
                 blocks += 1
-                self.step(shape, block, min(load.sequence, _STEP_TOKENS))
+                self.step(shape, block, step_input(load, shape.hidden, block["scores"].device))
+                self._last = {
+                    name: Trained(block[name], block[f"mean of {name}"], block[f"square of {name}"])
+                    for name in shape.parameters()
+                }
         except (OutOfDeviceMemory, torch.OutOfMemoryError):
             ran_out = True
         accounts = self.told(ledger)
         return Report(blocks, ran_out, accounts, self.blame(accounts, ledger.wanted) if ran_out else None)
+
+    def last_block(self) -> Mapping[str, Trained]:
+        """See `Attribution`."""
+        return self._last
 
     def upload(self, shape: BlockShape, sequence: int, ledger: Ledger) -> dict[str, Tensor]:
         """A block's weights, the two moments of each for AdamW, kept activations and score workspace."""
@@ -118,16 +135,15 @@ class LedgerAttribution:
         """The owner that the score workspace is booked to."""
         return Owner.SCORES
 
-    def step(self, shape: BlockShape, block: Mapping[str, Tensor], tokens: int) -> None:
+    def step(self, shape: BlockShape, block: Mapping[str, Tensor], x: Tensor) -> None:
         """A forward, a backward and an update of the weights. Their temporary memory becomes slack."""
         weights = {name: block[name] for name in shape.parameters()}
         for name, weight in weights.items():
             weight.fill_(1.0) if name.endswith("norm") else weight.normal_(0.0, 0.02)
-        x = torch.ones(1, tokens, shape.hidden, device=weights["input_norm"].device)
         run = Block(shape, TorchBackend())
         _, gradients = run.backward(run.forward(x, weights)[1], weights, x)
         for name, gradient in gradients.items():
-            weights[name].sub_(gradient, alpha=1e-3)
+            weights[name].sub_(gradient, alpha=STEP_RATE)
             block[f"mean of {name}"].copy_(gradient)
             block[f"square of {name}"].copy_(gradient.square())
 

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
+import torch
 from torch import Tensor
 
-__all__ = ["Attribution", "DeviceMemory", "Load", "OutOfDeviceMemory", "Owner", "Report"]
+__all__ = [
+    "STEP_RATE",
+    "Attribution",
+    "DeviceMemory",
+    "Load",
+    "OutOfDeviceMemory",
+    "Owner",
+    "Report",
+    "Trained",
+    "step_input",
+]
+
+STEP_RATE: Final = 1e-3
+"""A step subtracts so much of the gradient from each weight."""
+_STEP_TOKENS: Final = 1024
 
 
 class Owner(Enum):
@@ -65,6 +80,21 @@ class Report:
     blamed: Owner | None
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A weight after its block's step: its gradient in that step was `mean`, and the square of it `square`."""
+
+    weight: Tensor
+    mean: Tensor
+    square: Tensor
+
+
+def step_input(load: Load, hidden: int, device: torch.device) -> Tensor:
+    """The input of every step, float32 [1, tokens, hidden], and the gradient of its output as well."""
+    tokens = min(load.sequence, _STEP_TOKENS)
+    return torch.arange(tokens * hidden, dtype=torch.float32, device=device).sin().view(1, tokens, hidden)
+
+
 class OutOfDeviceMemory(Exception):
     """The device has no room for a requested tensor or module."""
 
@@ -114,4 +144,8 @@ class Attribution(Protocol):
         The load stays on the device until the next call. Every weight and each of its two moments is a tensor from
         `memory`, in the weight's shape, and the subject keeps it. Errors other than out-of-memory are raised unchanged.
         """
+        ...
+
+    def last_block(self) -> Mapping[str, Trained]:
+        """The weights of the last block of a load that fitted, by the names of the claims, after its step."""
         ...

@@ -31,6 +31,8 @@ class CacheWatch:
     """Names of the compiled kernels."""
     counts: list[int] = field(default_factory=list)
     """The subject's counter before each compilation."""
+    constants: list[tuple[str, int | float]] = field(default_factory=list)
+    """Names and values of the constants of every launched kernel."""
 
     @classmethod
     def on(cls, cache: KernelCache) -> CacheWatch:
@@ -40,6 +42,7 @@ class CacheWatch:
 
         def launched(spec: KernelSpec, grid: tuple[int, int, int], threads: int, *arguments: object) -> None:
             watch.asked.append(spec.digest)
+            watch.constants.extend(spec.constants)
             launch(spec, grid, threads, *arguments)
 
         def loading(spec: KernelSpec, image: Image) -> Launch:
