@@ -85,10 +85,13 @@ def _batch(trial: Trial[Shadowed], step: int, text: Text) -> tuple[Tensor, Tenso
 
 
 def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
-    """Ask a further subject for batches of another text: few blocks, lines longer than a block, no last line end."""
+    """Ask a further subject for batches of another text: few blocks, lines longer than a block, no last line end.
+
+    Its last training block is shorter than a sequence.
+    """
     path = trial.workspace / "long_lines.txt"
     path.write_text(
-        "".join(f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(100)) + "end"
+        "".join(f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(105)) + "end"
     )
     setting = setting_of(trial, "elsewhere", corpus=str(path), tokenizer="bytes")
     wanted, steps = setting.parameters, range(1, _STEPS_ELSEWHERE + 1)

@@ -65,6 +65,7 @@ def falsify(trial: Trial[Precomputing]) -> None:
             rests.append(rest)
     read_back(trial, asked["steps"] if divergences else 0)
     trial.measure(
+        answered_beyond=[step for step in (asked["steps"] + 1,) if _answers(trial, path, step)],
         cosine_distance=1 - fmean(cosines),
         cosine_distance_at_temperature=1 - fmean(tempered),
         divergence=fmean(divergences),
@@ -77,6 +78,16 @@ def falsify(trial: Trial[Precomputing]) -> None:
         unlike=[name for name, content in _made_again(trial).items() if content != once],
         digest=hashlib.sha256(once).hexdigest(),
     )
+
+
+def _answers(trial: Trial[Precomputing], path: Path, step: int) -> bool:
+    """Whether the file answers the batch of a step that no run makes."""
+    with trial.subject_fault():
+        try:
+            trial.subject.cached_logits(path, step)
+        except Exception:  # a refusal, of any kind
+            return False
+        return True
 
 
 @look

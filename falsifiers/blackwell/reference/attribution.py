@@ -25,6 +25,8 @@ from harness import Setting
 
 __all__ = ["Ledger", "LedgerAttribution"]
 
+_GAIN = 1.6
+"""Standard deviation of what a projection makes of a normed input: wide enough for gates beyond 4."""
 _TENSORS = (Owner.WEIGHTS, Owner.OPTIMIZER, Owner.ACTIVATIONS, Owner.SCORES)
 
 
@@ -139,7 +141,7 @@ class LedgerAttribution:
         """A forward, a backward and an update of the weights. Their temporary memory becomes slack."""
         weights = {name: block[name] for name in shape.parameters()}
         for name, weight in weights.items():
-            weight.fill_(1.0) if name.endswith("norm") else weight.normal_(0.0, 0.02)
+            weight.fill_(1.0) if name.endswith("norm") else weight.normal_(0.0, _GAIN * weight.shape[-1] ** -0.5)
         run = Block(shape, TorchBackend())
         _, gradients = run.backward(run.forward(x, weights)[1], weights, x)
         for name, gradient in gradients.items():

@@ -13,10 +13,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from falsifiers.distill.reference import Distillation
-from falsifiers.distill.reference.teacher_cache import logits_of
+from falsifiers.distill.reference.teacher_cache import logits_of, write_teacher_cache
 
 __all__ = [
     "AnotherTeachersAnswers",
+    "AnswersOneStepMore",
     "BakedInTemperature",
     "CoarseAnswers",
     "DatedAnswers",
@@ -59,6 +60,15 @@ class KeepsAllLogits(Distillation):
     def precompute(self, path: Path, top_k: int) -> Path:
         """More."""
         return super().precompute(path, self.teacher.config.vocab_size)
+
+
+class AnswersOneStepMore(Distillation):
+    """The batch of a step behind the last is answered, too."""
+
+    def precompute(self, path: Path, top_k: int) -> Path:
+        """One more."""
+        answers = ((step, self.answer(step)) for step in range(1, self.recipe.steps + 2))
+        return write_teacher_cache(path, top_k, self.made_from(), answers)
 
 
 class RolledAnswers(Distillation):
