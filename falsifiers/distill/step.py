@@ -6,13 +6,16 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from falsifiers.distill.measuring.log_lines import log_lines
 from falsifiers.distill.oracle.initial import initial_differences
@@ -30,6 +33,25 @@ _PROBE = {"model": "qwen2-tiny", "tokenizer": "bytes", "steps": 3, "checkpoint_e
 """The run whose random numbers are watched is small; what drops is the same code."""
 
 Weights = Mapping[str, Tensor]
+
+
+class _Drops(TorchFunctionMode):
+    """Collects the shares that torch's functions drop, other than 0, in this thread and inside of the mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shares: set[float] = set()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        named = dict(kwargs or {})
+        if func is F.scaled_dot_product_attention:
+            self.shares.add(float(named.get("dropout_p", args[4] if len(args) > 4 else 0.0)))
+        elif func is F.dropout and named.get("training", args[2] if len(args) > 2 else True):
+            self.shares.add(float(named.get("p", args[1] if len(args) > 1 else 0.5)))
+        self.shares.discard(0.0)
+        return func(*args, **named)
 
 
 class _Interrupted(Exception):
@@ -193,12 +215,16 @@ def _unmasked(trial: Trial[Shadowed]) -> list[str]:
     """What is wrong with the random numbers of short runs with dropout, by the states of torch's generator after steps.
 
     A subject that drops nothing leaves the state as it is. One that seeds before each step comes to the same state.
-    The student answers between the steps, which must not end its training mode.
+    The student answers between the steps, which must not end its training mode. Where torch drops, it must be the share
+    that is asked for.
     """
-    one, again, other = (
-        _states(trial, f"probe-{number}", seed) for number, seed in enumerate((trial.seed, trial.seed, trial.seed + 1))
-    )
-    found = ["masks, of another step"] * (len(set(one)) < len(one))
+    with _Drops() as drops:
+        one, again, other = (
+            _states(trial, f"probe-{number}", seed)
+            for number, seed in enumerate((trial.seed, trial.seed, trial.seed + 1))
+        )
+    found = [f"masks, of the share {share:g}" for share in sorted(drops.shares - {trial.parameters["probe_dropout"]})]
+    found += ["masks, of another step"] * (len(set(one)) < len(one))
     found += ["masks, of the same seed"] * (one != again)
     return found + ["masks, of another seed"] * (one == other)
 

@@ -7,8 +7,10 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from transformers import Qwen2ForCausalLM
 
 from falsifiers.distill.reference import Distillation
+from falsifiers.distill.reference.config import new_model
 from falsifiers.distill.reference.loss import distillation_loss
 from falsifiers.distill.subject import OnStep, Run
 from harness import Setting
@@ -20,6 +22,7 @@ __all__ = [
     "ClippedByValue",
     "CrossEntropyUpdates",
     "DivergenceReversed",
+    "DropsHalfAsMuch",
     "LastRowDropped",
     "LowRankStart",
     "MaximumOfSquares",
@@ -313,6 +316,15 @@ class OneMask(Distillation):
         """Seed, then compute."""
         torch.manual_seed(self.seed)
         return super().loss(inputs, labels, step)
+
+
+class DropsHalfAsMuch(Distillation):
+    """Half of the share is dropped that is asked for."""
+
+    @cached_property
+    def student(self) -> Qwen2ForCausalLM:
+        """Keep more."""
+        return new_model(self.recipe, 2 * self.seed + 1, self.device, dropout=self.recipe.dropout / 2).train()
 
 
 class NeverInTraining(Distillation):

@@ -16,6 +16,7 @@ from falsifiers.distill.mutants.logging import LogsLossBefore
 from falsifiers.distill.mutants.resuming import OptimizerForgotten
 from falsifiers.distill.mutants.shadowed import (
     BatchOfOneSeed,
+    DropsHalfAsMuch,
     LowRankStart,
     NeverInTraining,
     OneMask,
@@ -76,6 +77,7 @@ def test_a_healthy_run_is_interrupted_resumed_and_checked(tmp_path: Path, cache:
         (LowRankStart, "initial_rank_error", pytest.approx(0.4, abs=0.1)),
         (BatchOfOneSeed, "unseeded", ["batch, of another seed"]),
         (OneMask, "unseeded", ["masks, of another step"]),
+        (DropsHalfAsMuch, "unseeded", ["masks, of the share 0.05"]),
         (NeverInTraining, "unseeded", ["masks, of another step"]),
     ],
     ids=lambda value: getattr(value, "__name__", None),
