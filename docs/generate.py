@@ -21,6 +21,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pygments.formatters import HtmlFormatter
+from run_notebook import NOTEBOOK, as_markdown
 
 from harness.cli import _group
 from harness.contract.planting import SUFFIX
@@ -37,13 +38,15 @@ PAGES = {
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages from the root, the schemas themselves, the notes on contracts, and the colours of code."""
+    """Add the pages from the root, the notebook, the schemas, the notes on contracts, and the colours of code."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     for path in sorted(SCHEMAS.glob("*.json")):
         files.append(File.generated(config, f"schema/{path.name}", abs_src_path=str(path)))
     for path in sorted((ROOT / "contracts").glob("*/F-*.md")):
         files.append(File.generated(config, f"notes/{path.name}", content=path.read_text(encoding="utf-8")))
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    files.append(File.generated(config, "example.md", content=as_markdown(notebook)))
     files.append(File.generated(config, "pygments.css", content=HtmlFormatter().get_style_defs(".codehilite")))
     return files
 

@@ -75,7 +75,9 @@ def as_markdown(notebook: dict[str, Any]) -> str:
         for output in cell["outputs"]:
             data = {kind: "".join(text) for kind, text in output["data"].items()}
             if "image/png" in data:
-                parts.append(f'<img alt="The figure of the cell above" src="data:image/png;base64,{data["image/png"]}">')
+                parts.append(
+                    f'<img alt="The figure of the cell above" src="data:image/png;base64,{data["image/png"]}">'
+                )
             elif "text/html" in data:
                 parts.append(f'<div class="output">{data["text/html"]}</div>')
             else:

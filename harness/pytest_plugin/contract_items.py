@@ -19,8 +19,11 @@ from harness.contract import Contract, ContractError
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
-from harness.report import reason_text
+from harness.report import ci_cases
+from harness.report.ci_cases import Case
+from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
+from harness.report.junit import properties_of
 from harness.report.run_lines import Lines
 from harness.report.run_text import claim_lines
 from harness.run.events import SUBJECT, ClaimFinished, Event, TrialFinished
@@ -165,6 +168,7 @@ class _Claim(pytest.Item):
         super().__init__(**rest)
         self._contract = contract
         self._claims = claims
+        self._place = ContractFile.of(contract)
         request = replace(claims.request, contracts=(contract,))
         plan = make_plan(contract, claims.host, request)
         for name in (
@@ -178,10 +182,8 @@ class _Claim(pytest.Item):
         self._request = request
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """The line of the contract that has the id, counted from 0."""
-        text = self._contract.content.decode("utf-8")
-        place = re.search(rf'"id"\s*:\s*"{re.escape(self._contract.id)}"', text)
-        return self.path, text.count("\n", 0, place.start()) if place else 0, self.name
+        """The line of the contract that has the claim's id, counted from 0."""
+        return self.path, self._place.lines.claim() - 1, self.name
 
     def runtest(self) -> None:
         """Run the claim and seal its evidence. The verdict becomes the outcome."""
@@ -200,6 +202,7 @@ class _Claim(pytest.Item):
             pytest.exit(f"interrupted before {self.name} had measured anything", pytest.ExitCode.INTERRUPTED)
         (done,) = claims
         self.user_properties += _properties(done)
+        case, *_ = ci_cases.of_record(done.record, self._place)
         if finished.interrupted:
             pytest.exit(f"interrupted; what {self.name} measured is in {done.bundle}", pytest.ExitCode.INTERRUPTED)
         shown = [
@@ -210,32 +213,32 @@ class _Claim(pytest.Item):
         shown += [f"  {line}" for line in tracebacks]
         match done.record.verdict:
             case Verdict.FAIL:
-                raise _FailedError(done, shown)
+                raise _FailedError(case, shown)
             case Verdict.VOID:
-                raise _VoidError(done, shown)
+                raise _VoidError(case, shown)
             case Verdict.NOT_MEASURED if self._claims.strict:
-                raise _FailedError(done, shown)
+                raise _FailedError(case, shown)
             case Verdict.NOT_MEASURED:
-                pytest.skip(_reason(done))
+                pytest.skip(_reason(case))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The clauses and the evidence of a claim that did not pass; the traceback of anything else."""
         if not isinstance(excinfo.value, _FailedError):
             return super().repr_failure(excinfo, style)
         shown = excinfo.getrepr(style="value")
-        if shown.reprcrash is not None:  # where editors and the summary say that it failed
-            path, line, _ = self.reportinfo()
-            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(path), line + 1
-            shown.reprcrash.message = _reason(excinfo.value.done)
+        if shown.reprcrash is not None:  # the place that editors and the short summary name: that of the clause
+            case = excinfo.value.case
+            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(self.path), case.line
+            shown.reprcrash.message = _reason(case)
         return shown
 
 
 class _FailedError(Exception):
     """A claim did not pass. The text is what pytest shows."""
 
-    def __init__(self, done: ClaimFinished, lines: list[str]) -> None:
+    def __init__(self, case: Case, lines: list[str]) -> None:
         super().__init__("\n".join(map(printable, lines)))
-        self.done = done
+        self.case = case
 
 
 class _VoidError(_FailedError):
@@ -247,10 +250,8 @@ def _device(plan: Plan) -> str:
     return "cuda" if plan.profile.requires.get("device") == "cuda" else plan.device.type
 
 
-def _reason(done: ClaimFinished) -> str:
-    record = done.record
-    why = reason_text.of(record.reason)
-    return printable(f"{record.verdict}: {why}" if why else str(record.verdict))
+def _reason(case: Case) -> str:
+    return f"{case.status}: {case.message}" if case.message else str(case.status)
 
 
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
@@ -258,18 +259,11 @@ def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
     record = done.record
     killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
     yield CLAIM, record.id
-    yield _VERDICT, str(record.verdict)
-    if record.reason is not None:
-        yield "reason", printable(reason_text.of(record.reason))
-    yield "proven", "yes" if record.proven else "no"
-    yield "profile", record.profile
-    yield "device", f"{record.device.type} {record.device.name}"
+    for name, value in properties_of(record).items():
+        yield name, printable(value)
     yield "mutants", "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed"
-    yield "issue", record.issue
-    yield "spec", record.spec
-    yield "command", record.command
     if done.bundle is not None:
-        yield "evidence", str(done.bundle)
+        yield "evidence", printable(str(done.bundle))
 
 
 def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
@@ -288,7 +282,7 @@ def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
         if name in ran:
             one = ran[name]
             yield f"{one[_VERDICT]:<12}  {name}  {one['profile']} profile on {one['device']}, mutants {one['mutants']}"
-            if "reason" in one:
+            if one["reason"]:
                 yield f"{'':<14}{one['reason']}"
             yield f"{'':<14}{_near(one.get('evidence', 'no bundle was written'))}"
         else:

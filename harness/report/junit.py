@@ -35,7 +35,7 @@ from harness.run.events import ClaimFinished, ClaimPassedOver, ClaimPlanned, Eve
 if TYPE_CHECKING:
     from harness.report.bundle_results import BundleResult
 
-__all__ = ["handler", "render", "report", "write"]
+__all__ = ["handler", "properties_of", "render", "report", "write"]
 
 _HARNESS = "harness"
 _LONGEST_SECONDS = 1e9
@@ -159,11 +159,12 @@ def _suite(record: Record, contract: ContractFile) -> _Suite:
         cases=tuple(ci_cases.of_record(record, contract)),
         file=contract.name,
         timestamp=record.started.removesuffix("+00:00").removesuffix("Z"),
-        properties={name: printable(value) for name, value in _properties(record).items()},
+        properties={name: printable(value) for name, value in properties_of(record).items()},
     )
 
 
-def _properties(record: Record) -> dict[str, str]:
+def properties_of(record: Record) -> dict[str, str]:
+    """Return what a report says of a run beside its outcome: names and texts."""
     device = record.device
     return {
         "verdict": str(record.verdict),
