@@ -35,6 +35,7 @@ __all__ = ["Claims"]
 
 _VERDICT = "verdict"
 """The property of a claim's report that has its verdict."""
+_ORDER = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
 
 
 @final
@@ -204,13 +205,11 @@ class _Claim(pytest.Item):
         self.user_properties += _properties(done)
         case, *_ = ci_cases.of_record(done.record, self._place)
         if finished.interrupted:
-            pytest.exit(f"interrupted; what {self.name} measured is in {done.bundle}", pytest.ExitCode.INTERRUPTED)
-        shown = [
-            done.record.claim,
-            "",
-            *(line for line, _ in claim_lines(done, verbose=self.config.get_verbosity() > 0)),
-        ]
-        shown += [f"  {line}" for line in tracebacks]
+            pytest.exit(
+                f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
+            )
+        lines = [text for text, _ in claim_lines(done, verbose=self.config.get_verbosity() > 0)]
+        shown = [done.record.claim, "", *lines, *(f"  {line}" for line in tracebacks)]
         match done.record.verdict:
             case Verdict.FAIL:
                 raise _FailedError(case, shown)
@@ -278,7 +277,10 @@ def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
             elif outcome and CLAIM in properties:
                 for name in [value for key, value in report.user_properties if key == CLAIM]:
                     tied.setdefault(name, []).append(outcome)
-    for name in sorted({*ran, *tied}):
+    for name in (
+        *sorted(ran, key=lambda one: (_ORDER.index(Verdict(ran[one][_VERDICT])), one)),
+        *sorted({*tied} - {*ran}),
+    ):
         if name in ran:
             one = ran[name]
             yield f"{one[_VERDICT]:<12}  {name}  {one['profile']} profile on {one['device']}, mutants {one['mutants']}"
