@@ -20,8 +20,7 @@ A script or a notebook runs claims and reads evidence:
 Each name is imported on first use, so `import harness` is quick and needs none of the libraries behind it.
 """
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers take this name as true; importing it takes longer than all of this module
 if TYPE_CHECKING:
     from harness.authoring.examine import elsewhere, not_shown
     from harness.authoring.faults import NotMeasured, NotShown
