@@ -14,18 +14,17 @@ from typing import Any, Self, final
 
 import pytest
 
-from harness.base.vocabulary import Fate, Verdict
+from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.project import Project, ProjectError
 from harness.machine.host import Host, probe
 from harness.pytest_plugin.tied_tests import CLAIM
-from harness.report import ci_cases
-from harness.report.ci_cases import Case
+from harness.report import ci_cases, reason_text
 from harness.report.contract_file import ContractFile
 from harness.report.escaping import printable
 from harness.report.junit import properties_of
 from harness.report.run_lines import Lines
-from harness.report.run_text import claim_lines
+from harness.report.run_text import claim_lines, qualities, shown_reason
 from harness.run.events import SUBJECT, ClaimFinished, Event, TrialFinished
 from harness.run.in_process import perform
 from harness.run.plan import Plan, make_plan
@@ -80,7 +79,7 @@ class Claims:
 
     @cached_property
     def _files(self) -> frozenset[Path]:
-        return frozenset(self.project.files())
+        return frozenset(path.resolve() for path in self.project.known())
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.File | None:
         """A contract of the project is a file of tests."""
@@ -122,17 +121,19 @@ def _jobs(config: pytest.Config) -> int | None:
 def _paths(named: list[str], project: Project, here: Path) -> list[str]:
     """Return the paths to collect: those that are named, and the contracts of claims that are named by id.
 
+    Without a name, these are the contracts of the project. Installed claims can be named.
+
     Raises:
         ProjectError: there is no such claim, or no contract at all.
     """
-    files = project.files()
-    if not files:
+    if not named and not project.files():
         raise ProjectError(f"there is no contract under {project.contracts}; `harness new` makes one")
     if not named:
         return [str(project.contracts)]
+    known = project.known()
     found: list[str] = []
     for name in named:
-        chosen = [str(path) for path in files if fnmatch.fnmatchcase(path.stem, name)]
+        chosen = [str(path) for path in known if fnmatch.fnmatchcase(path.stem, name)]
         if chosen and not (here / name).exists():
             found += chosen
         elif re.fullmatch(r"F-[^/:.]+", name, re.IGNORECASE) and not (here / name).exists():
@@ -208,17 +209,19 @@ class _Claim(pytest.Item):
             pytest.exit(
                 f"interrupted; what {self.name} measured is in {_near(str(done.bundle))}", pytest.ExitCode.INTERRUPTED
             )
-        lines = [text for text, _ in claim_lines(done, verbose=self.config.get_verbosity() > 0)]
-        shown = [done.record.claim, "", *lines, *(f"  {line}" for line in tracebacks)]
+        shown = [text for text, _ in claim_lines(done, verbose=self.config.get_verbosity() > 0)]
+        failure = _Failure(
+            _reason(done), case.line, [done.record.claim, "", *shown, *(f"  {line}" for line in tracebacks)]
+        )
         match done.record.verdict:
             case Verdict.FAIL:
-                raise _FailedError(case, shown)
+                raise _FailedError(failure)
             case Verdict.VOID:
-                raise _VoidError(case, shown)
+                raise _VoidError(failure)
             case Verdict.NOT_MEASURED if self._claims.strict:
-                raise _FailedError(case, shown)
+                raise _FailedError(failure)
             case Verdict.NOT_MEASURED:
-                pytest.skip(_reason(case))
+                pytest.skip(failure.reason)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The clauses and the evidence of a claim that did not pass; the traceback of anything else."""
@@ -226,18 +229,29 @@ class _Claim(pytest.Item):
             return super().repr_failure(excinfo, style)
         shown = excinfo.getrepr(style="value")
         if shown.reprcrash is not None:  # the place that editors and the short summary name: that of the clause
-            case = excinfo.value.case
-            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(self.path), case.line
-            shown.reprcrash.message = _reason(case)
+            failure = excinfo.value.failure
+            shown.reprcrash.path, shown.reprcrash.lineno = os.fspath(self.path), failure.line
+            shown.reprcrash.message = failure.reason
         return shown
 
 
-class _FailedError(Exception):
-    """A claim did not pass. The text is what pytest shows."""
+@dataclass(frozen=True)
+class _Failure:
+    """Why a claim did not pass."""
 
-    def __init__(self, case: Case, lines: list[str]) -> None:
-        super().__init__("\n".join(map(printable, lines)))
-        self.case = case
+    reason: str
+    line: int
+    """Of the contract: where it states the clause that failed."""
+    shown: list[str]
+    """What pytest prints."""
+
+
+class _FailedError(Exception):
+    """A claim did not pass."""
+
+    def __init__(self, failure: _Failure) -> None:
+        super().__init__("\n".join(map(printable, failure.shown)))
+        self.failure = failure
 
 
 class _VoidError(_FailedError):
@@ -249,20 +263,22 @@ def _device(plan: Plan) -> str:
     return "cuda" if plan.profile.requires.get("device") == "cuda" else plan.device.type
 
 
-def _reason(case: Case) -> str:
-    return f"{case.status}: {case.message}" if case.message else str(case.status)
+def _why(done: ClaimFinished) -> str:
+    return shown_reason(done.record) or reason_text.of(done.record.reason)
+
+
+def _reason(done: ClaimFinished) -> str:
+    return printable(": ".join(filter(None, (done.record.verdict, _why(done)))))
 
 
 def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
     """Yield what reports say of a claim. JUnit has them as properties of the test."""
-    record = done.record
-    killed = sum(mutant.fate is Fate.KILLED for mutant in record.mutants)
-    yield CLAIM, record.id
-    for name, value in properties_of(record).items():
-        yield name, printable(value)
-    yield "mutants", "skipped" if record.mutants_skipped else f"{killed} of {len(record.mutants)} killed"
+    found = {CLAIM: done.record.id, **properties_of(done.record), "qualities": qualities(done.record)}
+    found["reason"] = _why(done)
     if done.bundle is not None:
-        yield "evidence", printable(str(done.bundle))
+        found["evidence"] = str(done.bundle)
+    for name, value in found.items():
+        yield name, printable(value)
 
 
 def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
@@ -283,7 +299,7 @@ def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
     ):
         if name in ran:
             one = ran[name]
-            yield f"{one[_VERDICT]:<12}  {name}  {one['profile']} profile on {one['device']}, mutants {one['mutants']}"
+            yield f"{one[_VERDICT]:<12}  {name}  {one['qualities']}"
             if one["reason"]:
                 yield f"{'':<14}{one['reason']}"
             yield f"{'':<14}{_near(one.get('evidence', 'no bundle was written'))}"

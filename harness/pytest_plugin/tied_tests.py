@@ -52,7 +52,7 @@ def _project(item: pytest.Item) -> Project | None:
 def _contracts(config: pytest.Config, project: Project) -> dict[str, Path]:
     known = config.stash.setdefault(_CONTRACTS, {})
     if project.root not in known:
-        known[project.root] = {path.stem: path for path in project.files()}
+        known[project.root] = {path.stem: path for path in project.known()}
     return known[project.root]
 
 
