@@ -52,6 +52,7 @@ OPTIONS = (
         "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
     ),
     click.option("--no-mutants", is_flag=True, help="Skip the mutants; a PASS is then shown as unproven everywhere."),
+    click.option("--all-mutants", is_flag=True, help="Run the mutants also if the subject does not pass."),
     click.option("--isolate", is_flag=True, help="Run each subject in a process of its own, apart from the falsifier."),
     click.option("-x", "--fail-fast", is_flag=True, help="End the run after the first claim that is FAIL or VOID."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The seed of every trial."),
@@ -120,6 +121,7 @@ class RunOptions:
     subject: str | None
     parameters: tuple[str, ...]
     no_mutants: bool
+    all_mutants: bool
     isolate: bool
     fail_fast: bool
     seed: int
@@ -159,6 +161,7 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         external=chosen.external,
         parameters=chosen.parameters,
         mutants=not given.no_mutants,
+        all_mutants=given.all_mutants,
         isolate=given.isolate,
         jobs=given.jobs,
         seed=given.seed,

@@ -75,6 +75,8 @@ class ReasonCode(StrEnum):
     """It failed on `clauses`; its trial ended for the reason `cause` before `missed` could be judged."""
     SKIPPED = "skipped"
     """The user asked for no mutants."""
+    NEEDLESS = "needless"
+    """The subject did not pass, so that nothing depends on the mutant."""
     REQUIREMENT = "requirement"
     """This machine lacks `text`."""
     NOT_JUDGED = "not judged"

@@ -178,6 +178,7 @@ def _untried(
     unseen = tuple(clause for clause in mutant.violates if clause in unjudged)
     fields = {
         ReasonCode.SKIPPED: Reason(reason.code),
+        ReasonCode.NEEDLESS: Reason(reason.code),
         ReasonCode.INTERRUPTED: Reason(reason.code),
         ReasonCode.NOT_JUDGED: Reason(reason.code, record.profile, clauses=unseen),
         ReasonCode.REQUIREMENT: Reason(reason.code, text=reason.text),

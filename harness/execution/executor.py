@@ -39,6 +39,8 @@ class TrialRequest:
     """Wall-clock limit in seconds."""
     threads: int
     """How many CPU threads the trial may use."""
+    gpu: Gpu | None = None
+    """The GPU that the trial sees as its only one; None if it sees none."""
     case: JsonObject | None = None
     """The only case to try, for a falsifier that searches; None for a whole search."""
     root: Path | None = None
@@ -90,7 +92,7 @@ class Executor(Protocol):
 class Executors(Protocol):
     """Makes the executor of each claim of a run."""
 
-    def __call__(self, contract: Contract, gpu: Gpu | None) -> Executor: ...
+    def __call__(self, contract: Contract) -> Executor: ...
 
     def close(self) -> None:
         """End what the executors share."""

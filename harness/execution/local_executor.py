@@ -28,7 +28,6 @@ from harness.execution.fork_servers import ForkServers
 from harness.execution.messages import Imports, Start
 from harness.execution.watch import Watch
 from harness.judging.observation import Ending, EndingKind, Observation
-from harness.machine.host import Gpu
 from harness.machine.telemetry import Sampler
 
 __all__ = ["LocalExecutor", "LocalExecutors"]
@@ -47,7 +46,6 @@ class LocalExecutor:
         self,
         project: Project,
         contract: Contract,
-        gpu: Gpu | None,
         cache: Path,
         admits: Sequence[str] = (),
         remark: Callable[[str], None] = lambda text: None,
@@ -60,7 +58,7 @@ class LocalExecutor:
         remark: takes a text on each file of the trials that could not be removed.
         start: starts the fork server; None for one that has imported nothing.
         """
-        self._project, self._contract, self._gpu, self._cache = project, contract, gpu, cache
+        self._project, self._contract, self._cache = project, contract, cache
         self._remark, self._isolated = remark, isolated
         self._start = start or (lambda: ForkServer.started(project.root, project.search_of(contract.path), admits))
         self._interrupted = threading.Event()
@@ -109,7 +107,7 @@ class LocalExecutor:
         place = self._server.place / uuid.uuid4().hex[:12]
         folder = place.path
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
-        watch = Watch(time.monotonic(), request.seconds, Sampler(self._gpu), on_step, self._interrupted, masked)
+        watch = Watch(time.monotonic(), request.seconds, Sampler(request.gpu), on_step, self._interrupted, masked)
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
                 made.make_folder()
@@ -137,7 +135,7 @@ class LocalExecutor:
             device=request.device,
             measurements=mask(strictjson.untag_nonfinite(watch.measurements)),
             resolved=mask(watch.resolved),
-            residency=watch.residency(telemetry, self._gpu),
+            residency=watch.residency(telemetry, request.gpu),
             ending=replace(
                 ending,
                 reason=_cut(mask(ending.reason)),
@@ -159,7 +157,8 @@ class LocalExecutor:
 
     def _request(self, request: TrialRequest, folder: Path) -> Start:
         # The trial sees the leased GPU as cuda:0. Without a lease on a GPU it sees none.
-        visible = {"CUDA_VISIBLE_DEVICES": self._gpu.uuid or str(self._gpu.index) if self._gpu else ""}
+        gpu = request.gpu
+        visible = {"CUDA_VISIBLE_DEVICES": "" if gpu is None else gpu.uuid or str(gpu.index)}
         root = request.root or self._project.root
         return Start(
             root=root,
@@ -213,12 +212,11 @@ class LocalExecutors:
         }
         """By the folders from which the code of claims is imported; installed claims have others."""
 
-    def __call__(self, contract: Contract, gpu: Gpu | None) -> LocalExecutor:
+    def __call__(self, contract: Contract) -> LocalExecutor:
         """The executor of a claim."""
         return LocalExecutor(
             self._project,
             contract,
-            gpu,
             self._cache,
             remark=lambda text: self._remark(contract.id, text),
             isolated=self._isolated,

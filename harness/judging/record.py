@@ -105,7 +105,7 @@ class Record:
     started: str
     """UTC, ISO 8601."""
     seconds: float
-    """Wall-clock time of the whole run, from the plan to the last trial."""
+    """Wall-clock time in which the claim's imports and trials ran. Its waits do not count."""
     trial_seconds: float
     """Wall-clock time of the subject's trial."""
     contract_digest: str
@@ -123,6 +123,8 @@ class Record:
     """Parameters of the subject's trial alone. Only an external trainer has them: its file and its own parameters."""
     isolated: bool = False
     """Whether each subject ran in a process of its own, apart from its falsifier."""
+    waited_seconds: float = 0.0
+    """How long trials waited for a device that others held."""
     unjudged: tuple[str, ...] = ()
     """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
 

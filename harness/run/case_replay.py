@@ -128,6 +128,7 @@ def replay(
         seed=record.seed,
         seconds=plan.profile.seconds,
         threads=max(1, host.cpu_count),
+        gpu=plan.gpu,
         case=case.case,
     )
     interruption = Interruption()
@@ -142,7 +143,7 @@ def replay(
     try:
         with (
             interruption,
-            LocalExecutor(project, contract, plan.gpu, cache_folder(), isolated=record.isolated) as executor,
+            LocalExecutor(project, contract, cache_folder(), isolated=record.isolated) as executor,
             held,
             interruption.immediate(),
         ):

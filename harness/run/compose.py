@@ -56,7 +56,7 @@ def compose(
         )
 
     command = shlex.join(["harness", "run", *request.arguments()])
-    engine = Engine(project, host, executors, seal, emit, command)
+    engine = Engine(project, host, executors, seal, emit, command, cache)
     if request.slurm is None:
         return engine
     submission = Submission(project.root, request.evidence or project.evidence, request.slurm, request.key)

@@ -1,49 +1,44 @@
 """The engine: runs claims and emits events. It is independent of specs and reports.
 
 For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, derive the
-verdict, seal the bundle.
+verdict, seal the bundle. The trials of all claims share the machine (`harness.run.schedule`).
 """
 
 from __future__ import annotations
 
-import secrets
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import final
 
-from harness.base.device import Device
-from harness.base.redaction import Redactor, allowed_environment
-from harness.base.vocabulary import Verdict
-from harness.contract import Contract, Mutant
+from harness.contract import Contract
 from harness.contract.project import Project
-from harness.contract.ratio import ratios
 from harness.contract.reasons import Reason, ReasonCode
-from harness.contract.unwritten import unwritten_code, unwritten_texts
-from harness.evidence.seal import ClaimResult, Environment, Seal
-from harness.evidence.trial_files import series_of
-from harness.execution.executor import Executor, Executors, TrialResult
-from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
-from harness.execution.logs import Log
-from harness.judging.judge import requested
-from harness.judging.record import LogIdentity, MutantRecord, Record, RecordedCommit
-from harness.judging.verdict import MutantOutcome, claim_verdict
-from harness.machine import git, provenance
-from harness.machine.host import Host
+from harness.evidence.seal import Seal
+from harness.execution.executor import Executors
+from harness.judging.record import Record
+from harness.machine.host import Gpu, Host
 from harness.run import events
+from harness.run.crew import Crew, Turn
+from harness.run.demand import Demand
+from harness.run.durations import Durations
 from harness.run.interruption import Interruption
-from harness.run.plan import Plan, make_plan
+from harness.run.plan import Plan, device_of, make_plan
+from harness.run.recording import Recorder, Times
 from harness.run.request import RunRequest
-from harness.run.trials import TrialRun, Trials, unmeasured
+from harness.run.schedule import Schedule, Task
+from harness.run.trials import ClaimRun, Setting, planned, unmeasured
 
 __all__ = ["Engine"]
 
 
+@final
 class Engine:
-    """Runs claims one after the other. Trials of a claim run in parallel if its lease allows it."""
+    """Runs claims. Their trials share the machine: each begins as soon as what it needs is free."""
 
     def __init__(
         self,
@@ -53,35 +48,32 @@ class Engine:
         seal: Seal,
         emit: events.Handler,
         command: str,
+        cache: Path | None = None,
     ) -> None:
         """Args:
         executors: makes what runs the trials of one run.
         seal: writes the bundle of a claim.
         emit: takes every event. It must be thread-safe: trials call it from their own threads.
         command: the command line without the claims, for the record.
+        cache: the folder that remembers how long trials take; None to remember nothing.
         """
-        self._project, self._host, self._executors = project, host, executors
-        self._seal, self._emit, self._command = seal, emit, command
-        commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
-        self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
+        self._host, self._executors, self._emit, self._cache = host, executors, emit, cache
+        self._recorder = Recorder(project, host, seal, command)
 
     def run(self, request: RunRequest) -> events.RunFinished:
-        """Run claims. After an interruption, the current claim is sealed with its measurements so far."""
-        started, records, awaited = time.monotonic(), list[Record](), ""
+        """Run claims. After an interruption, the claims whose subjects were measured are sealed with what there is."""
+        started = time.monotonic()
         with Interruption() as interruption, closing(self._executors()) as executors:
             self._emit(events.RunStarted(tuple(contract.id for contract in request.contracts)))
-            for contract in request.contracts:
-                try:
-                    records.append(self._claim(contract, request, executors, interruption))
-                except WaitInterrupted as wait:
-                    awaited = wait.holders
-                    break
-                except KeyboardInterrupt:
-                    break  # no trial has started yet
-                if interruption.requested or request.ends_with(records[-1].verdict):
-                    break
+            durations = Durations(self._cache)
+            run = _Run(self._host, request, executors, interruption, self._recorder, self._emit, durations)
+            with suppress(KeyboardInterrupt):  # of a user who does not wait for the orderly end of the trials
+                run.run()
+            run.close()
+            durations.save()
+            records = tuple(record for _, record in sorted(run.records.items()))
             took = time.monotonic() - started
-            finished = events.RunFinished(len(request.contracts), tuple(records), took, interruption.requested, awaited)
+            finished = events.RunFinished(len(request.contracts), records, took, interruption.requested, run.awaited)
             self._emit(finished)
         return finished
 
@@ -89,174 +81,88 @@ class Engine:
         self, contract: Contract, request: RunRequest, reason: str
     ) -> tuple[events.ClaimPlanned, events.ClaimFinished]:
         """Seal a claim that could not run, for a reason from outside of this machine. Emits nothing."""
-        began = datetime.now(UTC)
+        times = Times(datetime.now(UTC))
         plan = make_plan(contract, self._host, request)
         obstacle = Reason(ReasonCode.NOTHING_RAN, text=reason)
         plan = replace(plan, obstacle=reason, mutants=tuple((mutant, obstacle) for mutant in plan.contract.mutants))
-        return _planned(plan), self._finished(plan, request, unmeasured(plan, request), began, 0.0)
+        return planned(plan), self._recorder.finished(plan, request, unmeasured(plan, request), times)
 
-    def _claim(
-        self, contract: Contract, request: RunRequest, executors: Executors, interruption: Interruption
-    ) -> Record:
-        began, clock = datetime.now(UTC), time.monotonic()
-        plan = make_plan(contract, self._host, request)
-        self._emit(_planned(plan))
-        with ExitStack() as resources:  # sealing needs the artifacts in the executor's scratch folder
-            trials = self._trials(plan, request, executors, resources, interruption)
-            finished = self._finished(plan, request, trials, began, time.monotonic() - clock)
-        self._emit(finished)
-        return finished.record
 
-    def _finished(
-        self, plan: Plan, request: RunRequest, trials: Trials, began: datetime, seconds: float
-    ) -> events.ClaimFinished:
-        """Seal the result of a claim. If the bundle cannot be written, the claim is NOT_MEASURED."""
-        record = self._record(plan, request, trials, began, seconds)
-        result = ClaimResult(record, plan.contract, trials.subject, trials.mutants, self._environment())
-        observed = trials.subject.observation
-        close = ratios(plan.contract, observed.measurements, observed.parameters, observed.device)
-        if to_write := _unwritten(plan.contract, self._project):
-            return events.ClaimFinished(record, None, close, f"not written yet: {to_write}")
-        try:
-            return events.ClaimFinished(record, self._seal(result), close)
-        except OSError as error:
-            verdict = Verdict.FAIL if record.verdict is Verdict.FAIL else Verdict.NOT_MEASURED
-            reason = Reason(ReasonCode.UNSEALED, text=str(error))
-            return events.ClaimFinished(replace(record, verdict=verdict, reason=reason, proven=False), None)
+@final
+class _Run:
+    """One run of claims.
 
-    def _record(self, plan: Plan, request: RunRequest, trials: Trials, began: datetime, seconds: float) -> Record:
-        decided = claim_verdict(trials.judgment, trials.outcomes, skipped=not request.mutants)
-        observation = trials.subject.observation
-        contract = plan.contract
-        return Record(
-            id=contract.id,
-            issue=contract.issue,
-            spec=contract.spec,
-            title=contract.title,
-            claim=contract.claim,
-            falsifier=contract.falsifier,
-            subject=contract.subject,
-            target=contract.target,
-            run=f"{began:%Y-%m-%dT%H%M%SZ}-{_slug(plan.device)}-{secrets.token_hex(3)}",
-            verdict=decided.verdict,
-            reason=decided.reason,
-            proven=decided.proven,
-            profile=plan.profile.name,
-            profile_reason=plan.reason,
-            overrides=dict(request.parameters),
-            subject_parameters={} if request.external is None else dict(request.external.parameters),
-            mutants_skipped=not request.mutants,
-            isolated=request.isolate,
-            device=plan.device,
-            requested=requested(contract, plan.profile.name, observation.parameters, plan.device.type),
-            resolved=observation.resolved,
-            seed=request.seed,
-            clauses=trials.judgment.clauses,
-            unjudged=trials.judgment.unjudged,
-            mutants=tuple(
-                _mutant_record(mutant, outcome, trials.mutants.get(mutant.id))
-                for mutant, outcome in zip(contract.mutants, trials.outcomes, strict=True)
-            ),
-            started=began.isoformat(timespec="seconds"),
-            seconds=round(seconds, 3),
-            trial_seconds=round(trials.subject.seconds, 3),
-            contract_digest=contract.digest,
-            sources=trials.sources,
-            harness=provenance.harness_identity(),
-            commit=self._commit,
-            logs={"stdout": _log_identity(trials.subject.stdout), "stderr": _log_identity(trials.subject.stderr)},
-            series=series_of(trials.subject),
-            command=f"{self._command} {contract.id}",
-        )
+    Attributes:
+        records: of the claims that are sealed, by their place in the request.
+    """
 
-    def _trials(
+    def __init__(
         self,
-        plan: Plan,
+        host: Host,
         request: RunRequest,
         executors: Executors,
-        resources: ExitStack,
         interruption: Interruption,
-    ) -> Trials:
-        if plan.obstacle:
-            return unmeasured(plan, request)
-        try:
-            # The executor starts before the lease is held, but imports the falsifier's code only after.
-            with interruption.immediate():
-                executor: Executor = resources.enter_context(executors(plan.contract, plan.gpu))
-            resources.enter_context(self._lease(plan, interruption))
-            self._emit(events.TrialPhase(plan.contract.id, events.SUBJECT, "importing"))
-            with interruption.immediate():
-                sources = executor.imports().sources
-        except LeaseUnavailable as error:
-            return unmeasured(replace(plan, obstacle=str(error)), request)
-        except OSError as error:
-            return unmeasured(replace(plan, obstacle=f"trials cannot be started here: {error}"), request)
-        return TrialRun(self._emit, plan, request, executor, self._host.cpu_count).run(sources, interruption)
-
-    def _lease(self, plan: Plan, interruption: Interruption) -> AbstractContextManager[object]:
-        def waiting(holders: tuple[Holder, ...]) -> None:
-            self._emit(events.ClaimWaiting(plan.contract.id, named(holders)))
-
-        return lease(
-            plan.gpu or CPU,
-            mode="exclusive" if plan.contract.exclusive else "shared",
-            holder=plan.contract.id,
-            wait_seconds=plan.profile.lease_seconds,
-            on_wait=waiting,
-            interrupted=lambda: interruption.requested,
+        recorder: Recorder,
+        emit: events.Handler,
+        durations: Durations,
+    ) -> None:
+        plans = [make_plan(contract, host, request) for contract in request.contracts]
+        self.records: dict[int, Record] = {}
+        self._host, self._request, self._recorder, self._emit = host, request, recorder, emit
+        self._interruption, self._durations = interruption, durations
+        self._demand = Demand(host, [plan for plan in plans if not plan.obstacle], request.jobs)
+        setting = Setting(
+            request, executors, self._demand, emit, interruption, self._assigned, durations.expected, self._seal
         )
+        self._claims = [ClaimRun(index, plan, setting) for index, plan in enumerate(plans)]
+        self._turn = threading.Lock()
+        self._schedule = Schedule(self._demand.capacity)
+        self._crew = Crew(self._schedule, self._work, interruption)
 
-    def _environment(self) -> Environment:
-        return {
-            "host": _plain(asdict(self._host)),
-            "software": provenance.software(self._host),
-            "variables": Redactor().mask_json(allowed_environment()),
-        }
+    @property
+    def awaited(self) -> str:
+        """The holders of a device, if an interruption ended a wait for it."""
+        return next((claim.awaited for claim in self._claims if claim.awaited), "")
 
+    def run(self) -> None:
+        """Run the trials of all claims."""
+        for claim in self._claims:
+            if not claim.plan.obstacle:
+                self._schedule.add(claim.task())
+            elif not self._interruption.requested:
+                self._emit(planned(claim.plan))
+                self._seal(claim)
+        self._crew.run(self._interrupt)
+        for claim in self._claims:
+            if claim.is_measured and claim.index not in self.records:
+                self._seal(claim)
 
-def _unwritten(contract: Contract, project: Project) -> str:
-    """The first thing that `harness new` left to be written; empty if everything is written."""
-    for place, _ in unwritten_texts(contract.document):
-        return f"{place} of {contract.path.name}"
-    for _, path, line in unwritten_code(contract, project.search):
-        return f"{path.relative_to(project.root)}:{line}"
-    return ""
+    def close(self) -> None:
+        """End all processes."""
+        for claim in self._claims:
+            claim.interrupt()
+            claim.close()
 
+    def _interrupt(self) -> None:
+        for claim in self._claims:
+            claim.interrupt()
 
-def _planned(plan: Plan) -> events.ClaimPlanned:
-    runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
-    return events.ClaimPlanned(
-        plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.parallel, plan.obstacle
-    )
+    def _work(self, turn: Turn) -> Sequence[Task]:
+        index, _, trial = turn.task.name.partition(" ")
+        return self._claims[int(index)].work(turn, trial)
 
+    def _assigned(self, plan: Plan, gpu: Gpu | None) -> Plan:
+        return replace(plan, gpu=gpu, device=device_of(gpu, self._host))
 
-def _mutant_record(mutant: Mutant, outcome: MutantOutcome, trial: TrialResult | None) -> MutantRecord:
-    return MutantRecord(
-        mutant.id,
-        mutant.subject,
-        mutant.defect,
-        mutant.violates,
-        outcome.fate,
-        outcome.reason,
-        outcome.failed,
-        round(trial.seconds, 3) if trial else None,
-        outcome.values,
-    )
-
-
-def _log_identity(log: Log) -> LogIdentity:
-    return {"size": log.size, "sha256": log.digest}
-
-
-def _slug(device: Device) -> str:
-    name = device.name.lower().removeprefix("nvidia").strip() if device.is_cuda else "cpu"
-    return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")[:24] or "gpu"
-
-
-def _plain(value: Any) -> Any:
-    """A dataclass's fields as JSON: paths become text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+    def _seal(self, claim: ClaimRun) -> None:
+        """Seal a claim whose trials have ended, in the thread of the last one."""
+        times = Times(claim.began, claim.seconds, claim.waited_seconds)
+        trials = claim.results()
+        finished = self._recorder.finished(claim.plan, self._request, trials, times)
+        claim.close()  # sealing needs the files of the trials
+        with self._turn:
+            self.records[claim.index] = finished.record
+            self._durations.add(claim.plan, claim.durations())
+        self._emit(finished)
+        if self._request.ends_with(finished.record.verdict):
+            self._crew.discard([f"{one.index} {events.SUBJECT}" for one in self._claims])  # begun claims are finished

@@ -71,10 +71,14 @@ class ClaimPlanned:
 
 @dataclass(frozen=True)
 class ClaimWaiting:
-    """The claim has the lease of its device."""
+    """A trial waits for a device that others hold. Meanwhile, other trials of the run use the other resources."""
 
     id: str
     holders: tuple[str, ...]
+    """Each in words: the claim or command, its process and user, and since when."""
+    trial: str = SUBJECT
+    device: str = ""
+    """The name of the device."""
 
 
 @dataclass(frozen=True)

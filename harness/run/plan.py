@@ -30,6 +30,9 @@ class Plan:
     passed_over: Mapping[str, tuple[str, ...]]
     """The profiles that were tried first, each with what this machine lacks for it."""
     gpu: Gpu | None
+    """The GPU that the trials get; None if they run on the CPU."""
+    gpus: tuple[Gpu, ...]
+    """Those that the claim can run on, `gpu` among them."""
     device: Device
     parameters: JsonObject
     parallel: int
@@ -66,14 +69,13 @@ def make_plan(contract: Contract, host: Host, request: RunRequest) -> Plan:
             continue
         found = machine.profiles[name]
         if not found.lacks:
-            gpu = found.gpus[0] if found.gpus else None
-            return _plan(contract, contract.profiles[name], passed_over, gpu, host, request, machine)
+            return _plan(contract, contract.profiles[name], passed_over, found.gpus, host, request, machine)
         passed_over[name] = found.lacks
     obstacle = "; ".join(f"{name}: {'; '.join(lacks)}" for name, lacks in passed_over.items())
     if (remedy := _remedy(contract, host, request)) is not None:
         obstacle += f"; {remedy} would run here"
     last = contract.profiles.get(list(passed_over)[-1], contract.profiles[names[0]])
-    return replace(_plan(contract, last, passed_over, None, host, request, machine), parallel=1, obstacle=obstacle)
+    return replace(_plan(contract, last, passed_over, (), host, request, machine), parallel=1, obstacle=obstacle)
 
 
 def with_subject(contract: Contract, request: RunRequest) -> Contract:
@@ -150,16 +152,18 @@ def _plan(
     contract: Contract,
     profile: Profile,
     passed_over: Mapping[str, tuple[str, ...]],
-    gpu: Gpu | None,
+    gpus: tuple[Gpu, ...],
     host: Host,
     request: RunRequest,
     machine: _Answers,
 ) -> Plan:
+    gpu = gpus[0] if gpus else None
     return Plan(
         contract=contract,
         profile=profile,
         passed_over=passed_over,
         gpu=gpu,
+        gpus=gpus,
         device=device_of(gpu, host),
         parameters={**profile.parameters, **request.parameters},
         parallel=_parallel(contract, profile, gpu, host, request),

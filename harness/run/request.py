@@ -36,6 +36,8 @@ class RunRequest:
     parameters: JsonObject = field(default_factory=dict)
     """The parameters that differ from the profile's, by name."""
     mutants: bool = True
+    all_mutants: bool = False
+    """Whether mutants also run if the subject did not pass."""
     jobs: int | None = None
     """How many trials run in parallel; None: the plan decides."""
     seed: int = 0
@@ -87,6 +89,8 @@ class RunRequest:
             words += ["-P", f"{name}={_typed(value)}"]
         if not self.mutants:
             words.append("--no-mutants")
+        if self.all_mutants:
+            words.append("--all-mutants")
         if self.isolate:
             words.append("--isolate")
         return [*words, "--seed", str(self.seed)] if self.seed else words

@@ -1,34 +1,39 @@
-"""The trials of one claim, subject and mutants, in parallel if its lease allows it. Each is judged when it ends."""
+"""One claim on its way through a run: its subject's trial, then those of its mutants. Each is judged when it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import final
 
 from harness.base.strictjson import JsonObject
-from harness.base.vocabulary import Phase
+from harness.base.vocabulary import Outcome, Phase
 from harness.contract import Mutant
 from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.endable import Unjudged, judged
-from harness.execution.executor import Executor, TrialRequest, TrialResult
+from harness.execution.executor import Executor, Executors, TrialRequest, TrialResult
+from harness.execution.lease import CPU, Holder, LeaseUnavailable, WaitInterrupted, lease, named
 from harness.execution.logs import Log
 from harness.execution.steps import Steps
 from harness.judging.judge import Judgment, judge
 from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
+from harness.machine.host import Gpu
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
+from harness.run.crew import Turn, TurnInterrupted
+from harness.run.demand import Demand
 from harness.run.interruption import Interruption
 from harness.run.plan import Plan
 from harness.run.request import RunRequest
+from harness.run.schedule import Task
 
-__all__ = ["TrialRun", "Trials", "unmeasured"]
-
-_LOOK_SECONDS = 0.1
-"""Seconds between two checks for an interruption."""
+__all__ = ["ClaimRun", "Setting", "Trials", "planned", "unmeasured"]
 
 
 @dataclass(frozen=True)
@@ -44,106 +49,260 @@ class Trials:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-class TrialRun:
-    """Runs the trials of a claim under its lease."""
+@dataclass(frozen=True)
+class Setting:
+    """What the claims of a run have in common."""
 
-    def __init__(self, emit: events.Handler, plan: Plan, request: RunRequest, executor: Executor, cpus: int) -> None:
+    request: RunRequest
+    executors: Executors
+    demand: Demand
+    emit: events.Handler
+    interruption: Interruption
+    assign: Callable[[Plan, Gpu | None], Plan]
+    """The plan of a claim on the GPU that it got."""
+    expected: Callable[[Plan, str], float]
+    """How many seconds a trial takes, as far as that is known."""
+    seal: Callable[[ClaimRun], None]
+    """Seals a claim whose trials have ended."""
+
+
+@final
+class ClaimRun:
+    """Runs the trials of a claim, in the threads of the crew, and collects their results.
+
+    Attributes:
+        plan: says which GPU the trials get, once the first one has begun.
+        awaited: the holders of the device, if an interruption ended a wait for it.
+    """
+
+    def __init__(self, index: int, plan: Plan, setting: Setting) -> None:
         """Args:
-        cpus: how many the trials share.
+        index: the claim's place in the request.
         """
-        self._emit, self._plan, self._request = emit, plan, request
-        self._executor, self._threads = executor, max(1, cpus // plan.parallel)
+        self.plan, self.awaited, self.index = plan, "", index
+        self.began = datetime.now(UTC)
+        self._setting, self._emit = setting, setting.emit
+        self._turn = threading.Lock()
+        self._executor: Executor | None = None
+        self._sources: Mapping[str, str] = {}
+        self._subject: tuple[TrialResult, Judgment] | None = None
+        self._mutants: dict[str, tuple[TrialResult, MutantOutcome]] = {}
+        self._pending = [mutant for mutant, obstacle in plan.mutants if obstacle is None]
+        self._needless = False
+        self._clock = _Clock()
 
-    def run(self, sources: Mapping[str, str], interruption: Interruption) -> Trials:
-        """Run the subject, and every mutant that can run.
+    @property
+    def is_measured(self) -> bool:
+        """Whether the subject's trial has ended."""
+        return self._subject is not None
 
-        An interruption ends the running trials and their judging, keeps their measurements, and starts no others.
-        """
-        with ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="trial") as pool:
-            subject = pool.submit(self._subject, interruption)
-            mutants = {
-                mutant.id: pool.submit(self._mutant, mutant, interruption)
-                for mutant, obstacle in self._plan.mutants
-                if not obstacle
-            }
-            try:
-                self._finish([subject, *mutants.values()], interruption)
-            except KeyboardInterrupt:  # a user who does not wait for the orderly end of the trials
-                self._executor.interrupt()
-                raise
-        result, judgment = subject.result()
-        trials: dict[str, TrialResult] = {}
+    @property
+    def seconds(self) -> float:
+        """How long the claim's imports and trials took. Waits for a device or for other claims do not count."""
+        return self._clock.busy
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long they waited for devices that others held."""
+        return self._clock.waited
+
+    def task(self) -> Task:
+        """The subject's trial, for the schedule. Claims that measure time come first, then those that take longest."""
+        plan, expected = self.plan, self._setting.expected
+        whole = sum(expected(plan, name) for name in (events.SUBJECT, *(mutant.id for mutant in self._pending)))
+        self._rank = (not plan.contract.exclusive, -whole, self.index)
+        return Task(f"{self.index} {events.SUBJECT}", self._setting.demand.ways(plan), self._rank)
+
+    def work(self, turn: Turn, name: str) -> Sequence[Task]:
+        """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
+        if name == events.SUBJECT:
+            self.began = datetime.now(UTC)
+            self.plan = self._setting.assign(self.plan, self._setting.demand.gpu(turn.amounts))
+            self._emit(planned(self.plan))
+        try:
+            with self._leased(turn, name), self._clock.working():
+                self._prepare(turn, name)
+                self._trial(name, self._setting.demand.threads(turn.amounts))
+        except LeaseUnavailable as error:
+            with turn.idle():
+                self._unavailable(name, str(error))
+        except WaitInterrupted as wait:
+            self.awaited = wait.holders
+            raise TurnInterrupted from wait
+        return self._next(name, turn)
+
+    def results(self) -> Trials:
+        """The results. Mutants that have not run were kept from it by an interruption."""
+        if self.plan.obstacle:
+            return unmeasured(self.plan, self._setting.request)
+        assert self._subject is not None
+        result, judgment = self._subject
         outcomes: list[MutantOutcome] = []
-        for mutant, obstacle in self._plan.mutants:
+        for mutant, obstacle in self.plan.mutants:
             if obstacle is not None:
                 outcomes.append(not_run(mutant, obstacle))
-            elif mutants[mutant.id].cancelled():
-                outcomes.append(interrupted(mutant))
+            elif mutant.id in self._mutants:
+                outcomes.append(self._mutants[mutant.id][1])
+            elif self._needless:
+                outcomes.append(not_run(mutant, Reason(ReasonCode.NEEDLESS)))
             else:
-                trials[mutant.id], outcome = mutants[mutant.id].result()
-                outcomes.append(outcome)
-        external = self._request.external
-        imported = {**sources, **(external.sources if external is not None else {})}
+                outcomes.append(interrupted(mutant))
+        trials = {
+            mutant.id: self._mutants[mutant.id][0] for mutant, _ in self.plan.mutants if mutant.id in self._mutants
+        }
+        external = self._setting.request.external
+        imported = {**self._sources, **(external.sources if external is not None else {})}
         for trial in (result, *trials.values()):
             imported |= trial.sources
         return Trials(result, judgment, trials, outcomes, dict(sorted(imported.items())))
 
-    def _finish(self, futures: Sequence[Future[Any]], interruption: Interruption) -> None:
-        while not interruption.requested and wait(futures, timeout=_LOOK_SECONDS).not_done:
-            pass
-        if interruption.requested:
-            for future in futures[1:]:  # the subject's trial is always reported
-                future.cancel()
+    def durations(self) -> Mapping[str, float]:
+        """How long the trials took, by name."""
+        ran = {} if self._subject is None else {events.SUBJECT: self._subject[0].seconds}
+        return ran | {name: result.seconds for name, (result, _) in self._mutants.items()}
+
+    def interrupt(self) -> None:
+        """End the trials that run. Their measurements are kept."""
+        if self._executor is not None:
             self._executor.interrupt()
-            wait(futures)
 
-    def _subject(self, interruption: Interruption) -> tuple[TrialResult, Judgment]:
-        external = self._request.external
-        result, judgment = self._measure(
-            events.SUBJECT,
-            self._plan.contract.subject,
-            {} if external is None else external.parameters,
-            (external and external.seconds) or self._plan.profile.seconds,
-            interruption,
-        )
-        self._finished(events.SUBJECT, result, judgment, None)
-        return result, judgment
+    def close(self) -> None:
+        """End all processes of the claim, and remove their files."""
+        with self._turn:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.__exit__(None, None, None)
 
-    def _mutant(self, mutant: Mutant, interruption: Interruption) -> tuple[TrialResult, MutantOutcome]:
-        seconds = self._plan.profile.seconds
-        result, judgment = self._measure(mutant.id, mutant.subject, mutant.parameters, seconds, interruption)
-        outcome = fate_of(mutant, judgment)
-        self._finished(mutant.id, result, judgment, outcome)
-        return result, outcome
+    @contextmanager
+    def _leased(self, turn: Turn, name: str) -> Iterator[None]:
+        """Hold the device. While another process has it, the run uses the other resources for other trials."""
+        plan, device = self.plan, self._setting.demand.device(turn.amounts)
 
-    def _finished(self, name: str, result: TrialResult, judgment: Judgment, outcome: MutantOutcome | None) -> None:
+        def waiting(holders: tuple[Holder, ...]) -> None:
+            turn.is_idle = True
+            turn.pause((device,))
+            self._emit(events.ClaimWaiting(plan.contract.id, named(holders), name, plan.device.name))
+
+        with lease(
+            plan.gpu or CPU,
+            mode="exclusive" if plan.contract.exclusive else "shared",
+            holder=plan.contract.id,
+            wait_seconds=plan.profile.lease_seconds,
+            on_wait=waiting,
+            interrupted=lambda: self._setting.interruption.requested,
+        ) as held:
+            self._clock.waited += held.waited_seconds
+            with turn.idle():
+                turn.resume()
+            yield
+
+    def _prepare(self, turn: Turn, name: str) -> None:
+        """Import the claim's code, before its first trial."""
+        if self._executor is not None:
+            return
+        try:
+            with turn.idle():
+                self._emit(events.TrialPhase(self.plan.contract.id, name, "importing"))
+                self._executor = self._setting.executors(self.plan.contract).__enter__()
+                self._sources = self._executor.imports().sources
+        except OSError as error:
+            raise LeaseUnavailable(f"trials cannot be started here: {error}") from error
+        except TurnInterrupted:
+            self.close()
+            raise
+
+    def _trial(self, name: str, threads: int) -> None:
+        plan, external = self.plan, self._setting.request.external
+        if name == events.SUBJECT:
+            parameters = {} if external is None else external.parameters
+            seconds = (external and external.seconds) or plan.profile.seconds
+            result, judgment = self._measured(name, plan.contract.subject, parameters, seconds, threads)
+            self._subject, outcome = (result, judgment), None
+        else:
+            mutant = self._mutant(name)
+            result, judgment = self._measured(name, mutant.subject, mutant.parameters, plan.profile.seconds, threads)
+            outcome = fate_of(mutant, judgment)
+            self._mutants[name] = result, outcome
+        self._told(name, result, judgment, outcome)
+
+    def _told(self, name: str, result: TrialResult, judgment: Judgment, outcome: MutantOutcome | None) -> None:
         traceback = result.observation.ending.traceback or ""
-        self._emit(events.TrialFinished(self._plan.contract.id, name, judgment, outcome, result.seconds, traceback))
+        self._emit(events.TrialFinished(self.plan.contract.id, name, judgment, outcome, result.seconds, traceback))
 
-    def _measure(
-        self, name: str, subject: str, changed: JsonObject, seconds: float, interruption: Interruption
-    ) -> tuple[TrialResult, Judgment]:
-        contract, plan = self._plan.contract, self._plan
-        request = TrialRequest(
-            contract=contract,
+    def _unavailable(self, name: str, text: str) -> None:
+        """The machine could not run a trial. For the subject's, that is why the claim does not run."""
+        if name == events.SUBJECT:
+            self.plan = replace(self.plan, obstacle=text)
+            return
+        mutant = self._mutant(name)
+        request = self._request(mutant.subject, mutant.parameters, self.plan.profile.seconds, 1)
+        result = _silent(request, Ending(EndingKind.NOT_MEASURED, Phase.START, text))
+        judgment = judge(self.plan.contract, result.observation)
+        self._mutants[name] = result, fate_of(mutant, judgment)
+        self._told(name, result, judgment, self._mutants[name][1])
+
+    def _next(self, name: str, turn: Turn) -> Sequence[Task]:
+        """The mutants' tasks after the subject's trial; none if no mutant is needed. After the last trial, seal."""
+        setting = self._setting
+        with self._turn:
+            if name != events.SUBJECT:
+                self._pending.remove(self._mutant(name))
+                following: list[Mutant] = []
+            elif setting.interruption.requested:
+                following = []
+            else:
+                self._needless = not self.plan.obstacle and not setting.request.all_mutants and not self._passes()
+                if self.plan.obstacle or self._needless:
+                    self._pending.clear()
+                following = list(self._pending)
+            is_done = not self._pending
+        if is_done:
+            setting.seal(self)
+        # All trials of a claim run on one device, for the verdict speaks of that.
+        mine = setting.demand.device(turn.amounts)
+        ways = tuple(way for way in setting.demand.ways(self.plan) if setting.demand.device(way) == mine)
+        return [
+            Task(f"{self.index} {one.id}", ways, (*self._rank, -setting.expected(self.plan, one.id)))
+            for one in following
+        ]
+
+    def _passes(self) -> bool:
+        return self._subject is not None and self._subject[1].outcome is Outcome.PASS
+
+    def _mutant(self, name: str) -> Mutant:
+        return next(mutant for mutant in self.plan.contract.mutants if mutant.id == name)
+
+    def _request(self, subject: str, changed: JsonObject, seconds: float, threads: int) -> TrialRequest:
+        plan = self.plan
+        return TrialRequest(
+            contract=plan.contract,
             subject=subject,
             profile=plan.profile.name,
             parameters={**plan.parameters, **changed},
             device=plan.device,
-            seed=self._request.seed,
+            seed=self._setting.request.seed,
             seconds=seconds,
-            threads=self._threads,
+            threads=threads,
+            gpu=plan.gpu,
         )
+
+    def _measured(
+        self, name: str, subject: str, changed: JsonObject, seconds: float, threads: int
+    ) -> tuple[TrialResult, Judgment]:
+        contract = self.plan.contract
+        request = self._request(subject, changed, seconds, threads)
         steps = request.parameters.get("steps")
         self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
 
         def on_step(step: int, values: JsonObject, memory_bytes: int | None) -> None:
             self._emit(events.TrialStep(contract.id, name, step, values, memory_bytes))
 
+        assert self._executor is not None
         try:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = _silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
+        interruption = self._setting.interruption
         try:
             return result, judged(contract, result.observation, lambda: interruption.requested)
         except Unjudged as error:
@@ -151,6 +310,37 @@ class TrialRun:
             ending = Ending(kind, result.observation.ending.phase, f"the judging of this trial {error}")
             unjudged = replace(result, observation=replace(result.observation, ending=ending))
             return unjudged, judge(contract, unjudged.observation)
+
+
+class _Clock:
+    """The time in which at least one trial of a claim works."""
+
+    def __init__(self) -> None:
+        self.busy = self.waited = 0.0
+        self._count, self._since = 0, 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._count -= 1
+                if self._count == 0:
+                    self.busy += time.monotonic() - self._since
+
+
+def planned(plan: Plan) -> events.ClaimPlanned:
+    """The event that tells of a plan."""
+    runnable = tuple(mutant.id for mutant, obstacle in plan.mutants if not obstacle)
+    return events.ClaimPlanned(
+        plan.contract, plan.profile.name, plan.reason, plan.device, runnable, plan.parallel, plan.obstacle
+    )
 
 
 def unmeasured(plan: Plan, request: RunRequest) -> Trials:

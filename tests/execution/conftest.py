@@ -24,7 +24,7 @@ def executor(project: Project, tmp_path: Path) -> Iterator[LocalExecutor]:
     """A running executor. At its end, no process below it may be alive."""
     contract = project.contract("F-TOY-SORT-001")
     others = set(psutil.Process().children(recursive=True))  # such as the browser that other tests share
-    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, contract, tmp_path / "cache") as executor:
         yield executor
         folder = executor._server.folder
     assert not folder.exists()

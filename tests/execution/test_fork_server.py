@@ -40,7 +40,7 @@ def test_the_next_trial_is_unharmed(tmp_path: Path, name: str) -> None:
     module = tmp_path / "toy" / "sorting.py"
     module.write_text(module.read_text() + FAILS_ONCE.format(name=name))
     others = below()  # such as the browser that other tests share
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "cache") as executor:
         executor.imports()
         assert run(executor, "well").observation.ending.kind is EndingKind.LOST
         assert (tmp_path / "toy" / "failed").exists()

@@ -62,7 +62,7 @@ def claims(project: Project) -> Callable[..., list[Contract]]:
 def trials(executors: LocalExecutors, contracts: list[Contract]) -> Iterator[tuple[LocalExecutor, EndingKind]]:
     """Run a trial of each claim."""
     for contract in contracts:
-        with executors(contract, None) as executor:
+        with executors(contract) as executor:
             executor.imports()
             yield executor, run(executor, "well").observation.ending.kind
 
@@ -89,7 +89,7 @@ def test_each_claim_has_its_own_sources(
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
     sources = []
     for contract in contracts:
-        with executors(contract, None) as executor:
+        with executors(contract) as executor:
             sources.append(set(executor.imports().sources))
     executors.close()
     assert sources == [{"toy/__init__.py", "toy/sorting.py", f"toy/sorting_{number}.py"} for number in (0, 1)]
@@ -118,4 +118,4 @@ def test_servers_are_closed_for_good(
     executors = LocalExecutors(project, contracts, tmp_path / "cache")
     executors.close()
     with pytest.raises(OSError, match="the run is over"):
-        executors(contracts[0], None).__enter__()
+        executors(contracts[0]).__enter__()

@@ -141,7 +141,7 @@ def test_what_was_said_before_an_interruption_counts(executor: LocalExecutor) ->
 def test_a_folder_that_cannot_be_made_is_the_machines(project: Project, tmp_path: Path) -> None:
     """Without a cache folder the trial is lost with the reason, and the harness goes on."""
     (tmp_path / "file").touch()
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "file" / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "file" / "cache") as executor:
         observation = run(executor, "well").observation
     assert observation.ending.kind is EndingKind.LOST
     assert "Not a directory" in observation.ending.reason
@@ -179,7 +179,7 @@ def test_what_ended_the_imports_is_the_reason_of_every_trial(
     project = write_project(tmp_path)
     module = tmp_path / "toy" / "sorting.py"
     module.write_text(f"{line}\n{module.read_text()}")
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "cache") as executor:
         assert executor.imports().failures
         for _ in range(2):
             ending = run(executor, "well").observation.ending
@@ -191,7 +191,7 @@ def test_an_import_that_fails_names_the_entry_point(tmp_path: Path) -> None:
     """The reason names the missing module and the module that imports it."""
     project = write_project(tmp_path)
     (tmp_path / "toy" / "broken.py").write_text("falsify = None\nimport nonexistent\n")
-    with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-BROKEN-001"), tmp_path / "cache") as executor:
         ending = run(executor, "well").observation.ending
     assert (ending.kind, ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
     assert ending.reason.startswith("ModuleNotFoundError: toy.broken: ")
@@ -205,7 +205,7 @@ def test_a_subject_that_cannot_be_loaded_is_nobodys_fault(tmp_path: Path, line: 
     (tmp_path / "toy" / "other.py").write_text(f"{line}\nclass Subject:\n    pass\n")
     contract = project.contract("F-TOY-SORT-001")
     contract = contract_of({**contract.document, "subject": "toy.other:Subject"})
-    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, contract, tmp_path / "cache") as executor:
         result = run(executor, "well")
     ending = result.observation.ending
     assert (ending.kind, ending.phase) == (EndingKind.NOT_MEASURED, Phase.START)
@@ -252,7 +252,7 @@ def test_an_import_that_used_cuda_is_the_falsifiers_defect(tmp_path: Path) -> No
     project = write_project(tmp_path)
     (tmp_path / "toy" / "__init__.py").write_text("import torch\n")
     contract = project.contract("F-TOY-SORT-001")
-    with LocalExecutor(project, contract, None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, contract, tmp_path / "cache") as executor:
         request = TrialRequest(
             contract, contract.subject, "reduced", {"items": 3, "how": "well"}, Device("cuda", "x"), 0, 20, 1
         )

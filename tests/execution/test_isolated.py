@@ -34,7 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def executor_of(project: Project, cache: Path, isolated: bool) -> Iterator[LocalExecutor]:
-    with LocalExecutor(project, project.contract("F-TOY-APART-001"), None, cache, isolated=isolated) as executor:
+    with LocalExecutor(project, project.contract("F-TOY-APART-001"), cache, isolated=isolated) as executor:
         executor.imports()
         yield executor
 
@@ -146,7 +146,7 @@ def test_a_falsifier_that_imports_the_subject_is_refused(project: Project, tmp_p
     module.write_text(f"import apart.subjects\n{FALSIFIER}")
     try:
         assert "apart.subjects" in obstacles(project, [contract])[contract.id]
-        with LocalExecutor(project, contract, None, tmp_path, isolated=True) as executor:
+        with LocalExecutor(project, contract, tmp_path, isolated=True) as executor:
             ending = run(executor, "well").observation.ending
         assert ending.kind is EndingKind.NOT_MEASURED
     finally:

@@ -19,7 +19,7 @@ def test_a_maze_is_removed(project: Project, tmp_path: Path) -> None:
     """Deep folders, closed ones, pipes, sockets and links are removed with the trial, without a remark."""
     remarks: list[str] = []
     contract = project.contract("F-TOY-SORT-001")
-    with LocalExecutor(project, contract, None, tmp_path / "cache", remark=remarks.append) as executor:
+    with LocalExecutor(project, contract, tmp_path / "cache", remark=remarks.append) as executor:
         result = run(executor, "leaves a maze")
         assert result.observation.ending.kind is EndingKind.COMPLETED
         assert result.artifacts is not None
@@ -36,7 +36,7 @@ def test_links_in_place_of_the_folders_lead_nowhere(
     kept = tmp_path / "elsewhere" / "kept.txt"
     kept.parent.mkdir()
     kept.write_text("not an artifact")
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "cache") as executor:
         result = run(executor, "puts links in place of its folders")
         assert result.artifacts is not None
         ((found, content),) = artifacts.collect(result.artifacts, Redactor())
@@ -50,7 +50,7 @@ def test_what_cannot_be_removed_is_remarked(project: Project, tmp_path: Path, mo
     remarks: list[str] = []
     contract = project.contract("F-TOY-SORT-001")
     monkeypatch.setattr(fork_server, "remove", lambda place: [f"{place}/mount: Device or resource busy"])
-    with LocalExecutor(project, contract, None, tmp_path / "cache", remark=remarks.append) as executor:
+    with LocalExecutor(project, contract, tmp_path / "cache", remark=remarks.append) as executor:
         pass
     assert [remark.partition(": ")[2] for remark in remarks] == [
         f"{executor._server.folder}/mount: Device or resource busy"
@@ -71,6 +71,6 @@ for descriptor in range(3, 64):
         pass
 """
     (tmp_path / "toy" / "sorting.py").write_text(forging + (tmp_path / "toy" / "sorting.py").read_text())
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "cache") as executor:
         assert list(executor.imports().failures) == ["fork server"]
         assert run(executor, "well").observation.ending.kind is EndingKind.LOST

@@ -147,7 +147,7 @@ def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypat
     """A trial has the variables that decide how code runs, and no others."""
     monkeypatch.setenv("DEPLOY_TOKEN", "do-not-show")
     monkeypatch.setenv("SOMETHING_ELSE", "1")
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path) as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path) as executor:
         text = run(executor, "prints its environment").stdout.text
     assert "'PATH'" in text
     assert "DEPLOY_TOKEN" not in text
@@ -157,7 +157,7 @@ def test_the_environment_is_scrubbed(project: Project, tmp_path: Path, monkeypat
 def test_a_module_that_cannot_be_imported_is_not_measured(project: Project, tmp_path: Path) -> None:
     """The trial that needs the module reports its import error."""
     contract = project.contract("F-TOY-BROKEN-001")
-    with LocalExecutor(project, contract, None, tmp_path) as executor:
+    with LocalExecutor(project, contract, tmp_path) as executor:
         assert executor.imports().failures == {"toy.broken": "ImportError: no such library"}
         observation = run(executor, "well").observation
     assert (observation.ending.kind, observation.ending.phase) == (EndingKind.FALSIFIER_FAULT, Phase.START)
@@ -169,7 +169,7 @@ def test_a_project_may_have_a_package_of_our_name(tmp_path: Path) -> None:
     project = write_project(tmp_path)
     (tmp_path / "harness").mkdir()
     (tmp_path / "harness" / "__init__.py").write_text("raise RuntimeError('not ours')\n")
-    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), None, tmp_path / "cache") as executor:
+    with LocalExecutor(project, project.contract("F-TOY-SORT-001"), tmp_path / "cache") as executor:
         assert run(executor, "well").observation.ending.kind is EndingKind.COMPLETED
 
 

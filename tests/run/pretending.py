@@ -17,7 +17,6 @@ from harness.execution.messages import Imports
 from harness.execution.steps import Steps
 from harness.judging.observation import Ending, EndingKind, Observation
 from harness.judging.record import Record
-from harness.machine.host import Gpu
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
 from harness.run.engine import Engine
@@ -78,7 +77,7 @@ class Pretenders:
 
     make: Callable[[], Executor]
 
-    def __call__(self, contract: Contract, gpu: Gpu | None) -> Executor:
+    def __call__(self, contract: Contract) -> Executor:
         return self.make()
 
     def close(self) -> None:

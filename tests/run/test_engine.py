@@ -81,7 +81,7 @@ def test_a_device_that_is_never_free(bench: Callable[..., Bench], monkeypatch: p
     def never(*arguments: Any, **named: Any) -> Any:
         raise LeaseUnavailable("held by F-OTHER-001")
 
-    monkeypatch.setattr("harness.run.engine.lease", never)
+    monkeypatch.setattr("harness.run.trials.lease", never)
     whole = bench(honest)
     record = only(whole.run())
     assert (record.verdict, record.reason.root.text.endswith("held by F-OTHER-001")) == (Verdict.NOT_MEASURED, True)
@@ -167,7 +167,7 @@ def test_a_bundle_is_on_the_disk_before_it_is_at_its_place(
     monkeypatch.setattr(os, "fsync", syncing)
     monkeypatch.setattr(os, "rename", renaming)
     whole = bench(honest)
-    whole.engine._seal = Sealer(tmp_path / "evidence").seal
+    whole.engine._recorder._seal = Sealer(tmp_path / "evidence").seal
     record = only(whole.run())
     (place,) = (tmp_path / "evidence").glob(f"*/*/{record.run}")
     assert len(written) > len(list(place.iterdir())) > 0

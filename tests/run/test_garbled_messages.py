@@ -88,7 +88,7 @@ def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, B
     """Run the claim with a subject that writes this; return its record and its sound bundle."""
 
     contract = project.contract("F-DEMO-SORT-001")
-    executors = Pretenders(lambda: Pretender(project, contract, None, evidence / "cache", lines=lines))
+    executors = Pretenders(lambda: Pretender(project, contract, evidence / "cache", lines=lines))
     engine = Engine(
         project, probe(project.root), lambda: executors, Sealer(evidence).seal, lambda event: None, "harness run"
     )

@@ -132,7 +132,7 @@ def test_a_signal_while_sealing(bench: Callable[..., Bench], number: signal.Sign
     """The bundle is finished, the next claim does not begin, and the caller's handlers are restored."""
     before = signal.getsignal(number)
     whole = bench(honest, lambda: os.kill(os.getpid(), number))
-    finished = whole.run(whole.contract, whole.contract)
+    finished = whole.run(whole.contract, whole.contract, jobs=1)
     assert finished.interrupted
     assert only(finished).verdict is Verdict.PASS
     assert len(whole.sealed) == 1

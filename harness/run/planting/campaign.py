@@ -140,7 +140,7 @@ class _Work:
             if plan.obstacle:
                 hindered[contract.id] = Reach(contract.id, plan.profile.name, obstacle=plan.obstacle)
                 continue
-            executor = LocalExecutor(self._campaign.project, contract, plan.gpu, self._campaign.cache)
+            executor = LocalExecutor(self._campaign.project, contract, self._campaign.cache)
             self._resources.enter_context(executor)
             self._trials[contract.id] = ClaimTrials(
                 self._conditions, plan, marked[contract.id], executor, self._folder / contract.id

@@ -218,6 +218,7 @@ class ClaimTrials:
             seed=self._conditions.seed,
             seconds=self._seconds,
             threads=self._conditions.threads,
+            gpu=plan.gpu,
             root=root,
             cache=cache,
             reached=reached,

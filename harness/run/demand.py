@@ -1,0 +1,81 @@
+"""What trials need of this machine, and how much of it there is, for the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from harness.machine.host import Gpu, Host
+from harness.run.plan import MOST_PARALLEL, Plan
+from harness.run.schedule import Amounts
+
+__all__ = ["Demand"]
+
+_SLOTS, _QUIET, _MEMORY, _DISK = "slots", "quiet", "memory (GiB)", "disk (GiB)"
+_GIB = 2**30
+_USABLE = 0.9
+"""The share of a memory that trials may plan with. Drivers and other processes have the rest."""
+
+
+@final
+class Demand:
+    """The needs of a run's trials.
+
+    A slot is a share of the processors. A GPU, and the quiet of the host, have as many shares as there are slots: a
+    trial that measures time takes them all, and the slots that go with them.
+    """
+
+    def __init__(self, host: Host, plans: Sequence[Plan], jobs: int | None) -> None:
+        """Args:
+        jobs: how many trials run in parallel; None for a number that suits the machine.
+        """
+        self._gpus = {_key(gpu): gpu for plan in plans for gpu in plan.gpus}
+        trials = sum(1 + sum(obstacle is None for _, obstacle in plan.mutants) for plan in plans)
+        most = min(trials, MOST_PARALLEL * max(1, len(self._gpus)), host.cpu_count)
+        self._slots = max(1, most) if jobs is None else jobs
+        self._threads = max(1, host.cpu_count // self._slots)
+        self.capacity: Amounts = {
+            _SLOTS: self._slots,
+            _QUIET: self._slots,
+            _MEMORY: _gib(host.memory_bytes, _USABLE),
+            _DISK: _gib(host.disk_free_bytes, 1.0),
+            **dict.fromkeys(self._gpus, self._slots),
+            **{f"{key} {_MEMORY}": _gib(gpu.memory_bytes, _USABLE) for key, gpu in self._gpus.items()},
+        }
+
+    def ways(self, plan: Plan) -> tuple[Amounts, ...]:
+        """What a trial of a claim needs, on each device on which it can run."""
+        return tuple(self._on(plan, gpu) for gpu in plan.gpus or (None,))
+
+    def device(self, amounts: Amounts) -> str:
+        """The resource that a lease is for: a GPU or the quiet of the host."""
+        return next((key for key in self._gpus if key in amounts), _QUIET)
+
+    def gpu(self, amounts: Amounts) -> Gpu | None:
+        """The GPU of a trial; None if it has none."""
+        return self._gpus.get(self.device(amounts))
+
+    def threads(self, amounts: Amounts) -> int:
+        """How many CPU threads a trial may use."""
+        return max(1, int(amounts[_SLOTS] * self._threads))
+
+    def _on(self, plan: Plan, gpu: Gpu | None) -> Amounts:
+        requires = plan.profile.requires
+        device = _QUIET if gpu is None else _key(gpu)
+        # A GPU has its part of the processors, so that trials on other GPUs do not wait for a quiet one.
+        slots = self._slots // max(1, len(self._gpus)) if gpu is not None else self._slots
+        memory = _MEMORY if gpu is None or gpu.unified else f"{device} {_MEMORY}"
+        return {
+            _SLOTS: max(1, slots) if plan.contract.exclusive else 1,
+            device: self._slots if plan.contract.exclusive else 1,
+            memory: requires.get("memory_gib", 0.0),
+            _DISK: requires.get("disk_gib", 0.0),
+        }
+
+
+def _key(gpu: Gpu) -> str:
+    return f"GPU {gpu.uuid or gpu.index}"
+
+
+def _gib(size: int | None, usable: float) -> float:
+    return float("inf") if size is None else usable * size / _GIB

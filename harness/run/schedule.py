@@ -1,0 +1,133 @@
+"""Which task starts next. Pure: it knows names, amounts and ranks, and neither processes nor clocks.
+
+    schedule = Schedule({"slots": 2.0, "memory": 16.0})
+    schedule.add(Task("large", ({"slots": 1.0, "memory": 12.0},), rank=(0,)))
+    schedule.add(Task("small", ({"slots": 1.0, "memory": 4.0},), rank=(1,)))
+    for task, amounts in schedule.start():
+        …                                     # later: schedule.end(task.name)
+
+A task with a lower rank never takes what a task before it lacks, so no task waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+__all__ = ["Amounts", "Schedule", "Task"]
+
+Amounts = Mapping[str, float]
+"""Of each resource."""
+_ROUNDING = 1e-9
+
+
+@final
+@dataclass(frozen=True)
+class Task:
+    """Something to do, which needs resources while it is done."""
+
+    name: str
+    ways: tuple[Amounts, ...]
+    """What it needs, in each way in which it can be done, such as on one GPU or on another. The first comes first."""
+    rank: tuple[float, ...]
+    """Tasks with a smaller one start first."""
+
+
+@final
+class Schedule:
+    """Tasks that wait and tasks that run, and the resources that they share."""
+
+    def __init__(self, capacity: Amounts) -> None:
+        """Args:
+        capacity: how much there is of each resource.
+        """
+        self._capacity = dict(capacity)
+        self._waiting: dict[str, Task] = {}
+        self._running: dict[str, Amounts] = {}
+        self._paused: dict[str, Amounts] = {}
+        """What paused tasks gave back."""
+        self._closed: set[str] = set()
+        """Resources for which a paused task waits outside."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no task waits or runs."""
+        return not self._waiting and not self._running
+
+    def add(self, task: Task) -> None:
+        """Let a task wait. One that needs more than there is of a resource needs all of it.
+
+        Raises:
+            ValueError: no way names only resources that exist.
+        """
+        known = [way for way in task.ways if way.keys() <= self._capacity.keys()]
+        if not known:
+            raise ValueError(f"{task.name} cannot run in any way")
+        ways = tuple({name: min(amount, self._capacity[name]) for name, amount in way.items()} for way in known)
+        self._waiting[task.name] = replace(task, ways=ways)
+
+    def start(self) -> list[tuple[Task, Amounts]]:
+        """Start every task that can start, by rank, each with what it gets."""
+        free, started = self._free(), []
+        for task in sorted(self._waiting.values(), key=lambda task: task.rank):
+            way = min(task.ways, key=lambda way: len(_lacking(way, free)))
+            if lacking := _lacking(way, free):
+                free |= dict.fromkeys(lacking, 0.0)
+                continue
+            del self._waiting[task.name]
+            self._running[task.name] = {**self._running.get(task.name, {}), **way}
+            free |= {name: free[name] - amount for name, amount in way.items()}
+            started.append((task, self._running[task.name]))
+        return started
+
+    def end(self, name: str) -> None:
+        """Take back everything that a task got."""
+        del self._running[name]
+        self._reopen(name)
+
+    def pause(self, name: str, kept: Collection[str]) -> None:
+        """Take back what a running task got, because it waits outside, except what it keeps. No other gets of that."""
+        amounts = self._running[name]
+        self._paused[name] = {one: amount for one, amount in amounts.items() if one not in kept}
+        self._running[name] = {one: amount for one, amount in amounts.items() if one in kept}
+        self._closed |= set(kept) & amounts.keys()
+
+    def resume(self, name: str) -> None:
+        """Let a paused task wait for what it gave back, before all others. It starts again."""
+        needs = self._paused[name]
+        self._reopen(name)
+        self._waiting[name] = Task(name, (needs,), rank=())
+
+    def discard(self, names: Collection[str]) -> None:
+        """Forget those of these tasks that wait."""
+        for name in names:
+            self._waiting.pop(name, None)
+
+    def withdraw(self, resource: str) -> tuple[str, ...]:
+        """Let no further task have any of a resource. Returns the tasks that have no way left. They still wait."""
+        self._capacity[resource] = 0.0
+        stranded = []
+        for name, task in self._waiting.items():
+            ways = tuple(way for way in task.ways if not way.get(resource))
+            if ways:
+                self._waiting[name] = replace(task, ways=ways)
+            else:
+                stranded.append(name)
+        return tuple(stranded)
+
+    def _free(self) -> dict[str, float]:
+        free = dict(self._capacity)
+        for amounts in self._running.values():
+            for name, amount in amounts.items():
+                free[name] -= amount
+        return free | dict.fromkeys(self._closed, 0.0)
+
+    def _reopen(self, name: str) -> None:
+        if self._paused.pop(name, None) is not None:
+            kept = {one for paused in self._paused for one in self._running.get(paused, {})}
+            self._closed &= kept
+
+
+def _lacking(way: Amounts, free: Amounts) -> list[str]:
+    return [name for name, amount in way.items() if amount > free[name] + _ROUNDING]

@@ -1,0 +1,165 @@
+"""The schedule never gives out more than there is, passes no task over, and always ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.run.schedule import Amounts, Schedule, Task
+
+CAPACITY = {"slots": 4.0, "memory": 10.0, "a": 4.0, "b": 4.0}
+AMOUNTS = st.floats(0, 20, allow_nan=False)
+WAYS = st.lists(
+    st.builds(
+        lambda slots, memory, device, share: {"slots": slots, "memory": memory, device: share},
+        st.floats(0.5, 8),
+        AMOUNTS,
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([1.0, 4.0]),
+    ),
+    min_size=1,
+    max_size=2,
+)
+TASKS = st.lists(st.tuples(WAYS, st.integers(0, 3)), min_size=1, max_size=12)
+
+
+def tasks_of(drawn: list[tuple[list[Amounts], int]]) -> list[Task]:
+    """Tasks with names and different ranks."""
+    return [Task(str(number), tuple(ways), (rank, number)) for number, (ways, rank) in enumerate(drawn)]
+
+
+def free_of(running: Mapping[str, Amounts]) -> dict[str, float]:
+    """What is left."""
+    return {name: size - sum(one.get(name, 0) for one in running.values()) for name, size in CAPACITY.items()}
+
+
+def fits(way: Amounts, free: Amounts) -> bool:
+    return all(min(amount, CAPACITY[name]) <= free[name] + 1e-6 for name, amount in way.items())
+
+
+@given(drawn=TASKS, late=TASKS, data=st.data())
+def test_any_course(drawn: Any, late: Any, data: st.DataObject) -> None:
+    """In any order of ends and pauses, and with tasks that come later."""
+    schedule, running, paused = Schedule(CAPACITY), dict[str, Amounts](), set[str]()
+    for task in tasks_of(drawn):
+        schedule.add(task)
+    to_come = [Task(f"late {task.name}", task.ways, task.rank) for task in tasks_of(late)]
+    began: list[str] = []
+    while not schedule.is_over or to_come:
+        started = schedule.start()
+        for task, amounts in started:
+            assert task.name not in running or task.name in paused
+            running[task.name] = amounts
+            paused.discard(task.name)
+            began.append(task.name)
+        assert all(left >= -1e-6 for left in free_of(running).values())
+        if not running:
+            assert to_come  # else a task that waits has the whole machine, and does not start
+        name = data.draw(st.sampled_from(sorted(running))) if running else ""
+        match data.draw(st.sampled_from(["end", "end", "pause", "add"])):
+            case "add" if to_come:
+                schedule.add(to_come.pop())
+            case "pause" if name and name not in paused:
+                kept = [one for one in ("a", "b") if one in running[name]]
+                schedule.pause(name, kept)
+                running[name] = {one: amount for one, amount in running[name].items() if one in kept}
+                paused.add(name)
+            case _ if name in paused:
+                schedule.resume(name)
+                running[name], wanted = {**running[name]}, name
+                for task, amounts in schedule.start():
+                    running[task.name] = amounts
+                    began.append(task.name)
+                    paused.discard(task.name)
+                if wanted in paused:  # what it gave back is in use: it is the next to get it
+                    for other in sorted(running.keys() - {wanted}):
+                        if other not in paused:
+                            schedule.end(other)
+                            del running[other]
+                    for task, amounts in schedule.start():
+                        running[task.name] = amounts
+                        began.append(task.name)
+                        paused.discard(task.name)
+                    assert wanted not in paused
+            case _ if name:
+                schedule.end(name)
+                del running[name]
+            case _ if to_come:
+                schedule.add(to_come.pop())
+    assert {name.removeprefix("late ") for name in began if name.startswith("late")} == {
+        task.name for task in tasks_of(late)
+    }
+    assert {name for name in began if not name.startswith("late")} == {task.name for task in tasks_of(drawn)}
+
+
+@given(drawn=TASKS)
+def test_no_task_takes_what_one_before_it_lacks(drawn: Any) -> None:
+    """A task that waits because a resource is short is the next to get of it, so it does not wait for ever."""
+    schedule, running, waiting = Schedule(CAPACITY), dict[str, Amounts](), {task.name: task for task in tasks_of(drawn)}
+    for task in waiting.values():
+        schedule.add(task)
+    while waiting:
+        before = free_of(running)
+        for task, amounts in schedule.start():
+            for other in waiting.values():
+                if other.rank < task.rank and other.name not in running:
+                    lacks = [
+                        {one for one, amount in way.items() if min(amount, CAPACITY[one]) > before[one] + 1e-6}
+                        for way in other.ways
+                    ]
+                    taken = {one for one, amount in amounts.items() if amount > 1e-6}
+                    assert not all(lacks) or any(not (lacking & taken) for lacking in lacks)
+            running[task.name] = amounts
+        for name in running:
+            waiting.pop(name, None)
+        ended = min(running)
+        schedule.end(ended)
+        del running[ended]
+
+
+def test_order() -> None:
+    """By rank. What does not fit is passed over by tasks that take nothing which it lacks."""
+    schedule = Schedule({"slots": 2.0, "memory": 10.0})
+    schedule.add(Task("third", ({"slots": 1.0, "memory": 1.0},), (3,)))
+    schedule.add(Task("second", ({"slots": 1.0, "memory": 9.0},), (2,)))
+    schedule.add(Task("first", ({"slots": 1.0, "memory": 5.0},), (1,)))
+    schedule.add(Task("fourth", ({"slots": 1.0},), (4,)))
+    assert [task.name for task, _ in schedule.start()] == ["first", "fourth"]
+    schedule.end("first")
+    assert [task.name for task, _ in schedule.start()] == ["second"]
+
+
+def test_a_device_for_which_one_waits_outside_is_closed() -> None:
+    """Other tasks on other devices get what it gave back. When it is there, it comes first."""
+    schedule = Schedule(CAPACITY)
+    for number, device in enumerate("aab"):
+        schedule.add(Task(str(number), ({"slots": 4.0, device: 1.0},), (number,)))
+    assert [task.name for task, _ in schedule.start()] == ["0"]
+    schedule.pause("0", ["a"])
+    assert [task.name for task, _ in schedule.start()] == ["2"]
+    schedule.resume("0")
+    assert schedule.start() == []
+    schedule.end("2")
+    assert [(task.name, amounts) for task, amounts in schedule.start()] == [("0", {"slots": 4.0, "a": 1.0})]
+
+
+def test_a_device_that_is_withdrawn() -> None:
+    """Its tasks move to another. Those that need it are named."""
+    schedule = Schedule(CAPACITY)
+    schedule.add(Task("either", ({"a": 1.0}, {"b": 1.0}), (0,)))
+    schedule.add(Task("this", ({"a": 1.0},), (1,)))
+    assert schedule.withdraw("a") == ("this",)
+    assert [(task.name, amounts) for task, amounts in schedule.start()] == [("either", {"b": 1.0})]
+
+
+def test_what_the_machine_does_not_have() -> None:
+    """A task that needs more than there is gets all; one that needs what is not there is refused."""
+    schedule = Schedule({"slots": 2.0})
+    schedule.add(Task("large", ({"slots": 9.0},), (0,)))
+    assert [amounts for _, amounts in schedule.start()] == [{"slots": 2.0}]
+    with pytest.raises(ValueError, match="cannot run"):
+        schedule.add(Task("strange", ({"gpu": 1.0},), (0,)))
