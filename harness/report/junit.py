@@ -99,9 +99,15 @@ def handler(path: Path) -> Handler:
     contracts: dict[str, ContractFile] = {}
 
     def save(why_missing: str) -> None:
-        # Claims run in the order of their declaration.
-        missing = [(name, why_missing) for name in declared[len(records) :]]
-        write(records, path, contracts=contracts, missing=missing, passed_over=passed_over)
+        ended = {record.id for record in records}
+        missing = [(name, why_missing) for name in declared if name not in ended]
+        write(
+            sorted(records, key=lambda record: declared.index(record.id)),
+            path,
+            contracts=contracts,
+            missing=missing,
+            passed_over=passed_over,
+        )
 
     def handle(event: Event) -> None:
         if isinstance(event, ClaimPassedOver):

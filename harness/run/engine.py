@@ -121,7 +121,7 @@ class _Run:
 
     @property
     def awaited(self) -> str:
-        """The holders of a device, if an interruption ended a wait for it."""
+        """The holders of a device that a trial was waiting for at the end."""
         return next((claim.awaited for claim in self._claims if claim.awaited), "")
 
     def run(self) -> None:

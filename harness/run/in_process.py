@@ -45,4 +45,5 @@ def perform(
         finished = runner.run(request)
     finally:
         relay.close()
-    return finished, tuple(claims)
+    order = [contract.id for contract in request.contracts]
+    return finished, tuple(sorted(claims, key=lambda claim: order.index(claim.record.id)))

@@ -72,7 +72,7 @@ class ClaimRun:
 
     Attributes:
         plan: says which GPU the trials get, once the first one has begun.
-        awaited: the holders of the device, if an interruption ended a wait for it.
+        awaited: the holders of the device while a trial waits for it; else empty.
     """
 
     def __init__(self, index: int, plan: Plan, setting: Setting) -> None:
@@ -127,7 +127,6 @@ class ClaimRun:
             with turn.idle():
                 self._unavailable(name, str(error))
         except WaitInterrupted as wait:
-            self.awaited = wait.holders
             raise TurnInterrupted from wait
         return self._next(name, turn)
 
@@ -181,6 +180,7 @@ class ClaimRun:
         def waiting(holders: tuple[Holder, ...]) -> None:
             turn.is_idle = True
             turn.pause((device,))
+            self.awaited = "; ".join(named(holders))
             self._emit(events.ClaimWaiting(plan.contract.id, named(holders), name, plan.device.name))
 
         with lease(
@@ -194,6 +194,7 @@ class ClaimRun:
             self._clock.waited += held.waited_seconds
             with turn.idle():
                 turn.resume()
+            self.awaited = ""
             yield
 
     def _prepare(self, turn: Turn, name: str) -> None:

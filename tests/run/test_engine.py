@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 
 from harness.base.vocabulary import Fate, Verdict
-from harness.contract import Mutant
+from harness.contract import Contract, Mutant
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import UNFINISHED
+from harness.evidence.rejudge import rejudge
 from harness.evidence.seal import Sealer
 from harness.execution.executor import TrialRequest
 from harness.execution.lease import CPU, LeaseUnavailable, lease
+from harness.judging.observation import Observation
+from harness.machine.host import Gpu
 from harness.run import events
 from tests.contracts import contract_of, document
 from tests.run.pretending import BROKEN, HEALTHY, Bench, Pretender, Pretenders, honest, only
@@ -181,3 +185,82 @@ def test_secrets_in_variables_are_masked(bench: Callable[..., Bench], monkeypatc
     whole = bench(honest)
     whole.run()
     assert whole.sealed[0].environment["variables"]["TORCH_MIRROR"] == "https://[masked]@example.org"
+
+
+def claims_of(whole: Bench) -> list[Contract]:
+    """Claims that hold, fail, measure time, or have several mutants, all of different names."""
+    (mutant,) = whole.contract.mutants
+    mutants = tuple(replace(mutant, id=f"m-{number}") for number in range(4))
+    kinds: list[dict[str, Any]] = [{}, {"parameters": 5}, {"exclusive": True}, {"mutants": mutants}, {"mutants": ()}]
+    claims = []
+    for number, kind in enumerate(kinds * 2):
+        subject = "falsifiers.demo.sorting:Broken" if "parameters" in kind else whole.contract.subject
+        changed = {name: value for name, value in kind.items() if name != "parameters"}
+        claims.append(replace(whole.contract, id=f"F-DEMO-{number}-001", subject=subject, **changed))
+    return claims
+
+
+def test_claims_that_run_together_have_the_verdicts_of_claims_that_run_alone(bench: Callable[..., Bench]) -> None:
+    """Nothing that a record says depends on which trials ran at the same time."""
+
+    def told(finished: events.RunFinished) -> list[tuple[Any, ...]]:
+        return [
+            (record.id, record.verdict, record.reason, record.proven, [(one.id, one.fate) for one in record.mutants])
+            for record in finished.records
+        ]
+
+    whole = bench(honest)
+    claims = claims_of(whole)
+    alone = [one for claim in claims for one in told(whole.run(claim, jobs=1))]
+    assert told(whole.run(*claims, jobs=4)) == alone
+    assert {verdict for _, verdict, *_ in alone} == {Verdict.PASS, Verdict.FAIL, Verdict.NOT_MEASURED}
+
+
+@pytest.mark.parametrize(("options", "fate"), [({}, Fate.NOT_RUN), ({"all_mutants": True}, Fate.KILLED)])
+def test_the_mutants_of_a_subject_that_fails(bench: Callable[..., Bench], options: dict[str, bool], fate: Fate) -> None:
+    """No verdict depends on them, so they run only if that is asked for."""
+    whole = bench(lambda request: BROKEN)
+    record = only(whole.run(**options))
+    assert (record.verdict, [mutant.fate for mutant in record.mutants]) == (Verdict.FAIL, [fate])
+    assert rejudge(record, whole.contract, *_observed(whole)).findings == ()
+
+
+def test_a_claim_that_waits_for_a_device_holds_up_no_other(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    """A claim on a GPU that another process holds gives back its slot. What it waited is not its time."""
+    whole = bench(honest)
+    gpu = Gpu(0, "GPU-0", "NVIDIA Test", "9.0", 1 << 40, "NVML", False)
+    whole.engine._host = replace(whole.engine._host, gpus=(gpu,))
+    taken, waiting, done, others = threading.Event(), threading.Event(), threading.Event(), list[str]()
+
+    def hold() -> None:
+        with lease(gpu, mode="exclusive", holder="F-OTHER-001", wait_seconds=0):
+            taken.set()
+            done.wait(60)
+
+    def listen(event: events.Event) -> None:
+        if isinstance(event, events.ClaimWaiting):
+            waiting.set()
+            assert (event.id, event.trial, event.device) == ("F-DEMO-GPU-001", events.SUBJECT, gpu.name)
+        if isinstance(event, events.ClaimFinished):
+            others.append(event.record.id)
+            done.set()
+
+    (profile,) = (whole.contract.profiles[name] for name in ("reduced",))
+    on_gpu = replace(profile, requires={"device": "cuda"})
+    claim = replace(whole.contract, id="F-DEMO-GPU-001", profiles={"reduced": on_gpu})
+    whole.engine._emit = listen
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert taken.wait(60)
+    finished = whole.run(claim, whole.contract, profile="reduced", jobs=1)
+    holder.join()
+    assert waiting.is_set()
+    assert others == ["F-DEMO-SORT-001", "F-DEMO-GPU-001"]
+    late, _ = finished.records
+    assert late.waited_seconds > 0
+    assert late.seconds < late.waited_seconds
+
+
+def _observed(whole: Bench) -> tuple[Observation, dict[str, Observation]]:
+    (result,) = whole.sealed
+    return result.subject.observation, {name: one.observation for name, one in result.mutants.items()}

@@ -92,7 +92,7 @@ def run(project: Project, evidence: Path, lines: list[bytes]) -> tuple[Record, B
     engine = Engine(
         project, probe(project.root), lambda: executors, Sealer(evidence).seal, lambda event: None, "harness run"
     )
-    (record,) = engine.run(RunRequest([contract])).records
+    (record,) = engine.run(RunRequest([contract], all_mutants=True)).records
     place = evidence / record.issue / record.id / record.run
     verified = verify(place)
     assert verified.sound, verified.findings
