@@ -10,7 +10,7 @@ from functools import partial
 from typing import final
 
 from harness.run.interruption import Interruption
-from harness.run.schedule import Amounts, Schedule, Task
+from harness.run.scheduler import Amounts, Schedule, Task
 
 __all__ = ["Crew", "Turn", "TurnInterrupted"]
 

@@ -7,7 +7,7 @@ from typing import final
 
 from harness.machine.host import Gpu, Host
 from harness.run.plan import MOST_PARALLEL, Plan
-from harness.run.schedule import Amounts
+from harness.run.scheduler import Amounts
 
 __all__ = ["Demand"]
 

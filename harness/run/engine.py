@@ -1,7 +1,7 @@
 """The engine: runs claims and emits events. It is independent of specs and reports.
 
 For each claim: plan, lease the device, run the trials of the subject and of the mutants, judge each, derive the
-verdict, seal the bundle. The trials of all claims share the machine (`harness.run.schedule`).
+verdict, seal the bundle. The trials of all claims share the machine (`harness.run.scheduler`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harness.run.interruption import Interruption
 from harness.run.plan import Plan, device_of, make_plan
 from harness.run.recording import Recorder, Times
 from harness.run.request import RunRequest
-from harness.run.schedule import Schedule, Task
+from harness.run.scheduler import Schedule, Task
 from harness.run.trials import ClaimRun, Setting, planned, unmeasured
 
 __all__ = ["Engine"]

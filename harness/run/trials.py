@@ -31,7 +31,7 @@ from harness.run.demand import Demand
 from harness.run.interruption import Interruption
 from harness.run.plan import Plan
 from harness.run.request import RunRequest
-from harness.run.schedule import Task
+from harness.run.scheduler import Task
 
 __all__ = ["ClaimRun", "Setting", "Trials", "planned", "unmeasured"]
 
