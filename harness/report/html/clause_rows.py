@@ -79,9 +79,9 @@ class Row:
     comparisons: tuple[Comparison, ...] = ()
 
     @property
-    def scales(self) -> Sequence[tuple[Markup, str, bool]]:
-        """Each comparison as a drawing, with its margin in words, and whether the scale is logarithmic."""
-        return [(scale(one), one.margin, one.axis.logarithmic) for one in self.comparisons]
+    def scales(self) -> Sequence[tuple[Markup, str]]:
+        """Each comparison as a drawing, with its margin in words."""
+        return [(scale(one), one.margin + ", log scale" * one.axis.logarithmic) for one in self.comparisons]
 
 
 _KINDS: Final = tuple(Kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -43,6 +43,7 @@ _HOLDS: Final = {
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 _WIDTH, _HEIGHT, _MIDDLE = 160, 18, 9
 _LEFT, _RIGHT = 6, 154
+_DECADES = 12
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,13 @@ class Comparison:
 
     @property
     def axis(self) -> Axis:
-        """The axis of the drawing. It begins at zero if value and bound have the same sign, or is logarithmic."""
-        return Axis.of((self.value, self.bound), _LEFT, _RIGHT, room=0.2)
+        """The axis of the drawing. A logarithmic one reaches from the bound over as many decades as every other one."""
+        axis = Axis.of((self.value, self.bound), _LEFT, _RIGHT, room=0.2)
+        if not axis.logarithmic:
+            return axis
+        bound, below = math.log10(self.bound), self.value < self.bound
+        low, high = (bound - _DECADES, bound + 2) if below else (bound - 2, bound + _DECADES)
+        return replace(axis, low=low, high=high)
 
     @property
     def holds(self) -> bool:
@@ -157,10 +163,12 @@ def scale(comparison: Comparison) -> Markup:
     axis = comparison.axis
     bound, value = axis.place(comparison.bound), axis.place(comparison.value)
     allowed = {"<": (_LEFT, bound), ">": (bound, _RIGHT), "=": (bound - 3, bound + 3)}[comparison.operator[0]]
+    decades = range(math.ceil(axis.low), math.floor(axis.high) + 1) if axis.logarithmic else ()
+    ticks = "".join(f"M{coordinate(axis.place(float(f'1e{power}')))} {_MIDDLE - 3}v6" for power in decades)
     end = coordinate(max(allowed[1], allowed[0] + 1))
     return Markup(  # noqa: S704 (numbers and our own names)
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" class="scale" aria-hidden="true">'
-        f'<path d="M{_LEFT} {_MIDDLE}H{_RIGHT}" class="track"/>'
+        f'<path d="M{_LEFT} {_MIDDLE}H{_RIGHT}{ticks}" class="track"/>'
         f'<path d="M{coordinate(allowed[0])} {_MIDDLE}H{end}" class="zone"/>'
         f'<path d="M{coordinate(bound)} 1V{_HEIGHT - 1}" class="bound"/>'
         f"{_mark(value, comparison.holds)}</svg>"

@@ -92,8 +92,12 @@ def summary(figure: Figure, line: Line) -> str:
         return f"no finite value in {len(line.y)}"
     ys = [y / figure.divisor for _, y in points]
     first, last, low, high = (number_text.value(float(f"{y:.4g}")) for y in (ys[0], ys[-1], min(ys), max(ys)))
-    if low == high:
-        told = first if line.form is Form.BOUND or len(ys) == 1 else f"{first} throughout"
+    if low == high or line.form is Form.BOUND:
+        told = (
+            " to ".join(dict.fromkeys((low, high)))
+            if line.form is Form.BOUND or len(ys) == 1
+            else f"{first} throughout"
+        )
     elif line.form is Form.LINE:
         told = f"{first} at first, {last} at last; lowest {low}, highest {high}"
     else:

@@ -48,6 +48,17 @@ def test_smaller_lies_to_the_left(value: float, bound: float) -> None:
     assert dot < float(mark[1:].split()[0])
 
 
+def test_on_a_logarithmic_scale_each_factor_of_ten_is_as_far() -> None:
+    """So a value far below its bound lies farther from it than one just below."""
+
+    def distance(value: float) -> float:
+        root = ET.fromstring(scale(Comparison(value, "<", 1e-3)))
+        bound = next(one.get("d", "") for one in root.iter("path") if one.get("class") == "bound")
+        return float(bound[1:].split()[0]) - next(float(one.get("cx", "")) for one in root.iter("circle"))
+
+    assert [distance(value) for value in (1e-5, 1e-7, 1e-9)] == pytest.approx([21.1, 42.3, 63.4], abs=0.1)
+
+
 @given(values=SAMPLES)
 def test_a_plot_stays_in_its_frame(values: list[float | None]) -> None:
     """Gaps, NaN, infinities and the largest doubles included; its text counts them."""

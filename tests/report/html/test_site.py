@@ -172,6 +172,9 @@ def test_the_notes_of_the_project_stand_on_the_page(tmp_path: Path) -> None:
     root = write_project(tmp_path / "project")
     (root / "contracts" / "demo" / "F-DEMO-SORT-001.md").write_text("Why <b>three</b> items.", encoding="utf-8")
     (entry,) = write([bundle], tmp_path / "site", project=Project.find(root))
-    assert "Why &lt;b&gt;three&lt;/b&gt; items." in (tmp_path / "site" / entry.page).read_text(encoding="utf-8")
+    page = (tmp_path / "site" / entry.page).read_text(encoding="utf-8")
+    assert "Why &lt;b&gt;three&lt;/b&gt; items." in page
+    scrolled = re.findall("<pre[^>]*>", page)
+    assert all('tabindex="0" role="region" aria-label=' in one for one in scrolled), "the keyboard scrolls each of them"
     (entry,) = write([bundle], tmp_path / "bare")
     assert 'class="notes"' not in (tmp_path / "bare" / entry.page).read_text(encoding="utf-8")
