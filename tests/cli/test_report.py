@@ -25,12 +25,13 @@ def evidence(tmp_path: Path) -> Path:
 
 
 def test_a_site_is_written_for_the_bundles_below_a_path(tmp_path: Path, evidence: Path) -> None:
-    """An index, and one page per bundle."""
+    """An index, and a page for each claim and each bundle."""
     run = harness(tmp_path, "report", str(evidence), "--html", "site")
     assert run.returncode == 0, run.stderr
     assert run.stdout == "1 bundle, 0 unsound: site/index.html\n"
-    page = "F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c.html"
-    assert sorted(name for name, content in contents(tmp_path / "site").items() if content) == [page, "index.html"]
+    page, claim = "F-DEMO-SORT-001/2026-11-20T201503Z-cpu-3f2a9c.html", "F-DEMO-SORT-001/index.html"
+    written = sorted(name for name, content in contents(tmp_path / "site").items() if content)
+    assert written == [page, claim, "index.html"]
     assert f'href="{page}"' in (tmp_path / "site" / "index.html").read_text()
 
 
