@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,8 @@ from falsifiers.distill.running.shown import shown
 from falsifiers.distill.running.training import StepWatch, read_back
 from falsifiers.distill.subject import Checkpointing, Run
 from harness import Hidden, Trial, first_shown, look, provided
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 
 __all__ = ["falsify"]
 
@@ -156,7 +157,7 @@ def _examine(trial: Trial[Checkpointing], subject: Checkpointing, every: int, se
         seen.miscounted.append(f"{label}: {watch.changes} of {watch.looks} steps are one step of AdamW")
     trial.measure(**seen.measurements())
     if directory.is_relative_to(trial.workspace):  # a run that was made elsewhere is not ours to remove
-        shutil.rmtree(directory, ignore_errors=True)
+        remove(Beneath(directory.parent, directory.name))
 
 
 def _compare(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +25,8 @@ from falsifiers.distill.running.further_subjects import directory_of, further_su
 from falsifiers.distill.running.training import train
 from falsifiers.distill.subject import Checkpointing
 from harness import Trial, elsewhere, not_shown
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
 
 __all__ = ["falsify"]
 
@@ -45,7 +46,7 @@ class _Fault:
 
 def _stand_in_the_way(directory: Path) -> None:
     """Put a file in the place of the directory. Then neither it nor its files can be made, not even by root."""
-    shutil.rmtree(directory, ignore_errors=True)
+    remove(Beneath(directory.parent, directory.name))
     directory.parent.mkdir(parents=True, exist_ok=True)
     directory.write_text("a file where a directory belongs\n")
 
