@@ -1,4 +1,4 @@
-"""Reading a whole file that others wrote: regular files only, of bounded size.
+"""Reading a file that others wrote or named: regular files only. Read as a whole, it has a bounded size.
 
 A pipe would block its reader for ever, and a device such as /dev/zero has no end.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
 
-__all__ = ["LARGEST", "read"]
+__all__ = ["LARGEST", "opened", "read"]
 
 LARGEST = 16 << 20
 """Bytes of a contract, a source file or another document."""
@@ -22,12 +23,25 @@ def read(path: Path, largest: int = LARGEST) -> bytes:
     Raises:
         OSError: it cannot be read, is not a regular file, or is larger. Nothing is read then.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "is not a regular file", str(path))
-    with os.fdopen(descriptor, "rb") as file:
+    with opened(path) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise OSError(errno.EFBIG, f"has more than {largest} bytes", str(path))
     return content
+
+
+def opened(path: Path) -> BufferedReader:
+    """Open a file for reading. Links to it are followed.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    return open(path, "rb", opener=_regular)
+
+
+def _regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return descriptor

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness.base import regular_file
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
@@ -95,7 +96,7 @@ def _has_line(attributes: Path, pattern: str) -> bool:
 def _text(path: Path) -> str:
     """Return the text of a file, with the line ends that it has."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return regular_file.read(path).decode("utf-8")
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path} cannot be read: {error}") from error
 

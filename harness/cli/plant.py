@@ -107,7 +107,7 @@ def command(
     device = checked_device(device)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-    from harness.base import strictjson
+    from harness.base import regular_file, strictjson
     from harness.machine.host import probe
     from harness.machine.paths import made_cache_folder
     from harness.report.planting_text import told
@@ -115,7 +115,10 @@ def command(
     from harness.run.planting.summary import survivors
 
     until = time.monotonic() + budget
-    only = None if again is None else survivors(strictjson.loads(again.read_bytes()))
+    try:
+        only = None if again is None else survivors(strictjson.loads(regular_file.read(again)))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise click.BadParameter(f"{again} is no result of --json: {error}", param_hint="--again") from error
     campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed, crowded)
 
     def tell(one: Planted, left: int) -> None:

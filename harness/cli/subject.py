@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.base import strictjson
+from harness.base import regular_file, strictjson
 from harness.base.redaction import Redactor
 from harness.cli.parameter_options import overrides
 from harness.contract import Contract
@@ -132,7 +132,7 @@ def _in_process(entry_point: str, settings: Sequence[str], contracts: Sequence[C
     changed = overrides(others, contracts)
     mine = {"trainer": entry_point, **defaults, **_own(own, defaults, path.name)}
     external = External(
-        Kind.HF, entry_point, mine, {project.name_of(path): hashlib.sha256(path.read_bytes()).hexdigest()}
+        Kind.HF, entry_point, mine, {project.name_of(path): hashlib.sha256(regular_file.read(path)).hexdigest()}
     )
     for contract in contracts:
         if not _takes(contract, external, project):
@@ -206,7 +206,8 @@ def _sources(trainer: Trainer, path: Path, project: Project) -> dict[str, str]:
     for file in files:
         if not file.resolve().is_relative_to(root):
             raise _refused(f"{path}: /sources: {file} is outside the project; copy it there")
-        digests[file.relative_to(root).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+        with regular_file.opened(file) as opened:
+            digests[file.relative_to(root).as_posix()] = hashlib.file_digest(opened, "sha256").hexdigest()
     return digests
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
+from harness.base import regular_file
 from harness.base.beneath import Beneath
 from harness.base.removal import remove
 from harness.evidence import untrusted
@@ -119,15 +120,16 @@ def _refusal(source: Path) -> bytes:
 
 @contextmanager
 def _opened(source: Path) -> Iterator[ZipFile]:
-    size = source.stat().st_size
-    if size > LARGEST_ARCHIVE:
-        raise ArchiveError(f"has {size} bytes; an archive of bundles has at most {LARGEST_ARCHIVE}")
-    try:
-        archive = ZipFile(source)
-    except _UNREADABLE as error:
-        raise ArchiveError(f"is not a zip file that can be read: {error}") from error
-    with archive:
-        yield archive
+    with regular_file.opened(source) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_ARCHIVE:
+            raise ArchiveError(f"has {size} bytes; an archive of bundles has at most {LARGEST_ARCHIVE}")
+        try:
+            archive = ZipFile(file)
+        except _UNREADABLE as error:
+            raise ArchiveError(f"is not a zip file that can be read: {error}") from error
+        with archive:
+            yield archive
 
 
 def _bundles(archive: ZipFile) -> dict[Place, dict[str, ZipInfo]]:

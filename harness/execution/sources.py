@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, final
 
+from harness.base import regular_file
 from harness.contract.installed import claims_roots
 
 __all__ = ["Sources"]
@@ -76,8 +77,8 @@ class Sources:
         for file in sorted(files):
             name = self._name(file)
             if name not in self._told:
-                with suppress(OSError):
-                    found[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+                with suppress(OSError), regular_file.opened(file) as content:
+                    found[name] = hashlib.file_digest(content, "sha256").hexdigest()
         self._told |= set(found)
         return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
+from harness.base import regular_file
 from harness.base.strictjson import JsonObject
 from harness.external.output_events import LogReader
 from harness.external.output_summary import Telling
@@ -66,7 +66,7 @@ def digest(path: Path) -> str:
         NotMeasured: the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with regular_file.opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise NotMeasured(f"{path} cannot be read: {error.strerror}") from error
@@ -81,10 +81,7 @@ def read_logs(trainer: Trainer, files: Sequence[Path], telling: Telling) -> None
     for path in files:
         reader = LogReader(trainer.lines)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(descriptor, "rb", buffering=0) as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise NotMeasured(f"{path} is no regular file")
+            with regular_file.opened(path) as file:
                 while chunk := file.read(_CHUNK):
                     for event in reader.feed(chunk):
                         telling.hear(event)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
+from harness.base import regular_file
 from harness.external import directory
 from harness.external.linear_regex import PatternRefused, compiled
 from harness.external.output_events import Event, EventKind, LineRule, LogReader
@@ -83,7 +84,7 @@ def check_log(trainer: Trainer, files: Sequence[Path]) -> Matches:
     for path in files:
         reader = LogReader(trainer.lines)
         try:
-            with path.open("rb") as file:
+            with regular_file.opened(path) as file:
                 while chunk := file.read(_CHUNK):
                     _hear(found, reader.feed(chunk))
                 _hear(found, reader.end())

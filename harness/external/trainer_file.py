@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.authoring.faults import NotMeasured
-from harness.base import schemas
+from harness.base import regular_file, schemas
 from harness.base.redaction import Redactor, looks_secret
 from harness.base.strictjson import JsonObject
 from harness.external.linear_regex import PatternRefused, compiled
@@ -235,9 +235,7 @@ def load(path: Path) -> Trainer:
         TrainerError: with the place and the remedy.
     """
     try:
-        if path.stat().st_size > _LARGEST:
-            raise TrainerError(f"{path}: larger than {_LARGEST} bytes; a description of a trainer is smaller")
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(regular_file.read(path, _LARGEST).decode("utf-8"))
     except OSError as error:
         raise TrainerError(f"{path}: {error.strerror}; name the trainer's TOML file") from error
     except ValueError as error:

@@ -6,10 +6,12 @@ import ast
 import errno
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import harness.contract
+import harness.external
 from harness.base import regular_file
 
 
@@ -39,9 +41,10 @@ def test_everything_else_is_refused_at_once(tmp_path: Path, name: str, code: int
     assert refused.value.errno == code
 
 
-def test_the_loader_reads_in_no_other_way() -> None:
-    """No module of harness/contract reads a file by itself."""
-    (folder,) = harness.contract.__path__
+@pytest.mark.parametrize("package", [harness.contract, harness.external], ids=lambda package: package.__name__)
+def test_some_packages_read_in_no_other_way(package: ModuleType) -> None:
+    """No module of theirs reads a file by itself."""
+    (folder,) = package.__path__
     for path in Path(folder).glob("*.py"):
         called = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}
         assert not called & {"read_bytes", "read_text", "open"}, path

@@ -264,3 +264,10 @@ def test_an_archive_has_at_most_so_many_entries(bundle: Path, tmp_path: Path, mo
     refused(path)
     monkeypatch.setattr(unpacking, "MOST_ENTRIES", len(entries))
     assert unpack(path, tmp_path / "out")
+
+
+def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
+    """Unpacking does not wait for who might write to it."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ArchiveError, match="pipe"):
+        unpack(tmp_path / "pipe", tmp_path / "out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from falsifiers.distill.external import Recorded
 from harness import Setting
+from harness.authoring.faults import NotMeasured
 from harness.authoring.hidden import Hidden
 from harness.external import directory
 from harness.external.file_check import check_log, check_run
@@ -180,3 +182,18 @@ def test_the_command(tmp_path: Path) -> None:
     (run / "model.safetensors").unlink()
     assert harness(ROOT, "trainer", "check", file, "--run", str(run), home=tmp_path).returncode == 1
     assert harness(ROOT, "trainer", "check", str(run / "train.log"), home=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """As the trainer's file, as a log and as a file of its run. Nothing waits, and nothing is read without end."""
+    described, place = trainer(tmp_path), tmp_path / kind
+    os.mkfifo(place) if kind == "pipe" else place.symlink_to("/dev/zero")
+    with pytest.raises(TrainerError):
+        load(place)
+    with pytest.raises(NotMeasured):
+        check_log(described, [place])
+    with pytest.raises(NotMeasured):
+        directory.read_logs(described, [place], Telling(lambda step, values: None))
+    with pytest.raises(NotMeasured):
+        directory.digest(place)

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.base import regular_file
 from harness.base.device import DeviceClass
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import is_folder_name
@@ -213,5 +214,5 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    with path.open("rb") as file:
+    with regular_file.opened(path) as file:
         return _MARK in file.read(4096)

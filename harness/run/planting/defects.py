@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
+from harness.base import regular_file
 from harness.contract.equivalent import Equivalent
 from harness.run.planting import deep_learning, general, kernels
 from harness.run.planting.syntax import Edit, Site, Source
@@ -145,7 +146,7 @@ class Subjects:
         """
         with self._turn:
             if file not in self._contents:
-                self._contents[file] = (self._root / file).read_bytes()
+                self._contents[file] = regular_file.read(self._root / file)
             return self._contents[file]
 
     def all(self, file: str) -> list[Defect]:
