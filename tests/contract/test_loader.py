@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.base.schemas import Problem
 from harness.contract import Contract, ContractError
 from harness.contract.project import Project
 from tests.contracts import IDENTIFIER, contract_of, document
@@ -162,3 +164,18 @@ def test_a_deep_observation_is_refused_or_loaded() -> None:
         assert "nested too deeply" in str(error)  # noqa: PT017
     else:
         assert len(loaded.clauses) > 180
+
+
+@pytest.mark.parametrize(
+    ("lease", "exclusive"), [({}, False), ({"lease": "shared"}, False), ({"lease": "exclusive"}, True)]
+)
+def test_only_an_exclusive_lease_is_exclusive(lease: dict[str, str], exclusive: bool) -> None:
+    """Claims share the device unless their contract says otherwise."""
+    assert contract_of(document(**lease)).exclusive is exclusive
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 problem"), (2, "2 problems")])
+def test_an_error_counts_its_problems(count: int, words: str) -> None:
+    """The first line names the file."""
+    error = ContractError(Path("one.json"), [Problem("/a", "wrong", "right")] * count)
+    assert str(error).splitlines()[0] == f"one.json: {words}"

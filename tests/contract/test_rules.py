@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -226,3 +228,10 @@ def test_a_comment_hides_no_measurement() -> None:
 def test_literals(rule: str, numbers: list[float]) -> None:
     """The numbers in a rule are its thresholds, except positions of a list and digits in names."""
     assert numbers == literals(parse(rule))
+
+
+def test_the_engine_comes_without_its_command_line() -> None:
+    """Its package imports typer, rich and prompt_toolkit, which takes a tenth of a second."""
+    code = "import sys; from harness.contract.cel_engine import engine; engine(); print('typer' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "False\n"

@@ -148,3 +148,11 @@ def test_a_line_that_is_no_json_has_its_number(bundle: Path) -> None:
         _ = Bundle(bundle).mutants
     count = len(content.splitlines())
     assert [problem.pointer for problem in refused.value.problems] == [f"/{count}", f"/{count + 1}"]
+
+
+@pytest.mark.parametrize("text", ["step,seconds,a,a\n0,0,1,2\n", "step,seconds,a\n0,0\n", "step,seconds\n0,0,1\n"])
+def test_a_series_with_a_column_twice_or_a_row_of_another_length(bundle: Path, text: str) -> None:
+    """It is refused, because it is not clear which value is where."""
+    (bundle / "metrics.csv").write_text(text)
+    with pytest.raises(BundleError):
+        _ = Bundle(bundle).metrics

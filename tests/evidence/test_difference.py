@@ -114,3 +114,13 @@ def test_a_folder_above_a_bundle_is_no_bundle(tmp_path: Path, snapshot: Snapshot
     with pytest.raises(DifferenceError) as refused:
         compare(bundle.parent, bundle, {})
     assert str(refused.value).replace(str(tmp_path), "EVIDENCE") == snapshot
+
+
+def test_runs_of_two_claims_have_no_difference(tmp_path: Path) -> None:
+    """In either order."""
+    first = sealed(tmp_path)
+    second = sealed(tmp_path / "other")
+    rewrite(second, "record.json", set_at("id", "F-DEMO-AAA-001"))
+    for pair in ((first, second), (second, first)):
+        with pytest.raises(DifferenceError):
+            compare(*pair, {})

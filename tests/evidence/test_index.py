@@ -290,3 +290,21 @@ def test_interrupted_it_keeps_what_it_read(
     assert len(seen) == left
     assert told == [(number, left) for number in range(1, left + 1)]
     assert contents == read(tmp_path / "evidence")
+
+
+@pytest.mark.parametrize(("code", "primary"), [(None, None), (5, 5), (5 | 1 << 8, 5), (26, 26), (255, 255)])
+def test_the_primary_code_of_an_error(code: int | None, primary: int | None) -> None:
+    """SQLITE_BUSY_RECOVERY is SQLITE_BUSY with details."""
+    error = sqlite3.OperationalError()
+    if code is not None:
+        error.sqlite_errorcode = code
+    assert index_cache._primary_code(error) == primary
+
+
+def test_a_bundle_too_deep_is_not_looked_for(tmp_path: Path, cache: Path) -> None:
+    """Folders without end do not hide the bundle beside them."""
+    bundle = sealed(tmp_path)
+    deep = tmp_path / "evidence" / Path(*"x" * (index.DEEPEST + 3))
+    deep.mkdir(parents=True)
+    shutil.copytree(bundle, deep / "run")
+    assert [entry.path for entry in read(tmp_path / "evidence").entries] == [bundle]

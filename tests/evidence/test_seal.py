@@ -330,3 +330,14 @@ def test_a_sparse_artifact_is_named_by_its_size(tmp_path: Path) -> None:
     (small, sparse) = json.loads((bundle / "artifacts/INDEX.json").read_text())["artifacts"]
     assert (small["copied"], sparse["copied"], sparse["size"], sparse["sha256"]) == (True, False, 1 << 40, None)
     assert verify(bundle).sound
+
+
+def test_thinned_rows_are_as_dense_as_they_can_be() -> None:
+    """The stride is the smallest that fits, and the last row is there."""
+    for count in range(1, 40):
+        for limit in range(2, 12):
+            rows, stride = trial_files.thinned(range(count), limit)
+            assert (rows[0], rows[-1]) == (0, count - 1)
+            assert len(rows) <= limit
+            assert stride == next(one for one in range(1, 40) if (count - 1) / one <= limit - 1)
+            assert rows == sorted({*range(0, count, stride), count - 1})

@@ -24,6 +24,7 @@ ELSEWHERE = {
     "harness/contract/mentions.py": ["tests/cli/test_status.py"],
     "harness/contract/model.py": ["tests/contract/test_loader.py", "tests/judging/test_judge.py"],
     "harness/contract/planting.py": ["tests/run/planting/test_recorded.py", "tests/evidence/test_staleness.py"],
+    "harness/evidence/artifacts.py": ["tests/evidence/test_seal.py"],
     "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
     "harness/evidence/durable.py": ["tests/evidence/test_seal_refused.py", "tests/run/test_engine.py"],
     "harness/evidence/keys.py": ["tests/cli/test_signing.py"],
