@@ -212,6 +212,13 @@ def test_a_claim_about_their_own_code(installed: Path, theirs: Path) -> None:
     assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
     assert "1 claim declared, 1 evaluated: 1 PASS, 0 FAIL, 0 NOT_MEASURED, 0 VOID" in done.stdout
 
+    # pytest finds the plugin by its entry point.
+    done = run(
+        installed, theirs, "python", "-m", "pytest", "--claims", "--claims-strict", "-rA", "--claims-evidence=build"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list((theirs / "build" / "TINY-1" / CLAIM).iterdir())) == 1
+
     (bundle,) = (theirs / "evidence" / "TINY-1" / CLAIM).iterdir()
     record = json.loads((bundle / "record.json").read_text())
     assert (record["verdict"], record["proven"]) == ("PASS", True)
@@ -244,6 +251,9 @@ def fill_in(theirs: Path) -> None:
     """What they write into the files that `harness new` made."""
     path = theirs / "contracts" / "schedule" / f"{CLAIM}.json"
     contract = json.loads(path.read_text())
+    contract["title"] = "The rate falls to nothing"
+    contract["claim"] = "The rate is 1 at the first step, falls at every step, and is 0 at the last."
+    contract["sources"] = [{"uri": "https://arxiv.org/abs/1608.03983", "locator": "equation 5"}]
     contract["parameters"]["properties"] = {"steps": {"type": "integer", "minimum": 1}}
     contract["profiles"]["full"]["parameters"] = {"steps": 100}
     contract["observation"] = OBSERVATION

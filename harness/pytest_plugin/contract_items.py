@@ -97,6 +97,8 @@ class Claims:
             if isinstance(report.longrepr, tuple):
                 path, line, _ = item.reportinfo()
                 report.longrepr = (os.fspath(path), line + 1, report.longrepr[2])
+            if call.when == "call" and item.seconds is not None:
+                report.duration = item.seconds  # without the wait for a device
             if call.excinfo is not None and isinstance(call.excinfo.value, _VoidError):
                 report.when = "setup"
         return report
@@ -171,6 +173,8 @@ class _Claim(pytest.Item):
         self._contract = contract
         self._claims = claims
         self._place = ContractFile.of(contract)
+        self.seconds: float | None = None
+        """How long the claim took, once it has run."""
         request = replace(claims.request, contracts=(contract,))
         plan = make_plan(contract, claims.host, request)
         for name in (
@@ -204,6 +208,7 @@ class _Claim(pytest.Item):
             pytest.exit(f"interrupted before {self.name} had measured anything", pytest.ExitCode.INTERRUPTED)
         (done,) = claims
         self.user_properties += _properties(done)
+        self.seconds = done.record.seconds
         case, *_ = ci_cases.of_record(done.record, self._place)
         if finished.interrupted:
             pytest.exit(
@@ -277,6 +282,8 @@ def _properties(done: ClaimFinished) -> Iterator[tuple[str, str]]:
     found["reason"] = _why(done)
     if done.bundle is not None:
         found["evidence"] = str(done.bundle)
+    elif done.unsealed:
+        found["unsealed"] = done.unsealed
     for name, value in found.items():
         yield name, printable(value)
 
@@ -302,7 +309,8 @@ def _summary(stats: dict[str, list[Any]]) -> Iterator[str]:
             yield f"{one[_VERDICT]:<12}  {name}  {one['qualities']}"
             if one["reason"]:
                 yield f"{'':<14}{one['reason']}"
-            yield f"{'':<14}{_near(one.get('evidence', 'no bundle was written'))}"
+            missing = ": ".join(filter(None, ("no bundle was written", one.get("unsealed"))))
+            yield f"{'':<14}{_near(one['evidence']) if 'evidence' in one else missing}"
         else:
             yield f"{'not run':<12}  {name}"
         if name in tied:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.base.schemas import Problem
 from harness.base.vocabulary import Fate
-from harness.evidence.bundle import Bundle, BundleError
-from harness.evidence.bundle_layout import METRICS, RECORD, TELEMETRY
+from harness.contract.ratio import ratios
+from harness.evidence.bundle import Bundle, BundleError, Series
+from harness.evidence.bundle_layout import CONTRACT, METRICS, OBSERVATION, RECORD, TELEMETRY
 from harness.evidence.untrusted import TooLarge
 from harness.evidence.verification import find_bundles, no_folder
 from harness.judging.record import Record
@@ -41,9 +42,11 @@ _RUNS = (
     "subject", "overrides", "seed", "seconds", "trial_seconds", "mutants", "killed", "peak_memory_bytes",
     "peak_gpu_memory_bytes", "commit", "dirty", "harness", "contract_sha256", "command", "path", "problem",
 )  # fmt: skip
-_CLAUSES = ("id", "run", "clause", "outcome", "value", "keyword", "limit", "unit", "bound", "reason")
+_CLAUSES = ("id", "run", "clause", "outcome", "value", "keyword", "limit", "unit", "ratio", "bound", "reason")
 _MUTANTS = ("id", "run", "mutant", "defect", "subject", "fate", "violates", "failed", "seconds", "reason")
 _STEPS = ("id", "run", "step", "seconds")
+_LARGEST = 2.0**53
+"""Beyond it a double is no number of a step. NaN and infinities are not below it either."""
 
 
 def load(path: str | Path) -> pd.DataFrame:
@@ -91,13 +94,17 @@ def clauses(path: str | Path) -> pd.DataFrame:
         value: what decided: a number, a text, a list; for a rule, a dict of all that it reads.
         keyword, limit: the bound as data, such as "maximum" and 1e-05; for a rule "rule" and its text.
         unit: of value and limit; empty if there is none.
+        ratio: of value and limit: above 1 the clause is violated, and near 1 it holds just so. NaN for a clause without
+            a threshold, such as a type.
         bound: the bound in words.
         reason: why the outcome is not PASS; empty for PASS.
 
     Raises:
         NotADirectoryError, ModuleNotFoundError: as for `load`.
     """
-    return _table(_rows(path, _clauses), _CLAUSES)
+    table = _table(_rows(path, _clauses), _CLAUSES)
+    table["ratio"] = table["ratio"].astype(float)
+    return table
 
 
 def mutants(path: str | Path) -> pd.DataFrame:
@@ -142,22 +149,32 @@ def steps(path: str | Path) -> pd.DataFrame:
     for bundle in _bundles(path):
         try:
             record = _record(bundle)
-            series = pd.DataFrame({**_sealed(bundle, METRICS, lambda one: one.metrics).columns}, dtype=float)
-            samples = pd.DataFrame({**_sealed(bundle, TELEMETRY, lambda one: one.telemetry).columns}, dtype=float)
+            steps = _sealed(bundle, METRICS, lambda one: one.metrics)
+            samples = _sealed(bundle, TELEMETRY, lambda one: one.telemetry)
         except (BundleError, TooLarge):
             continue
-        if len(series) == 0:
-            continue
-        if len(samples):
-            samples = samples.dropna(subset="seconds").sort_values("seconds")
-            series = pd.merge_asof(
-                series.sort_values("seconds"), samples, on="seconds", suffixes=("", "_sampled")
-            ).sort_values("step", ignore_index=True)
-        series["step"] = series["step"].astype("int64")
-        series.insert(0, "id", record.id)
-        series.insert(1, "run", record.run)
-        tables.append(series)
+        joined = _joined(steps, samples)
+        for place, (name, value) in enumerate((("id", record.id), ("run", record.run))):
+            joined.insert(place, name, value)
+        tables.append(joined)
+    tables = [table for table in tables if len(table)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(_STEPS))
+
+
+def _joined(steps: Series, samples: Series) -> pd.DataFrame:
+    """Return the steps, each with the last sample before it. A value that a falsifier recorded goes before a sample.
+
+    Rows without a number or a time are left out, and columns with the names of ours. Neither is in a bundle of ours.
+    """
+    import pandas as pd
+
+    rows = pd.DataFrame({**steps.columns}, dtype=float).drop(columns=["id", "run"], errors="ignore")
+    rows = rows[(rows["step"].abs() < _LARGEST) & (rows["seconds"].abs() < _LARGEST)].astype({"step": "int64"})
+    new = [name for name in samples.columns if name == "seconds" or name not in {*rows.columns, "id", "run"}]
+    machine = pd.DataFrame({name: samples.columns[name] for name in new}, dtype=float)
+    machine = machine[machine["seconds"].abs() < _LARGEST]
+    joined = pd.merge_asof(rows.sort_values("seconds"), machine.sort_values("seconds"), on="seconds")
+    return joined.sort_values("step", ignore_index=True, kind="stable")
 
 
 def _run(path: Path, record: Record) -> Row:
@@ -184,7 +201,8 @@ def _run(path: Path, record: Record) -> Row:
     }
 
 
-def _clauses(record: Record) -> Iterator[Row]:
+def _clauses(record: Record, bundle: Bundle) -> Iterator[Row]:
+    near = bundle.attempt(_ratios, {})
     for clause in record.clauses:
         yield {
             "clause": clause.id,
@@ -193,12 +211,19 @@ def _clauses(record: Record) -> Iterator[Row]:
             "keyword": "" if clause.bound is None else clause.bound.keyword,
             "limit": None if clause.bound is None else clause.bound.limit,
             "unit": clause.unit,
+            "ratio": near.get(clause.id),
             "bound": bound_text.of(clause.bound, clause.unit),
             "reason": reason_text.of(clause.reason),
         }
 
 
-def _mutants(record: Record) -> Iterator[Row]:
+def _ratios(bundle: Bundle) -> Mapping[str, float]:
+    contract = _sealed(bundle, CONTRACT, lambda one: one.contract)
+    seen = _sealed(bundle, OBSERVATION, lambda one: one.observation)
+    return ratios(contract, seen.measurements, seen.parameters, seen.device)
+
+
+def _mutants(record: Record, bundle: Bundle) -> Iterator[Row]:
     for mutant in record.mutants:
         yield {
             "mutant": mutant.id,
@@ -212,13 +237,13 @@ def _mutants(record: Record) -> Iterator[Row]:
         }
 
 
-def _rows(path: str | Path, of_record: Callable[[Record], Iterable[Row]]) -> Iterator[Row]:
+def _rows(path: str | Path, rows: Callable[[Record, Bundle], Iterable[Row]]) -> Iterator[Row]:
     for bundle in _bundles(path):
         try:
             record = _record(bundle)
         except (BundleError, TooLarge):
             continue
-        for row in of_record(record):
+        for row in rows(record, bundle):
             yield {"id": record.id, "run": record.run, **row}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import harness
 from tests.contracts import healthy
-from tests.evidence.factory import DEFECTIVE, copy_of, sealed, tamper
+from tests.evidence.factory import DEFECTIVE, copy_of, reseal, sealed, tamper
 
 pd = pytest.importorskip("pandas")
 
@@ -52,6 +52,9 @@ def test_clauses_and_mutants_join_their_runs(evidence: Path) -> None:
     assert [(one["clause"], one["keyword"], one["value"]) for one in failed] == [
         ("nothing-lost", "rule", {"returned": 2, "given": 3})
     ]
+    ratio = clauses.set_index("clause")["ratio"]
+    assert ratio["ordered"].tolist() == [pytest.approx(1 / 3)] * 2
+    assert ratio["given.type"].isna().all()
     mutants = harness.mutants(evidence)
     first = mutants[mutants["run"] == harness.load(evidence)["run"].iloc[0]]
     assert first["fate"].tolist() == ["killed", "killed", "not run"]
@@ -68,6 +71,26 @@ def test_steps_have_the_samples_before_them(evidence: Path) -> None:
     assert first["rss_bytes"].tolist() == [10_000, 10_000, 10_000, 10_001]
     assert first["gpu_process_memory_bytes"].isna().all()
     assert len(steps) == 6
+
+
+@pytest.mark.parametrize(
+    ("metrics", "samples", "steps"),
+    [
+        ("step,seconds,id,run,rss_bytes\n1,0.5,7,8,9\n", "seconds,rss_bytes,id,a\n0,1,2,3\n", [1]),
+        ("step,seconds,loss\n,,1\nnan,1,1\n1e300,1,1\n2,inf,1\n3,-1,nan\n", "seconds\n,\n", []),
+        ("step,seconds,loss\n,,1\nnan,1,1\n1e300,1,1\n2,inf,1\n3,-1,nan\n", "seconds\nnan\ninf\n", [3]),
+        ("step,seconds,loss\n2,5,1\n1,6,1\n1,4,1\n", "seconds\n", [1, 1, 2]),
+    ],
+)
+def test_series_of_strangers_raise_nothing(
+    evidence: Path, tmp_path: Path, metrics: str, samples: str, steps: list[int]
+) -> None:
+    """Whatever a sealed CSV file holds."""
+    bundle = copy_of(Path(harness.load(evidence)["path"].iloc[0]), tmp_path)
+    (bundle / "metrics.csv").write_text(metrics)
+    (bundle / "telemetry.csv").write_text(samples)
+    reseal(bundle)
+    assert harness.steps(bundle)["step"].tolist() == steps
 
 
 def test_what_cannot_be_read_is_a_row_with_its_problem(evidence: Path, tmp_path: Path) -> None:
