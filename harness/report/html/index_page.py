@@ -54,9 +54,6 @@ class Entry:
     id: str
     title: str
     verification: Verification
-    issue: str = ""
-    spec: str = ""
-    verdict: str = ""
     reason: str = ""
     claim: str = ""
     """What the bundle's contract claims."""
@@ -66,7 +63,6 @@ class Entry:
     series: str = ""
     """The runs with which this one can be compared: device, profile, parameters and subject, in words."""
     started: str = ""
-    seconds: float = 0.0
     killed: int = 0
     mutants: int = 0
     skipped: bool = False

@@ -3,8 +3,8 @@
     against = Against(state=ProjectState(project))
     site = write([*verify_all(find_bundles([Path("evidence")]), against=against)], Path("site"), against, project)
 
-The same bundles and the same project give the same bytes. Each page is made in its own process, with bounded time and
-memory. If that fails, the page has the reason.
+The same bundles and the same project give the same bytes. The page of each bundle is made in its own process, with
+bounded time and memory. If that fails, the page has the reason.
 """
 
 from __future__ import annotations
@@ -122,9 +122,7 @@ def write(
                 own = [entry for entry in entries if entry.id == row.id]
                 write_file(folder / row.page, claim_page.render(name, row, table, own))
         write_file(folder / INDEX, index_page.render(name, entries, table, held))
-        written = {
-            folder / page for page in (*(one.page for one in entries), *(one.page for one in table.rows)) if page
-        }
+        written = {folder / one.page for one in entries} | {folder / row.page for row in table.rows if row.page}
         for path in sorted(earlier - written):
             path.unlink()
     except OSError as error:
@@ -184,9 +182,6 @@ def _entry(contents: Contents) -> dict[str, Any]:
         "page": "/".join(names),
         "id": record.id,
         "title": record.title,
-        "issue": record.issue,
-        "spec": record.spec,
-        "verdict": str(record.verdict),
         "reason": why(record),
         "claim": contract.claim if contract else "",
         "proven": record.proven,
@@ -194,7 +189,6 @@ def _entry(contents: Contents) -> dict[str, Any]:
         "device": str(device),
         "series": ", ".join(of),
         "started": record.started,
-        "seconds": record.seconds,
         "killed": sum(mutant.fate == "killed" for mutant in record.mutants),
         "mutants": len(record.mutants),
         "skipped": record.mutants_skipped,
@@ -204,9 +198,9 @@ def _entry(contents: Contents) -> dict[str, Any]:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a file name that no other page has. Copies of a bundle get a page each."""
+    """Return a file name that no other page has. Copies of a bundle get a page each; `index` is the claim's."""
     count, candidate = 1, name
-    while candidate.lower() in taken:
+    while candidate.lower() in taken or candidate.lower().endswith("/index"):
         count += 1
         candidate = f"{name}-{count}"
     taken.add(candidate.lower())

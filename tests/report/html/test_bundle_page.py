@@ -113,6 +113,22 @@ def inner(page: str, begin: str, end: str) -> str:
     return " ".join(Structure(rest.partition(end)[0]).text.split())
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"measurements": healthy(given=2, returned=2)}, ("given is 2", "3")),
+        ({"measurements": healthy(returned=2)}, ("returned 2, given 3", "self.returned == self.given")),
+        ({"measurements": healthy(smallest=math.nan)}, ("nan", "a number")),
+        ({"mutants": {**DEFECTIVE, "forgets-one": {}}}, ("returned 3, given 3", "self.returned == self.given")),
+    ],
+)
+def test_the_reason_states_value_and_bound(tmp_path: Path, changes: Any, expected: tuple[str, str]) -> None:
+    """Of the clause that decided a FAIL, and of those that a surviving mutant had to violate."""
+    value, bound = expected
+    reason = inner(page_of(Contents.read(sealed(tmp_path, **changes))), '<p class="reason', "</p>")
+    assert f"{value}; the bound is {bound}" in reason
+
+
 def test_a_mutant_that_an_interruption_kept_from_running_is_said_not_to_have_run(tmp_path: Path) -> None:
     """It is counted and listed as interrupted, not as undecided."""
     mutants = {"forgets-one": DEFECTIVE["forgets-one"]}

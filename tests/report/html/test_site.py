@@ -58,6 +58,13 @@ def test_names_from_a_record_do_not_lead_out_of_the_site(tmp_path: Path) -> None
     assert not (tmp_path / "etc").exists()
 
 
+def test_no_run_takes_the_page_of_its_claim(tmp_path: Path) -> None:
+    """A run that is called index has a page of another name."""
+    [entry] = write([sealed(tmp_path, run="index")], tmp_path / "site")
+    assert entry.page == "F-DEMO-SORT-001/index-2.html"
+    assert pages(tmp_path / "site") == ["F-DEMO-SORT-001/index-2.html", "F-DEMO-SORT-001/index.html", "index.html"]
+
+
 def test_a_bundle_that_exceeds_a_limit_has_a_page_that_says_so(tmp_path: Path) -> None:
     """The page shows the finding. The limit is a size: a fast machine can finish within any time."""
     bundle = sealed(tmp_path)
