@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -55,8 +56,10 @@ def test_the_files_are_of_the_published_schemas() -> None:
     """The schemas are those of check-jsonschema."""
     assert WORKFLOWS
     assert ACTIONS
-    for schema, files in (("vendor.github-workflows", WORKFLOWS), ("vendor.github-actions", ACTIONS)):
-        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    dependabot = [ROOT / "dependabot.yml"]
+    published = {"github-workflows": WORKFLOWS, "github-actions": ACTIONS, "dependabot": dependabot}
+    for schema, files in published.items():
+        command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *map(str, files)]
         checked = subprocess.run(command, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout
 
@@ -106,18 +109,37 @@ def test_the_guard_fails_loudly_where_the_job_would_be_skipped(event: str, head:
 
 
 def test_rights_are_the_least() -> None:
-    """Workflows have no rights by default. One job may write comments, and it checks nothing out."""
+    """Workflows have no rights by default. A job that may write runs no code of a run.
+
+    Those that write comments and alerts check nothing out. The one that keeps evidence runs on GitHub's machine, checks
+    out the default branch, and treats what it received as an untrusted archive.
+    """
+    reading = {("contents", "read"), ("actions", "read")}
+    writing = {("pull-requests", "write"), ("security-events", "write"), ("contents", "write")}
     writers = []
     for path in WORKFLOWS:
         workflow = load(path)
         assert workflow["permissions"] in ({}, {"contents": "read"}), path.name
         for name, job in workflow["jobs"].items():
             granted = job.get("permissions", {})
-            assert set(granted.items()) <= {("contents", "read"), ("pull-requests", "write")}, (path.name, name)
+            assert set(granted.items()) <= reading | writing, (path.name, name)
             if "write" in granted.values():
                 writers.append(f"{path.name} {name}")
-                assert not any("checkout" in str(step.get("uses")) for step in job.get("steps", ()))
-    assert writers == ["comment.yml comment", "pull-request.yml comment"]
+                checks_out = any("checkout" in str(step.get("uses")) for step in job.get("steps", ()))
+                assert checks_out == (name == "keep"), name
+                assert HOSTED.fullmatch(job.get("runs-on", "ubuntu-24.04")), name
+    assert writers == [
+        "alerts.yml alerts",
+        "comment.yml comment",
+        "nightly.yml keep",
+        "nightly.yml alerts",
+        "pull-request.yml comment",
+        "pull-request.yml alerts",
+    ]
+    keep = load(ROOT / "workflows" / "nightly.yml")
+    assert set(triggers(keep)) == {"schedule", "workflow_dispatch"}
+    (secret,) = [name for name, step in steps() if "secrets." in str(step)]
+    assert secret == "nightly.yml keep"
 
 
 def test_actions_of_others_are_pinned_by_commit() -> None:
@@ -126,10 +148,71 @@ def test_actions_of_others_are_pinned_by_commit() -> None:
     used += [(name, job["uses"]) for name, job in jobs() if "uses" in job]
     assert "$/.github/actions/harness-run" in [action for _, action in used]
     for name, action in used:
-        assert action.startswith("$/") or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action), name
+        assert action.startswith("$/") or re.fullmatch(r"(actions|github)/[a-z/-]+@[0-9a-f]{40}", action), name
         if action.startswith("$/"):
             place = ROOT.parent / action.removeprefix("$/")
             assert place.is_file() or (place / "action.yml").is_file(), name
+
+
+def test_pinned_actions_are_updated() -> None:
+    """Dependabot looks into every folder that has actions, and each pin has its version beside it."""
+    (update,) = load(ROOT / "dependabot.yml")["updates"]
+    assert update["package-ecosystem"] == "github-actions"
+    assert update["directories"] == ["/", "/.github/actions/*"]
+    for path in (*WORKFLOWS, *ACTIONS):
+        for line in re.findall(r"(?m)^[ -]+uses: .*@.*$", path.read_text()):
+            assert re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
+
+
+def test_every_run_asks_for_the_full_profile_on_a_gpu() -> None:
+    """A fallback to the reduced profile on the CPU would be green. Only GitHub's machine, without a GPU, asks for it."""
+    full = "--profile full --require-gpu"
+    falsify = triggers(load(ROOT / "workflows" / "falsify.yml"))["workflow_call"]["inputs"]
+    assert falsify["options"]["default"] == full
+    assert load(ROOT / "actions" / "harness-run" / "action.yml")["inputs"]["options"]["default"] == full
+    assert "options" not in load(ROOT / "workflows" / "pull-request.yml")["jobs"]["falsify"]["with"]
+    nightly = load(ROOT / "workflows" / "nightly.yml")["jobs"]["falsify"]
+    assert nightly["with"]["options"] == f"${{{{ matrix.host.options || '{full}' }}}}"
+    hosts = json.loads(nightly["strategy"]["matrix"]["host"].partition("|| '")[2].rpartition("'")[0])
+    assert [host["name"] for host in hosts if "options" in host] == ["cpu"]
+    assert [host["labels"] for host in hosts if "self-hosted" not in host["labels"]] == [["ubuntu-24.04"]]
+
+
+def test_another_label_cancels_no_run() -> None:
+    """A workflow's group is joined by every event. A job's group is joined after its `if`."""
+    workflow = load(ROOT / "workflows" / "pull-request.yml")
+    assert "concurrency" not in workflow
+    job = workflow["jobs"]["falsify"]
+    assert "github.event.label.name == 'falsify'" in job["if"]
+    assert job["concurrency"]["cancel-in-progress"] is True
+
+
+def test_what_was_sealed_is_uploaded_however_the_run_ended() -> None:
+    """Report and upload are steps of the job, which run after a time-out and a cancellation."""
+    *_, run, report, upload = load(ROOT / "workflows" / "falsify.yml")["jobs"]["run"]["steps"]
+    assert run["uses"].endswith("harness-run")
+    assert (report["uses"].endswith("harness-report"), report["if"]) == (True, "always()")
+    assert ("upload-artifact" in upload["uses"], upload["if"].startswith("always()")) == (True, True)
+    assert run["with"]["minutes"] == "${{ inputs.minutes }}"
+
+
+def test_what_a_night_keeps_the_next_run_reads() -> None:
+    """One branch, written by one job and read by all runs, which trust the key that signs."""
+    nightly, pull = (load(ROOT / "workflows" / f"{name}.yml")["jobs"] for name in ("nightly", "pull-request"))
+    (keep,) = [step for step in nightly["keep"]["steps"] if "SIGNING_KEY" in step.get("env", {})]
+    for job in (nightly["falsify"], pull["falsify"]):
+        assert job["with"]["evidence-branch"] == keep["env"]["BRANCH"]
+        assert job["with"]["trusted-key"] == "${{ vars.HARNESS_EVIDENCE_KEY }}"
+
+
+def test_the_virtual_environment_is_cached() -> None:
+    """By Python's version and all requirements. On a runner of one's own, install.sh keeps it."""
+    (cache,) = [
+        step for step in load(ROOT / "workflows" / "ci.yml")["jobs"]["check"]["steps"] if "/cache@" in str(step)
+    ]
+    assert cache["with"]["path"] == ".venv"
+    for part in ("matrix.runner", "python-version", "constraints.txt", "pyproject.toml"):
+        assert part in cache["with"]["key"]
 
 
 def test_what_others_call_needs_nothing_of_their_checkout() -> None:
@@ -138,6 +221,7 @@ def test_what_others_call_needs_nothing_of_their_checkout() -> None:
     action = load(ROOT / "actions" / "harness-run" / "action.yml")["inputs"]
     assert {name for name, one in inputs.items() if one.get("required")} == {"name", "runner"}
     assert inputs["install"]["default"] == action["install"]["default"]
+    assert set(inputs) - {"name", "runner"} == set(action) - {"harness"}
 
 
 def test_an_auditor_of_workflows_finds_nothing() -> None:
@@ -171,7 +255,7 @@ def comment(tmp_path: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
     (tmp_path / "report").mkdir()
     step = load(ROOT / "workflows" / "comment.yml")["jobs"]["comment"]["steps"][-1]
     variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NAME": "gx10", "NUMBER": "5", "GITHUB_RUN_ID": "9"}
-    variables |= {"GITHUB_REPOSITORY": "team/project", "GITHUB_SERVER_URL": "https://github.com"}
+    variables |= {"GITHUB_REPOSITORY": "team/project", "GITHUB_SERVER_URL": "https://github.com", "COMMIT": "c" * 40}
     command = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
     return lambda: subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
 
@@ -185,16 +269,26 @@ def test_a_comment_replaces_the_one_before_it(
     """The first line identifies the old comment."""
     mark = "<!-- falsifier-harness report gx10 -->"
     (tmp_path / "comments").write_text(earlier.format(mark=mark))
-    assert comment().returncode == 0
-    assert not (tmp_path / "calls").exists()  # nothing was due: there is no report, and no comment
     (tmp_path / "report" / "comment.md").write_text("<!-- falsifier-harness report -->\n## 1 PASS\n")
     assert comment().returncode == 0
     (call,) = (tmp_path / "calls").read_text().splitlines()
     place = "issues/5/comments" if method == "POST" else "issues/comments/41"
     assert call == f"api --method {method} repos/team/project/{place} --field body=@body.md --silent"
     body = (tmp_path / "body.md").read_text().splitlines()
-    assert (body[0], body[2]) == (mark, "## 1 PASS")
-    assert body[-1].endswith("evidence-gx10 of https://github.com/team/project/actions/runs/9")
+    assert (body[0], body[4]) == (mark, "## 1 PASS")
+    assert body[1] == f"Commit {'c' * 40} on gx10:"
+    assert "(https://github.com/team/project/actions/runs/9)" in body[-1]
+
+
+def test_a_run_without_a_report_has_a_comment_too(
+    tmp_path: Path, comment: Callable[[], subprocess.CompletedProcess[str]]
+) -> None:
+    """Otherwise the comment on an older commit would stay."""
+    (tmp_path / "report").rmdir()
+    assert comment().returncode == 0
+    body = (tmp_path / "body.md").read_text()
+    assert f"Commit {'c' * 40} " in body
+    assert "**Ended early**" in body
 
 
 def test_a_report_that_is_a_link_is_no_comment(

@@ -1,38 +1,51 @@
 #!/usr/bin/env bash
-# Runs claims, packs and reports their bundles, and exits with the status of the run. See action.yml.
+# Runs claims and exits with the status of the run. See action.yml.
 #
-# HARNESS CLAIMS OPTIONS FAIL_ON   the inputs of the action
-# RUNNER_TEMP GITHUB_OUTPUT        from the runner
+# HARNESS CLAIMS OPTIONS FAIL_ON MINUTES   the inputs of the action
+# RUNNER_TEMP                              from the runner
+#
+# The run has a session of its own. When a job is cancelled, the runner ends this script within ten seconds; the run
+# needs longer to seal what it measured, and harness-report waits for it.
 set -euo pipefail
 
-folder=$(mktemp -d "$RUNNER_TEMP/harness.XXXXXX")
-echo "folder=$folder" >> "$GITHUB_OUTPUT"
+folder=$RUNNER_TEMP/harness
+state=$RUNNER_TEMP/harness-state
+mkdir -p "$folder" "$state"
+[ -s "$state/began" ] || date +%s > "$state/began"
 read -ra claims <<< "$CLAIMS"
 read -ra options <<< "$OPTIONS"
+mkdir -p evidence
+find evidence -name record.json | sort > "$state/before"
 
+# The last sixth of the job's time, at most ten minutes, is for reports and the upload.
+margin=$((MINUTES * 10 < 600 ? MINUTES * 10 : 600))
+seconds=$(($(cat "$state/began") + MINUTES * 60 - margin - $(date +%s)))
+if [ "$seconds" -lt 1 ]; then seconds=1; fi
+
+pid=
+stop() {
+  trap '' INT TERM
+  if [ -n "$pid" ]; then kill -TERM "$pid" 2> /dev/null || true; fi
+  trap stop INT TERM
+}
+trap stop INT TERM
+# SIGTERM tells the run to seal what it measured. `timeout` passes it on, and exits with 124 if the time was up.
+setsid timeout --foreground --kill-after=5m --signal=TERM "$seconds" \
+  "$HARNESS" run "${claims[@]}" "${options[@]}" --json "$folder/run.json" > >(tee "$folder/run.log") 2>&1 &
+pid=$!
+echo "$pid" > "$state/pid"
 status=0
-"$HARNESS" run "${claims[@]}" "${options[@]}" --json "$folder/run.json" || status=$?
+while :; do
+  wait "$pid" && status=0 || status=$?
+  kill -0 "$pid" 2> /dev/null || break
+done
+echo "$status" > "$state/status"
 
-# A refused run leaves the file empty. Then there is no bundle, and the status says why.
-mapfile -t bundles < <(python3 -c '
-import json, pathlib, sys
-text = pathlib.Path(sys.argv[1]).read_text() if pathlib.Path(sys.argv[1]).exists() else ""
-for record in json.loads(text or "{}").get("records", ()):
-    if record["bundle"]:
-        print(record["bundle"])
-' "$folder/run.json")
-echo "bundles=${#bundles[@]}" >> "$GITHUB_OUTPUT"
-
-if [ "${#bundles[@]}" -gt 0 ]; then
-  "$HARNESS" report "${bundles[@]}" --step-summary --markdown "$folder/comment.md" --ctrf "$folder/ctrf.json" \
-    --junit "$folder/junit.xml" --sarif "$folder/claims.sarif" --html "$folder/site"
-  "$HARNESS" pack "${bundles[@]}" -o "$folder/bundles.zip"
-fi
-
-if [ -n "$FAIL_ON" ]; then
+if [ -n "$FAIL_ON" ] && [ "$status" -le 4 ]; then
   gate=0
   "$HARNESS" status --fail-on "$FAIL_ON" || gate=$?
   # The status of the run is more important than missing evidence of other claims.
   [ "$status" -ne 0 ] || status=$gate
 fi
+if [ "$status" -eq 124 ]; then echo "::error title=ended early::the run ended at its time limit; what it sealed is kept"; fi
 exit "$status"
