@@ -165,7 +165,7 @@ def test_pinned_actions_are_updated() -> None:
 
 
 def test_every_run_asks_for_the_full_profile_on_a_gpu() -> None:
-    """A fallback to the reduced profile on the CPU would be green. Only GitHub's machine, without a GPU, asks for it."""
+    """A fallback to the reduced profile on the CPU would be green. Only the machine of GitHub asks for that profile."""
     full = "--profile full --require-gpu"
     falsify = triggers(load(ROOT / "workflows" / "falsify.yml"))["workflow_call"]["inputs"]
     assert falsify["options"]["default"] == full
