@@ -1,8 +1,9 @@
 """Bundles as one Markdown text, for a comment on a pull request or the summary of a workflow's job.
 
 GitHub cuts or refuses a text that is too long. So the text consists of blocks, the most important first: the counts, a
-table of verdicts, what speaks against each claim, the kill tables, the measurements. A block that does not fit is left
-out whole, and the last line counts the blocks that are missing.
+table of verdicts, what speaks against each claim, the kill tables, the measurements. What narrows a PASS stands in its
+row in a few words, and is folded with its kill table. A block that does not fit is left out whole, and the last line
+counts the blocks that are missing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
 from harness.contract.clauses import ClauseResult
-from harness.contract.reasons import Reason
+from harness.contract.reasons import Reason, ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, finding_text, number_text, reason_text
@@ -52,7 +53,7 @@ def render(bundles: Sequence[BundleResult], limit: int = COMMENT) -> str:
     room = limit - len(head.encode()) - _FOR_LAST
     rows, room = _fitting([_row(bundle) for bundle in ordered], room - 200, max(0, room // 2))
     blocks = [block for bundle in ordered for block in _against(bundle)]
-    blocks += [block for bundle in ordered if bundle.record for block in _kills(bundle.record)]
+    blocks += [block for bundle in ordered for block in _kills(bundle)]
     blocks += [block for bundle in ordered if bundle.record for block in _measured(bundle.record)]
     shown, _ = _fitting(blocks, room, room)
     parts = [head]
@@ -131,7 +132,7 @@ def _weighty(verdict: Verdict) -> str:
 
 
 def _against(bundle: BundleResult) -> Iterator[str]:
-    """Yield what speaks against a claim or its evidence. A PASS without caveats yields nothing."""
+    """Yield what speaks against a claim or its evidence. A PASS yields nothing."""
     record = bundle.record
     if record is None:
         one = bundle.verification
@@ -141,13 +142,13 @@ def _against(bundle: BundleResult) -> Iterator[str]:
         what = "is no evidence" if not one.sound else f"says {one.verdict}, and is not accepted"
         yield f"### {one.standing}: {markdown(bundle.name)}\n\n{code_span(str(bundle.path))} {what}:\n\n{listed}"
         return
-    remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
-    said = [f"- {_sentence(caveat)}" for caveat in caveats(record, remarks)]
-    if record.verdict is Verdict.PASS and not said:
+    if record.verdict is Verdict.PASS:
         return
     head = f"### {_verdict(record, bundle.verification.remarks)}: {markdown(record.id)}"
-    parts = [head, _why(record.reason), "\n".join(said)]
     wrong = [clause for clause in record.clauses if clause.outcome is not Outcome.PASS]
+    # The table below has the reason of a clause.
+    is_of_clause = record.reason is not None and record.reason.code is ReasonCode.CLAUSE
+    parts = [head, "" if is_of_clause else _why(record.reason)]
     if wrong:
         wrong.sort(key=lambda clause: clause.outcome is not Outcome.FAIL)
         parts.append(_clause_table(wrong[:_MOST_CLAUSES]))
@@ -156,16 +157,24 @@ def _against(bundle: BundleResult) -> Iterator[str]:
     lived = [mutant for mutant in record.mutants if mutant.fate in (Fate.SURVIVED, Fate.MISATTRIBUTED)]
     if lived:
         parts.append(f"Mutants that were not killed as declared:\n\n{_mutant_table(lived)}")
-    if record.verdict is not Verdict.PASS:
-        parts.append(_reproduce(record))
+    parts += [_reproduce(record), _caveats(bundle, record)]
     yield "\n\n".join(part for part in parts if part)
 
 
-def _kills(record: Record) -> Iterator[str]:
-    """Yield the kill table, and for a PASS the command that reproduces it. Other verdicts show the command above."""
+def _caveats(bundle: BundleResult, record: Record) -> str:
+    """Return a list of what narrows the verdict; empty if nothing does."""
+    remarks = [remark for remark in bundle.verification.remarks if remark.code not in _IN_THE_TABLE]
+    return "\n".join(f"- {_sentence(caveat)}" for caveat in caveats(record, remarks))
+
+
+def _kills(bundle: BundleResult) -> Iterator[str]:
+    """Yield the kill table; for a PASS also what narrows it and how to reproduce it, as others show that above."""
+    record = bundle.record
+    if record is None:
+        return
     kills = _mutant_table(record.mutants) or "No mutant is declared."
-    reproduce = f"\n\n{_reproduce(record)}" if record.verdict is Verdict.PASS else ""
-    yield _folded(f"Mutants of {_which(record)}: {_tally(record.mutants)}", f"{kills}{reproduce}")
+    parts = [_caveats(bundle, record), kills, _reproduce(record)] if record.verdict is Verdict.PASS else [kills]
+    yield _folded(f"Mutants of {_which(record)}: {_tally(record.mutants)}", "\n\n".join(filter(None, parts)))
 
 
 def _measured(record: Record) -> Iterator[str]:
