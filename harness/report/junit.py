@@ -186,6 +186,7 @@ def properties_of(record: Record) -> dict[str, str]:
         "commit": f"{record.commit.get('revision')}{' (dirty)' if record.commit.get('dirty') else ''}",
         "contract_sha256": record.contract_digest,
         "command": record.command,
+        "waited_seconds": str(record.waited_seconds),
     }
 
 

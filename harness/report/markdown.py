@@ -24,8 +24,8 @@ from harness.report.verdict_text import Caveat, Mono, bundle_totals, caveats, na
 
 __all__ = ["COMMENT", "LEAST", "MARK", "SUMMARY", "render"]
 
-COMMENT: Final = 65_000
-"""Bytes of UTF-8. GitHub accepts 65,536 characters in a comment, and a workflow may add a line."""
+COMMENT: Final = 64_000
+"""Bytes of UTF-8. GitHub accepts 65,536 characters in a comment, and a workflow adds some lines."""
 SUMMARY: Final = (1 << 20) - 1
 """Bytes. GitHub accepts 1 MiB in GITHUB_STEP_SUMMARY for everything that a step appends."""
 LEAST: Final = 2000

@@ -83,10 +83,11 @@ def test_a_claim_is_a_suite_of_the_claim_and_its_mutants(tmp_path: Path) -> None
 
 
 def test_times_are_those_of_the_trials(tmp_path: Path) -> None:
-    """A wait for the device, which the run's own time could include, is in none."""
-    record = record_of(tmp_path, seconds=190.0, trial_seconds=1.25)
+    """A wait for the device is in none of them; it is a property."""
+    record = record_of(tmp_path, seconds=190.0, trial_seconds=1.25, waited_seconds=148.0)
     mutants = sum(mutant.seconds or 0 for mutant in record.mutants)
     (suite,) = root_of(junit.render(record))
+    assert suite.find("properties/property[@name='waited_seconds']").attrib["value"] == "148.0"  # type: ignore[union-attr]
     assert float(suite.attrib["time"]) == pytest.approx(1.25 + mutants)
     assert schema().is_valid(ElementTree.fromstring(junit.render(replace(record, trial_seconds=1e308))))
 
