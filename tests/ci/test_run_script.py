@@ -83,10 +83,16 @@ class Job:
 
     def start(self, script: str, **changes: str) -> subprocess.Popen[str]:
         variables = {**self.variables, **changes}
-        # As the runner starts them. The run could keep a pipe open, so the output goes to a file.
+        # The run could keep a pipe open, so the output goes to a file. If these tests run in the background of a shell,
+        # SIGINT is ignored, and bash could not catch it.
         with (self.temporary / "log").open("a") as log:
             return subprocess.Popen(
-                ["bash", str(ACTIONS / script)], cwd=self.folder, env=variables, stdout=log, stderr=log, text=True
+                ["env", "--default-signal=INT", "bash", str(ACTIONS / script)],
+                cwd=self.folder,
+                env=variables,
+                stdout=log,
+                stderr=log,
+                text=True,
             )
 
     def run(self, script: str, **changes: str) -> int:
