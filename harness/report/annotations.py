@@ -28,7 +28,7 @@ def _handler() -> Handler:
             record = event.record
             claim, *_ = ci_cases.of_record(record, contracts.get(record.id, UNKNOWN))
             level = "warning" if record.verdict is Verdict.NOT_MEASURED else "error"
-            lines = [claim.message, *claim.details[1:]]  # the first detail is the place
+            lines = [claim.message, *claim.details]
             annotate(level, f"{record.verdict} {record.id}", lines, claim.file, claim.line)
         elif isinstance(event, ClaimPassedOver) and event.verdict is Verdict.FAIL:
             annotate("error", f"FALSIFIED {event.id}", [event.reason])

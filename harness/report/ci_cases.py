@@ -71,7 +71,7 @@ class Case:
     """The contract's file; empty if unknown."""
     line: int = 1
     details: tuple[str, ...] = ()
-    """Lines. A claim has its place, the clauses that did not pass or are not judged, and how to reproduce it."""
+    """Lines. A claim has the clauses that did not pass or are not judged, and how to reproduce it."""
 
 
 NOTHING = Case("harness report", "nothing ran", Kind.BUNDLE, Status.UNSOUND, "there is no bundle: nothing was measured")
@@ -112,7 +112,6 @@ def _claim(record: Record, contract: ContractFile) -> Case:
         key=lambda clause: clause.outcome is not Outcome.FAIL,
     )
     line = contract.lines.clause(wrong[0].id) if wrong else contract.lines.claim()
-    place = f"{contract.name}:{line}"
     return Case(
         claim=record.id,
         name=record.id,
@@ -122,19 +121,19 @@ def _claim(record: Record, contract: ContractFile) -> Case:
         seconds=record.trial_seconds,
         file=contract.name,
         line=line,
-        details=tuple(map(printable, _details(record, wrong, place))),
+        details=tuple(map(printable, _details(record, wrong))),
     )
 
 
-def _details(record: Record, wrong: list[ClauseResult], place: str) -> Iterator[str]:
-    yield place
+def _details(record: Record, wrong: list[ClauseResult]) -> Iterator[str]:
     if record.unjudged:
         yield f"not judged in the {record.profile} profile: {record.left_out}"
     for clause in wrong[:_MOST_DETAILS]:
         yield f"{clause.outcome} {clause.id}: {_measured(clause)}"
     if len(wrong) > _MOST_DETAILS:
         yield f"and {len(wrong) - _MOST_DETAILS} more clauses"
-    yield f"to reproduce: {record.command}"
+    if record.verdict is not Verdict.PASS:
+        yield f"to reproduce: {record.command}"
 
 
 def _clause(record: Record, clause: ClauseResult, contract: ContractFile) -> Case:

@@ -210,7 +210,8 @@ def _add(suite: ElementTree.Element, case: Case) -> None:
     element = ElementTree.SubElement(
         suite, "testcase", name=case.name, classname=printable(case.claim), time=_seconds([case])
     )
-    text = "\n".join(filter(None, (case.message, *case.details)))
+    place = f"{case.file}:{case.line}" if case.file else ""
+    text = "\n".join(filter(None, (place, case.message, *case.details)))
     if case.status is not Status.PASS:
         result = ElementTree.SubElement(element, _TAGS[case.status], message=case.message, type=str(case.status))
         result.text = text

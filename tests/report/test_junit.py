@@ -98,7 +98,7 @@ def test_a_failure_begins_with_its_place_and_has_the_clauses(tmp_path: Path) -> 
     file = ContractFile.of(result.contract)
     found = root_of(junit.render(result.record, file)).find(".//failure")
     assert found is not None
-    message, place, clause, *_, reproduce = (found.text or "").splitlines()
+    place, message, clause, *_, reproduce = (found.text or "").splitlines()
     assert message == found.attrib["message"]
     line = int(place.rpartition(":")[2])
     assert '"nothing-lost"' in result.contract.content.decode().splitlines()[line - 1]
