@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from falsifiers.distill.oracle.qwen2 import NotTheModel
 from falsifiers.distill.oracle.shadow import Configuration, ShadowStep, Snapshot, Step, compare
 from falsifiers.distill.oracle.tolerances import refuted
 from falsifiers.distill.subject import Shadowed
-from harness import Setting
+from harness import NotShown, Setting
 from harness.authoring.shadow_step import Difference, chosen_steps, difference, relative_difference
 
 __all__ = ["ShadowWatch", "saved_steps"]
@@ -80,15 +80,25 @@ class ShadowWatch:
             saved = saved_steps(setting)
             around = {*saved[:1], *saved[-1:], *{resumes_after} - {0}, int(wanted["warmup_steps"])}
             self._chosen = chosen_steps(setting.seed, int(wanted["steps"]), around, drawn)
-        teacher = subject.teacher_weights()
+        teacher = self._teacher_of(subject)
         with own_work():
-            self._teacher = Snapshot.of(teacher).weights  # the teacher is frozen, so the copy holds for all steps
+            # the teacher is frozen, so the copy holds for all steps
+            self._teacher = None if teacher is None else Snapshot.of(teacher).weights
         self.checked: list[int] = []
         self.found: dict[int, list[Difference]] = {}
         self._made = 0
         self._next: _Prepared | None = None
         self._first_resumed: _Prepared | None = None
         self._prepare()
+
+    def _teacher_of(self, subject: Shadowed) -> Mapping[str, Tensor] | None:
+        """The teacher's weights; None if there is no teacher and the loss has no part of it."""
+        try:
+            return subject.teacher_weights()
+        except NotShown:
+            if self._shadow.configuration.alpha != 1:
+                raise
+            return None
 
     def __call__(self, step: int, **values: float) -> None:
         """Compare the step that was made, if it is a chosen one, and prepare the next."""
@@ -142,7 +152,9 @@ class ShadowWatch:
         found = differences(None)
         if refuted(found, str(dtype).removeprefix("torch."), _NEAR):
             found = differences(
-                self._shadow.step(self._made, made.before, made.inputs, made.labels, self._teacher, dtype)
+                self._shadow.step(
+                    self._made, made.before, made.inputs, made.labels, self._teacher or made.before.weights, dtype
+                )
             )
         return found
 
@@ -158,15 +170,14 @@ class ShadowWatch:
         self.found[number] = [Difference("batch", "", 0.0 if has_shape else 1.0)]
         if not has_shape:
             return
-        logits = {
-            "student_logits": self._subject.student_logits(inputs[:1]),
-            "teacher_logits": self._subject.teacher_logits(inputs[:1]),
-        }
+        logits = {"student_logits": self._subject.student_logits(inputs[:1])}
+        if self._teacher is not None:
+            logits["teacher_logits"] = self._subject.teacher_logits(inputs[:1])
         refused: NotTheModel | None = None
         with self._own_work():
             try:
                 before = Snapshot.of(weights, slots)
-                expected = self._shadow.step(number, before, inputs, labels, self._teacher)
+                expected = self._shadow.step(number, before, inputs, labels, self._teacher or before.weights)
                 self._next = _Prepared(before, inputs.clone(), labels.clone(), logits, expected)
                 if number == self._resumes_after + 1:
                     self._first_resumed = self._next

@@ -142,11 +142,12 @@ def inputs_and_labels(samples: list[Any]) -> Batch | Hidden:
         except (KeyError, TypeError, IndexError):
             return Hidden("the batch has no input_ids and labels")
         mask = sample.get("attention_mask")
-        if (labels == _IGNORED).any() or (mask is not None and not mask.all()):
+        if (labels[:, 1:] == _IGNORED).any() or (mask is not None and not mask.all()):
             return Hidden("the batch leaves out tokens, by its labels or its attention mask")
         if inputs.shape != labels.shape or inputs.dim() != 2:
             return Hidden(f"the batch has input_ids {tuple(inputs.shape)} and labels {tuple(labels.shape)}")
-        pairs.append((inputs[:, :-1], labels[:, 1:]) if torch.equal(inputs, labels) else (inputs, labels))
+        shifts = torch.equal(inputs[:, 1:], labels[:, 1:])  # no loss has the first label, whatever it is
+        pairs.append((inputs[:, :-1], labels[:, 1:]) if shifts else (inputs, labels))
     if not pairs or len({inputs.shape[1] for inputs, _ in pairs}) != 1:
         return Hidden("the rows of a step have different lengths")
     inputs, labels = (torch.cat(parts).detach().cpu() for parts in zip(*pairs, strict=True))
@@ -155,4 +156,6 @@ def inputs_and_labels(samples: list[Any]) -> Batch | Hidden:
 
 def labels_are_inputs(sample: Mapping[str, Tensor]) -> bool:
     """Whether the labels of a batch are its inputs, so that the loss shifts them."""
-    return sample.keys() >= {"input_ids", "labels"} and torch.equal(sample["input_ids"], sample["labels"])
+    if not sample.keys() >= {"input_ids", "labels"}:
+        return False
+    return torch.equal(sample["input_ids"][:, 1:], sample["labels"][:, 1:])
