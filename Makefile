@@ -12,7 +12,7 @@ PYTEST ?=
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-.PHONY: install run test docs wheels check fuzz mutants clean
+.PHONY: install run test docs wheels trl check fuzz mutants clean
 
 install: $(INSTALLED)
 
@@ -30,6 +30,11 @@ docs: $(INSTALLED)
 wheels: $(INSTALLED)
 	$(VENV)/bin/python -m build --wheel --no-isolation --outdir build/wheels .
 	$(VENV)/bin/python -m build --wheel --no-isolation --outdir build/wheels claims
+
+# TRL's Trainers as subjects. They bring 190 MB that nothing else here needs, so `make test` skips them.
+trl: $(INSTALLED)
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[trl]'
+	$(VENV)/bin/python -m pytest tests/falsifiers/distill/test_trl.py
 
 # New hostile cases for every reader, in rounds, until the minutes are over or a case does harm.
 fuzz: $(INSTALLED)

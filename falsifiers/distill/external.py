@@ -257,6 +257,9 @@ class _Trainer(Outside):
         )
 
     def _weights(self, path: Path, prefix: str) -> Mapping[str, Tensor]:
+        if not path.exists():
+            when = " before the run starts" if self.step == 0 else ""
+            raise NotShown(f"there is no {path}{when}, which should hold the weights of step {self.step}")
         try:
             weights, _ = read_weights(path, prefix)
         except Unreadable as error:

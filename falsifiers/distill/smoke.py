@@ -47,7 +47,6 @@ def falsify(trial: Trial[Distillation]) -> None:
         unmoved=first_shown(training.unmoved, shown(trial.subject, "unmoved")),
     )
     after = scores(trial, held_out, in_process)
-    _measure_forward_passes(trial, held_out, in_process)
     trial.measure(
         final_loss=after.loss,
         final_as_reported=after.as_reported,
@@ -56,6 +55,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         final_cross_entropy=after.cross_entropy,
         teacher_drift=provided(in_process, (after.teacher_logits - before.teacher_logits).abs().max()),
     )
+    _measure_forward_passes(trial, held_out, in_process)
 
 
 def _measure_forward_passes(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> None:

@@ -18,3 +18,7 @@ class Elsewhere(ABC):
     @abstractmethod
     def ran(self) -> JsonObject:
         """What ran, as far as the subject tells: `device`, `dtype`, `backend`, `steps`."""
+
+    def unheard(self) -> str:
+        """Why nothing of its output was understood; empty if something was. This is said before all else."""
+        return ""

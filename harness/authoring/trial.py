@@ -177,6 +177,8 @@ class Trial(Generic[S]):
         given = {"device": device, "dtype": dtype, "backend": backend, "steps": steps}
         if isinstance(self._subject, Elsewhere):
             given = dict(self._subject.ran())
+            if why := self._subject.unheard():
+                self._recorder.not_shown = NotShown(why)
         self._recorder.report(Resolved({name: plain(value) for name, value in given.items() if value is not None}))
 
     def search(

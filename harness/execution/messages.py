@@ -277,6 +277,7 @@ _RESOLVED: Mapping[str, _Reader] = {
     "device": _of(str), "dtype": _of(str), "backend": _of(str), "steps": _within(-_EXACT, _EXACT),
     "contradiction": _of(str),
     "unlike_files": _of(str),
+    "told_device": _of(str),
 }  # fmt: skip
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DIGESTS = _map_of(lambda value: _held(_SHA256.fullmatch(_of(str)(value)) is not None, value))

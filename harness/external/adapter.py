@@ -68,6 +68,12 @@ class Outside(Elsewhere):
             raise AttributeError(name)
         raise NotShown(f"{self.trainer.name} shows nothing of its {name.replace('_', ' ')} from outside")
 
+    def unheard(self) -> str:
+        """See `Elsewhere`: no line matches any event of the trainer's file."""
+        if self.telling is None or not self.telling.is_unheard:
+            return ""
+        return f"no line of its output matches any event of {self.trainer.path.name}; see harness trainer check"
+
     def ran(self) -> dict[str, Any]:
         """What ran, by the output, and whether the output contradicts itself.
 
@@ -85,7 +91,7 @@ class Outside(Elsewhere):
         if self.telling.made is not None:
             found["steps"] = self.telling.made
         if not self.shows_device and found.get("device") == self.values["device"]:
-            del found["device"]
+            found["told_device"] = found.pop("device")
         if found.get("steps") == self.values.get("steps") and not self._left_every_step():
             del found["steps"]
         if (contradiction := self.telling.contradiction) is not None:
@@ -174,6 +180,10 @@ class RecordedRun(Outside):
         NotShown: always.
         """
         raise NotShown("a run that has ended cannot be made again with other parameters")
+
+    def unheard(self) -> str:
+        """See `Elsewhere`; a run without a log has nothing to be heard."""
+        return super().unheard() if self.logs() else ""
 
     def logs(self) -> list[Path]:
         """The files with its output."""

@@ -61,11 +61,16 @@ class Telling:
     """The first step, count or loss that is not a number, as printed; empty if all are numbers."""
     disorder: str = ""
     """Why the steps of the output are not 1, 2, 3 and so on; empty if they are."""
+    is_unheard: bool = True
+    """Whether the output has had no event yet."""
     _is_numbered: bool = True
+    _is_over: bool = False
+    """Whether the output has told how many steps or seconds the whole run took."""
     _pending: tuple[int, dict[str, float]] | None = None
 
     def hear(self, event: Event) -> None:
         """Take one event."""
+        self.is_unheard = False
         if event.kind is EventKind.STEP:
             self._step(event)
         elif event.kind is EventKind.SUMMARY:
@@ -121,6 +126,7 @@ class Telling:
         return ""
 
     def _summary(self, event: Event) -> None:
+        self._is_over = self._is_over or not event.values.keys().isdisjoint(("steps", "seconds"))
         if "steps" in event.values:
             self.told_steps = event.whole("steps")
             self._expect("steps", event, self.told_steps)
@@ -146,6 +152,8 @@ class Telling:
             self._pending[1].update(values)
             return
         self._hand_on()
+        if not self.disorder and self.newest and (step == 1 or (self._is_over and not self._is_numbered)):
+            self.disorder = f"the output holds two runs: after {self.newest} steps another one begins"
         if step != self.newest + 1 and not self.disorder:
             self.disorder = f"after step {self.newest} the output tells of step {step}"
         self.steps, self.newest = self.steps + 1, step

@@ -146,7 +146,7 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
     for name, wanted in asked.items():
         bound = Bound("const", wanted)
         if name not in observation.resolved:
-            yield _result(f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, Reason(ReasonCode.NOT_READ_BACK, name))
+            yield _result(f"resolved.{name}", Outcome.NOT_MEASURED, None, bound, _not_read_back(observation, name))
             continue
         got = observation.resolved[name]
         same = type(got) is type(wanted) and got == wanted
@@ -158,6 +158,11 @@ def _builtin(contract: Contract, observation: Observation) -> Iterator[ClauseRes
             yield _result(name, Outcome.FAIL if said else Outcome.PASS, said, Bound("const", ""), reason)
     if asked["device"] == "cuda":
         yield from _residency(observation)
+
+
+def _not_read_back(observation: Observation, name: str) -> Reason:
+    told = observation.resolved.get("told_device") if name == "device" else None
+    return Reason(ReasonCode.NOT_READ_BACK, name, text=told or "")
 
 
 def _completes(observation: Observation) -> ClauseResult:

@@ -92,7 +92,10 @@ _SENTENCES: dict[ReasonCode, Callable[[Reason], str]] = {
     ReasonCode.TOO_COSTLY: lambda one: f"{one.place} is too large to be judged by this clause",
     ReasonCode.CANNOT_BE_EVALUATED: lambda one: f"the rule cannot be evaluated: {one.text}",
     ReasonCode.NOT_BOOLEAN: lambda one: f"the rule gave neither true nor false: {one.text}",
-    ReasonCode.NOT_READ_BACK: lambda one: f"the {one.place} that ran was not read back",
+    ReasonCode.NOT_READ_BACK: lambda one: (
+        f"the {one.place} that ran was not read back"
+        f"{f'; only the output says that it was {one.text}' if one.text else ''}"
+    ),
     ReasonCode.CONTRADICTION: lambda one: (
         f"the output contradicts {'the files of the run' if one.place else 'itself'}: {one.text}"
     ),

@@ -32,6 +32,10 @@ def _summary(found: Matches) -> Iterator[str]:
                 yield _many(count, kind.value.replace("_", " "), f"{kind.value.replace('_', ' ')} events")
     else:
         yield "no log"
+    if found.telling.ran:
+        yield "it says that it ran on " + ", ".join(
+            f"{name} {printable(text)}" for name, text in found.telling.ran.items()
+        )
     if found.checkpoint_files:
         yield f"{len(found.checkpoints)} of {_many(found.checkpoint_files, 'checkpoint')}"
     if found.export_tensors is not None:

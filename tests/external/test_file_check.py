@@ -114,6 +114,32 @@ def test_a_log_that_leaves_steps_out_contradicts_nothing() -> None:
     assert telling.contradiction is None
 
 
+def test_two_runs_in_one_log(tmp_path: Path) -> None:
+    """Are known as such, by the steps' numbers or by a summary between them; the steps of neither are told."""
+    described = trainer(tmp_path)
+    log = tmp_path / "run.log"
+    log.write_text(lines(20, 20) + lines(20, 20))
+    found = check_log(described, [log])
+    assert (found.telling.contradiction, "two runs" in found.telling.unseen, len(found.problems)) == (None, True, 1)
+    unnumbered = trainer(
+        tmp_path, FILE.replace("(?P<step>\\d+)/\\d+ loss", "loss", 1).replace("[log]", "[log]\nevery = 1")
+    )
+    log.write_text("step loss 2\nmade 1 steps\nstep loss 2\nmade 1 steps\n")
+    assert "two runs" in check_log(unnumbered, [log]).telling.unseen
+
+
+def test_a_log_without_an_event_is_said_to_have_none(tmp_path: Path) -> None:
+    """Before all that follows from it; and the device that a log alone names is named, and proves nothing."""
+    assert recorded(tmp_path, "hello\n").unheard() != ""
+    described = FILE + '[[log.line]]\nevent = "ran"\npattern = "^on (?P<device>\\\\w+)"\n'
+    (tmp_path / "named").mkdir()
+    path = trainer(tmp_path / "named", described).path
+    parameters = {"trainer": str(path), "dir": str(a_run(tmp_path / "named", "on CPU\n")), "steps": 2, "device": "cpu"}
+    subject = Recorded(Setting(parameters, "cpu", 0, tmp_path / "work", tmp_path / "cache"))
+    subject.distill(lambda step, **values: None)
+    assert (subject.unheard(), subject.ran()) == ("", {"told_device": "cpu"})
+
+
 def test_checkpoints_in_folders_have_steps(tmp_path: Path) -> None:
     """The pattern matches the path from the run's folder."""
     run = a_run(tmp_path, "")

@@ -104,6 +104,8 @@ class NamedModel:
             NotShown: they cannot be read, no architecture fits them, it knows fewer tokens, or there is no memory.
         """
         if self._model is None or self._loaded != (place, prefix):
+            if not place.exists():
+                raise NotShown(f"there is no model {place}")
             try:
                 weights, _ = read_weights(place, prefix)
             except (OSError, Unreadable) as error:

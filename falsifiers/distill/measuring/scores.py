@@ -49,7 +49,8 @@ def scores(trial: Trial[Distillation], held_out: HeldOut, in_process: bool) -> S
     seen = evaluate(trial, held_out)
     entropy = seen.cross_entropy if isinstance(seen, Evaluation) else _cross_entropy(trial, held_out)
     stated = "distillation" if in_process is True else trial.subject.reported_loss  # type: ignore[attr-defined]
-    loss = {"cross_entropy": entropy, "kl": seen.kl}.get(stated, seen.loss)
+    claims = entropy if trial.parameters["alpha"] == 1 else seen.loss  # then the loss has no part of a teacher
+    loss = {"cross_entropy": entropy, "kl": seen.kl}.get(stated, claims)
     unstated = Hidden("the trainer's file does not say which loss its lines have; see /log/loss")
     return Scores(
         loss=loss,

@@ -153,11 +153,3 @@ def test_the_ready_made_file_matches_what_a_trainer_leaves(tmp_path: Path) -> No
     parameters = {"trainer": str(READY_MADE), "dir": str(run), "steps": 3, "checkpoint_every": 2, "device": "cpu"}
     files = Recorded(Setting(parameters, "cpu", 0, tmp_path / "work", tmp_path / "cache")).weight_files
     assert list(files.checkpoints(run).values()) == ["step 2"]
-
-
-@pytest.mark.parametrize("function", ["sft", "gkd"])
-def test_a_trainer_of_trl(function: str, tmp_path: Path) -> None:
-    """Its steps are counted, and it is not refuted."""
-    pytest.importorskip("trl")
-    name = f"tests.falsifiers.distill.trl_trainers:{function}"
-    assert failed(outcomes(tmp_path, MAX_STEPS, name)) == set()
