@@ -1,0 +1,177 @@
+"""What a suite costs beside its work: imports, waiting and the harness itself. All arms of a table run in turns.
+
+1. Claims of this repository: wall time of one run, relative to the sum of its trials' seconds and one import of their
+   libraries. On two cores the target is at most 0.65.
+2. Trials that do nothing: seconds of wall time and of the harness's processors for each, beside a bare fork. The target
+   is at most 0.06 s.
+3. Thirty scripts that sleep for two seconds, four at a time: as trials of one run, under ReFrame's asynchronous policy,
+   and under pytest-xdist, if these are installed. The ratio is to 30 * 2 s / 4.
+
+    python benchmarks/scheduling.py [CLAIM...] [--mutants]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from overhead import contract, project
+
+SCRIPTS, SECONDS, LANES = 30, 2.0, 4
+IMPORT = "import torch, transformers; from transformers import Qwen2ForCausalLM, Qwen2Config"
+REFRAME = """
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+
+@rfm.simple_test
+class Sleeps(rfm.RunOnlyRegressionTest):
+    valid_systems = ['*']
+    valid_prog_environs = ['*']
+    executable = 'sleep'
+    executable_opts = ['{seconds}']
+    number = parameter(range({scripts}))
+
+    @sanity_function
+    def ended(self):
+        return sn.assert_eq(self.job.exitcode, 0)
+"""
+REFRAME_SITE = """
+site_configuration = {{
+    'systems': [{{'name': 'here', 'hostnames': ['.*'], 'partitions': [{{
+        'name': 'cpu', 'scheduler': 'local', 'launcher': 'local', 'environs': ['builtin'], 'max_jobs': {lanes}}}]}}],
+    'environments': [{{'name': 'builtin'}}],
+}}
+"""
+
+
+def harness(arguments: list[str], folder: Path) -> tuple[float, list[dict[str, Any]], float]:
+    """Wall time of a run, its records, and the processor time of the harness without its trials."""
+    before = time.perf_counter()
+    with tempfile.TemporaryDirectory() as evidence:
+        command = [sys.executable, "-m", "harness", "run", *arguments, "--evidence", evidence, "--json", "-"]
+        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            assert process.stdout is not None
+            records: list[dict[str, Any]] = json.loads(process.stdout.read())["records"]
+            _, _, used = os.wait4(process.pid, 0)
+            process.returncode = 0
+    return time.perf_counter() - before, records, used.ru_utime + used.ru_stime
+
+
+def trial_seconds(records: list[dict[str, Any]]) -> list[float]:
+    """Of all trials that ran."""
+    mutants = [mutant["seconds"] for record in records for mutant in record["mutants"] if mutant["seconds"]]
+    return [*(record["trial_seconds"] for record in records), *mutants]
+
+
+def clock(command: list[str], folder: Path) -> float:
+    """Wall time of a command in seconds."""
+    before = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(
+            f"{' '.join(command)} exited with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return time.perf_counter() - before
+
+
+def suite(claims: list[str], mutants: bool) -> pd.DataFrame:
+    """Claims of this repository, with the default number of trials at a time and with one."""
+    root = Path(__file__).parents[1]
+    rows = []
+    for jobs in ([], ["-j", "1"]):
+        imports = clock([sys.executable, "-c", IMPORT], root)
+        options = [*(claims or ["--all"]), "--profile", "reduced", *([] if mutants else ["--no-mutants"]), *jobs]
+        wall, records, _ = harness(options, root)
+        trials = trial_seconds(records)
+        rows.append(
+            {
+                "at a time": jobs[-1] if jobs else "default",
+                "claims": len(records),
+                "trials": len(trials),
+                "sum of trials (s)": sum(trials),
+                "one import (s)": imports,
+                "wall (s)": wall,
+                "wall / (sum + import)": wall / (sum(trials) + imports),
+            }
+        )
+    return pd.DataFrame(rows).round(3)
+
+
+def idle_trials(folder: Path, trials: int) -> pd.DataFrame:
+    """What a trial that does nothing costs, as the difference between many trials and one."""
+    project(folder, 0.0)
+    path = folder / "contracts" / "F-BENCH-ADD-001.json"
+    claim = json.loads(path.read_text())
+    (mutant,) = claim["mutants"]
+    rows = []
+    for count in (1, trials):
+        claim["mutants"] = [{**mutant, "id": f"off-by-one-{number}"} for number in range(count)]
+        path.write_text(json.dumps(claim))
+        wall, records, used = harness(["F-BENCH-ADD-001", "-j", "1"], folder)
+        rows.append({"wall": wall, "used": used, "trials": sum(trial_seconds(records))})
+    few, many = rows
+    each = {f"{name} (s)": (many[name] - few[name]) / (trials - 1) for name in few}
+    return pd.DataFrame([{**each, "a bare fork (s)": fork()}]).round(4)
+
+
+def fork() -> float:
+    """Seconds of a fork of this process that exits at once."""
+    before = time.perf_counter()
+    for _ in range(20):
+        if not (pid := os.fork()):
+            os._exit(0)
+        os.waitpid(pid, 0)
+    return (time.perf_counter() - before) / 20
+
+
+def scripts(folder: Path) -> pd.DataFrame:
+    """The same sleeping scripts under each tool."""
+    project(folder, SECONDS)
+    shutil.rmtree(folder / "contracts")
+    (folder / "contracts").mkdir()
+    for number in range(SCRIPTS):
+        claim = {**contract(SECONDS), "id": f"F-BENCH-ADD-{number:03}"}
+        (folder / "contracts" / f"{claim['id']}.json").write_text(json.dumps(claim))
+    body = f"import time\nimport pytest\n@pytest.mark.parametrize('n', range({SCRIPTS}))\n"
+    (folder / "test_sleep.py").write_text(f"{body}def test_sleeps(n):\n    time.sleep({SECONDS})\n")
+    (folder / "sleeps.py").write_text(REFRAME.format(seconds=SECONDS, scripts=SCRIPTS))
+    (folder / "site.py").write_text(REFRAME_SITE.format(lanes=LANES))
+    arms = {"harness": harness(["--all", "--no-mutants", "-j", str(LANES)], folder)[0]}
+    with_xdist = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(LANES), "test_sleep.py"]
+    arms["pytest-xdist"] = clock(with_xdist, folder)
+    if (reframe := shutil.which("reframe")) is not None:
+        asynchronous = [reframe, "-C", "site.py", "-c", "sleeps.py", "-r", "--exec-policy=async"]
+        arms["ReFrame, asynchronous"] = clock(asynchronous, folder)
+    least = SCRIPTS * SECONDS / LANES
+    return pd.DataFrame([{"tool": name, "wall (s)": one, "ratio": one / least} for name, one in arms.items()]).round(3)
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("claims", nargs="*", help="by default, all")
+    parser.add_argument("--mutants", action="store_true", help="with the mutants, which takes many times longer")
+    parser.add_argument("--tables", default="123", help="which of the tables, such as 23")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        if "1" in arguments.tables:
+            print(suite(arguments.claims, arguments.mutants).to_string(index=False), end="\n\n")
+        if "2" in arguments.tables:
+            print(idle_trials(Path(name) / "idle", 40).to_string(index=False), end="\n\n")
+        if "3" in arguments.tables:
+            print(scripts(Path(name) / "scripts").to_string(index=False))
+    print(f"load of this machine: {os.getloadavg()[0] / (os.cpu_count() or 1):.1f} for each core")
+
+
+if __name__ == "__main__":
+    main()
