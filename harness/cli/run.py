@@ -17,7 +17,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
-from harness.cli.run_options import RunOptions, refuse_without_gpu, request_of, run_options
+from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
 from harness.run.request import RunRequest
 
@@ -60,7 +60,7 @@ def command(**options: Any) -> ExitStatus:
     if not given.event_lines:
         handlers[0] = terminal = _Terminal(handlers[0])
     sealer = _sealer(request, project)
-    machine = probe(project.root)
+    machine = on_gpus(probe(project.root), given.gpus)
     refuse_without_gpu(given, machine)
     selection = (
         _due(project, machine, request, err=given.json_file == "-" or given.event_lines) if given.stale else None

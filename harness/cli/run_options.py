@@ -22,7 +22,7 @@ from harness.run.request import PROFILES, RunRequest
 if TYPE_CHECKING:
     from harness.machine.host import Host
 
-__all__ = ["RunOptions", "refuse_without_gpu", "request_of", "run_options"]
+__all__ = ["RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options"]
 
 OPTIONS = (
     click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=claim_ids),
@@ -41,6 +41,7 @@ OPTIONS = (
         "--require-gpu", is_flag=True, help="Refuse the run if no GPU works on this machine, with the driver's reason."
     ),
     click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda:N", help="What to run on."),
+    click.option("--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."),
     click.option(
         "--subject",
         metavar="MODULE:NAME|hf:MODULE:FUNCTION|command:FILE|recorded:FILE",
@@ -118,6 +119,7 @@ class RunOptions:
     profile: str
     require_gpu: bool
     device: str
+    gpus: str | None
     subject: str | None
     parameters: tuple[str, ...]
     no_mutants: bool
@@ -179,6 +181,8 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
         raise click.UsageError(
             "--require-gpu speaks of this machine's GPU; leave out --device cpu and --executor slurm"
         )
+    if given.gpus is not None and (slurm is not None or given.device != "auto"):
+        raise click.UsageError("--gpus chooses among the GPUs of this machine; leave out --device and --executor")
     if given.isolate:
         _require_isolable(request, project)
     return request
@@ -214,6 +218,18 @@ def _scratch(given: RunOptions) -> Path:
     if given.executor == "slurm":
         raise click.UsageError("a node does not see this machine's temporary folder; say --evidence FOLDER")
     return Path(tempfile.mkdtemp(prefix="harness-scratch-"))
+
+
+def on_gpus(host: Host, given: str | None) -> Host:
+    """Return the machine with the GPUs of `--gpus`; all without it.
+
+    Raises:
+        click.BadParameter: this is no list of numbers, or there is no such GPU.
+    """
+    try:
+        return host if given is None else host.with_gpus([int(number) for number in given.split(",")])
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--gpus") from error
 
 
 def _require_isolable(request: RunRequest, project: Project) -> None:

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -72,6 +72,18 @@ class Host:
     cuda_driver_version: str | None
     """The newest CUDA that the driver can run, such as "13.0"."""
     notes: tuple[str, ...] = ()
+
+    def with_gpus(self, indices: Collection[int]) -> Host:
+        """This machine with some of its GPUs, in its order.
+
+        Raises:
+            ValueError: there is no GPU with one of these indices. The text names those that there are.
+        """
+        found = tuple(gpu for gpu in self.gpus if gpu.index in indices)
+        if missing := sorted(set(indices) - {gpu.index for gpu in found}):
+            there = ", ".join(str(gpu.index) for gpu in self.gpus) or "none"
+            raise ValueError(f"there is no GPU {missing[0]} here; these can be used: {there}")
+        return replace(self, gpus=found)
 
 
 def probe(disk: Path | None = None, *, seconds: float = 20.0) -> Host:

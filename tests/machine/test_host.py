@@ -376,3 +376,11 @@ def test_triton_needs_a_compiler_for_its_launcher(
     assert str(tmp_path / "Python.h") in reason
     (tmp_path / "Python.h").touch()
     assert shortfalls(with_triton, a_host(a_gpu())) == []
+
+
+def test_some_of_the_gpus() -> None:
+    """By index, in the machine's order. An index that is not there is refused."""
+    host = a_host(*(a_gpu(index=index, uuid=f"GPU-{index}") for index in range(3)))
+    assert [gpu.index for gpu in host.with_gpus([2, 0]).gpus] == [0, 2]
+    with pytest.raises(ValueError, match="no GPU 3 here"):
+        host.with_gpus([0, 3])

@@ -258,9 +258,38 @@ def test_a_claim_that_waits_for_a_device_holds_up_no_other(bench: Callable[..., 
     assert others == ["F-DEMO-SORT-001", "F-DEMO-GPU-001"]
     late, _ = finished.records
     assert late.waited_seconds > 0
-    assert late.seconds < late.waited_seconds
 
 
 def _observed(whole: Bench) -> tuple[Observation, dict[str, Observation]]:
     (result,) = whole.sealed
     return result.subject.observation, {name: one.observation for name, one in result.mutants.items()}
+
+
+def test_claims_spread_over_the_gpus(bench: Callable[..., Bench]) -> None:
+    """Each claim has one GPU for all of its trials, and all GPUs are used. Claims that measure time are alone there."""
+    whole = bench(honest)
+    gpus = tuple(Gpu(index, f"GPU-{index}", "NVIDIA Test", "9.0", 80 << 30, "NVML", False) for index in range(2))
+    whole.engine._host = replace(whole.engine._host, gpus=gpus, cpu_count=8)
+    both, used, running = threading.Barrier(2), dict[str, set[Gpu | None]](), list[tuple[str, Gpu | None]]()
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        used.setdefault(request.contract.id, set()).add(request.gpu)
+        running.append((request.contract.id, request.gpu))
+        others = {claim for claim, gpu in running if gpu == request.gpu and claim != request.contract.id}
+        if request.contract.exclusive:
+            assert not others
+            both.wait(60)  # the claims that measure time, on both GPUs at once
+        running.remove((request.contract.id, request.gpu))
+        return honest(request)
+
+    whole.executor.behave = behave
+    on_gpu = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60})
+    kinds = [replace(whole.contract, profiles={"reduced": on_gpu}, exclusive=exclusive) for exclusive in (True, False)]
+    claims = [replace(kinds[number // 2], id=f"F-DEMO-{number}-001") for number in range(4)]
+    finished = whole.run(*claims, profile="reduced")
+    assert len(finished.records) == 4
+    assert [len(used[claim.id]) for claim in claims] == [1] * 4
+    assert {gpu for one in used.values() for gpu in one} == set(gpus)
+    assert [record.device.uuid for record in finished.records] == [
+        gpu.uuid for claim in claims for gpu in used[claim.id] if gpu is not None
+    ]
