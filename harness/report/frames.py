@@ -39,8 +39,9 @@ T = TypeVar("T")
 
 _RUNS = (
     "id", "run", "issue", "spec", "title", "started", "verdict", "reason", "proven", "profile", "device", "device_type",
-    "subject", "overrides", "seed", "seconds", "trial_seconds", "mutants", "killed", "peak_memory_bytes",
-    "peak_gpu_memory_bytes", "commit", "dirty", "harness", "contract_sha256", "command", "path", "problem",
+    "subject", "overrides", "seed", "seconds", "trial_seconds", "waited_seconds", "mutants", "killed",
+    "peak_memory_bytes", "peak_gpu_memory_bytes", "commit", "dirty", "harness", "contract_sha256", "command", "path",
+    "problem",
 )  # fmt: skip
 _CLAUSES = ("id", "run", "clause", "outcome", "value", "keyword", "limit", "unit", "ratio", "bound", "reason")
 _MUTANTS = ("id", "run", "mutant", "defect", "subject", "fate", "violates", "failed", "seconds", "reason")
@@ -60,7 +61,8 @@ def load(path: str | Path) -> pd.DataFrame:
         proven: whether mutants show that the falsifier can fail.
         profile, device, device_type: "full" or "reduced"; the name of the device; "cpu" or "cuda".
         subject, overrides, seed: what ran, and the parameters that differ from the profile's, as a dict.
-        seconds, trial_seconds: wall-clock time of the whole run, and of the subject's trial.
+        seconds, trial_seconds: wall-clock time of the claim's imports and trials, and of the subject's trial.
+        waited_seconds: how long trials waited for a device that others held.
         mutants, killed: how many mutants the contract has, and how many were killed.
         peak_memory_bytes, peak_gpu_memory_bytes: the highest sample of the subject's resident memory and of its memory
             on the GPU; NaN if it was not sampled.

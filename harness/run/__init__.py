@@ -41,19 +41,19 @@ def run(
     Nothing is printed. Ctrl-C ends the run: what was measured is sealed, and KeyboardInterrupt follows.
 
     Args:
-        ids: the id of a claim, or several. They run in this order.
+        ids: the id of a claim, or several; globs such as "F-APR-*" too.
         profile: "full", "reduced", or "auto": full if this machine meets its requirements, else reduced.
         device: "cpu", "cuda:N" or "auto".
         mutants: False skips the mutants. A PASS is then unproven (`record.proven` is False).
         seed: the seed of every trial, 0 or more.
-        jobs: how many trials of a claim run side by side; by default, the plan decides. Claims that measure time: 1.
+        jobs: how many trials run side by side; by default, the plan decides. Trials that measure time run alone.
         evidence: the folder for bundles; by default, the project's.
         watch: called with every event (`harness.run.events`), one at a time, in a thread of its own.
 
     Returns:
-        One `ClaimFinished` for each claim: `record` has the verdict, its reason, every clause and mutant, and times in
-        seconds; `bundle` is the folder of the evidence, or None if it could not be written. A verdict that is not PASS
-        raises nothing.
+        One `ClaimFinished` for each claim, in the order of the ids: `record` has the verdict, its reason, every clause
+        and mutant, and times in seconds; `bundle` is the folder of the evidence, or None if it could not be written. A
+        verdict that is not PASS raises nothing.
 
     Raises:
         ProjectError: the current folder belongs to no project, or the project has no such claim.
@@ -67,7 +67,7 @@ def run(
     from harness.run.request import RunRequest
 
     project = Project.find()
-    chosen = dict.fromkeys([ids] if isinstance(ids, str) else ids)
+    chosen = project.matching([ids] if isinstance(ids, str) else ids)
     if not chosen:
         raise ValueError("name at least one claim")
     request = RunRequest(
