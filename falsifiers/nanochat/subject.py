@@ -1,13 +1,15 @@
-"""What the claims about the loss need from a subject: hidden states and a head in, a loss and its gradients out."""
+"""What the claims need from a subject: a loss of a head, a trainer's accounts of itself, or published figures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor
 
-__all__ = ["Answer", "HeadLoss", "Question"]
+__all__ = ["Accounts", "Answer", "Changelog", "HeadLoss", "Question"]
 
 
 @dataclass(frozen=True)
@@ -58,4 +60,36 @@ class HeadLoss(Protocol):
 
     def __call__(self, question: Question) -> Answer:
         """Return the loss and its gradients."""
+        ...
+
+
+class Accounts(Protocol):
+    """What a trainer computes about itself before it trains; built as `Subject(setting)`."""
+
+    def model(self, shape: Mapping[str, int]) -> torch.nn.Module:
+        """Return the model of `layers`, `width`, `heads`, `vocabulary` and `sequence`, on torch's default device.
+
+        Called with tokens and targets [rows, sequence], it returns the mean loss.
+        """
+        ...
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Return the floating-point operations of a training step for each token of a batch."""
+        ...
+
+    def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
+        """Return the number of optimizer steps.
+
+        Args:
+            tokens_per_parameter: tokens to train on, for each parameter of the model.
+            batch: `rows` of a micro-batch and `accumulated` micro-batches of a step.
+        """
+        ...
+
+
+class Changelog(Protocol):
+    """The figures that a changelog publishes; built as `Subject(setting)`."""
+
+    def figures(self) -> Mapping[str, Any]:
+        """Return them by name, as the contract's parameters name them."""
         ...

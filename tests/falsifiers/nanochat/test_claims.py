@@ -15,15 +15,21 @@ from tests.falsifiers.in_process import judged
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
-FEWER = {"F-GB10-FLCE-EXACT-001": {"cases": 36}}
+FALSE = {
+    "F-GB10-TABLE-CONSIST-001": {
+        "memory_saved_over_stated.minimum", "achieved_over_peak.maximum", "alias_ratio.minimum"
+    }
+}  # fmt: skip
+"""Claims that their source states falsely, and the clauses by which they fail."""
+FEWER = {"F-GB10-FLCE-EXACT-001": {"cases": 36}, "F-GB10-FLOPS-001": {"cases": 2}}
 """Parameters for fewer cases, by claim: those that every search begins with."""
 
 
 @pytest.mark.parametrize("claim", sorted(CLAIMS))
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
-    """Every clause."""
+    """Every clause, but those that the source states falsely."""
     judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
-    assert not judgment.with_outcome(Outcome.FAIL)
+    assert {clause.id for clause in judgment.with_outcome(Outcome.FAIL)} == FALSE.get(claim, set())
     assert not judgment.with_outcome(Outcome.NOT_MEASURED)
 
 
@@ -32,10 +38,10 @@ def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     [
         pytest.param(name, one, id=f"{name}-{one.id}")
         for name, contract in CLAIMS.items()
-        for one in contract.mutants[::4]
+        for one in contract.mutants[::6]
     ],
 )
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:
-    """On the clauses that its contract names. Every fourth one; a run of the claim has them all."""
+    """On the clauses that its contract names. Every sixth one; a run of the claim has them all."""
     fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, **FEWER.get(claim, {})))
     assert fate.fate is Fate.KILLED, fate.reason

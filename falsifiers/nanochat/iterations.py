@@ -1,0 +1,29 @@
+"""F-GB10-ITERS-001: the planned number of steps follows from parameters, tokens a parameter and the batch."""
+
+from __future__ import annotations
+
+import torch
+
+from falsifiers.nanochat.operations import SIZES
+from falsifiers.nanochat.subject import Accounts
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Accounts]) -> None:
+    """Count the parameters of the built model, and ask for the number of steps of each stated ratio."""
+    given = trial.parameters
+    shape, batch = ({name: given[name] for name in names} for names in (SIZES, ("rows", "accumulated")))
+    with trial.subject_fault(), torch.device("meta"):
+        counted = sum(one.numel() for one in trial.subject.model(shape).parameters())
+    planned, from_stated, rests = [], [], []
+    for ratio, stated in zip(given["tokens_per_parameter"], given["stated_iterations"], strict=True):
+        with trial.subject_fault():
+            steps = trial.subject.iterations(shape, ratio, batch)
+        right = ratio * counted / (batch["rows"] * shape["sequence"] * batch["accumulated"])
+        planned.append(steps)
+        from_stated.append(abs(steps - stated))
+        rests.append(right - steps)
+    trial.measure(parameters=counted, planned=planned, from_stated=from_stated, rest_of_step=rests)
+    trial.resolve(device="cpu")  # tensors without data have no device; what ran is Python

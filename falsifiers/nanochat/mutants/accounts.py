@@ -1,0 +1,88 @@
+"""Accounts with one known defect each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from falsifiers.nanochat.reference.accounts import Accounting
+
+__all__ = [
+    "AccumulationForgotten", "AttentionForgotten", "CausalHalf", "EmbeddingCounted", "EmbeddingLeftOut", "ForwardOnly",
+    "RoundedUp", "TimesAccumulation", "TokensOfRow",
+]  # fmt: skip
+
+
+class EmbeddingCounted(Accounting):
+    """The embedding is counted as a product."""
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Count six operations for each of its parameters."""
+        return super().flops_per_token(shape) + 6 * shape["vocabulary"] * shape["width"]
+
+
+class AttentionForgotten(Accounting):
+    """Only products with parameters are counted."""
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Count no attention."""
+        return super().flops_per_token({**shape, "sequence": 0})
+
+
+class CausalHalf(Accounting):
+    """Attention is counted once for each pair that may see each other, which the kernel in use does not exploit."""
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Count half of the sequence."""
+        return super().flops_per_token({**shape, "sequence": shape["sequence"] // 2})
+
+
+class ForwardOnly(Accounting):
+    """The backward pass is not counted."""
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Count a third."""
+        return super().flops_per_token(shape) / 3
+
+
+class TimesAccumulation(Accounting):
+    """What eight micro-batches cost is stated for each token."""
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Multiply by the micro-batches of a step."""
+        return super().flops_per_token(shape) * 8
+
+
+class EmbeddingLeftOut(Accounting):
+    """Tokens are planned for each parameter but the embedding's."""
+
+    def parameters(self, shape: Mapping[str, int]) -> int:
+        """Leave the embedding out, and add it where operations are counted."""
+        return super().parameters(shape) - shape["vocabulary"] * shape["width"]
+
+    def flops_per_token(self, shape: Mapping[str, int]) -> float:
+        """Count operations as they are."""
+        return super().flops_per_token(shape) + 6 * shape["vocabulary"] * shape["width"]
+
+
+class AccumulationForgotten(Accounting):
+    """A step is taken for one micro-batch."""
+
+    def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
+        """Plan with one."""
+        return super().iterations(shape, tokens_per_parameter, {**batch, "accumulated": 1})
+
+
+class TokensOfRow(Accounting):
+    """The rows of a micro-batch are counted as tokens."""
+
+    def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
+        """Plan with rows of one token."""
+        return super().iterations(shape, tokens_per_parameter, {**batch, "rows": 1}) // batch["rows"] + 1
+
+
+class RoundedUp(Accounting):
+    """A last step is added for the rest of the tokens."""
+
+    def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
+        """Add one."""
+        return super().iterations(shape, tokens_per_parameter, batch) + 1
