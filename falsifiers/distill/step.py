@@ -53,6 +53,11 @@ class _Drops(TorchFunctionMode):
         self.shares.discard(0.0)
         return func(*args, **named)
 
+    def taken(self) -> set[float]:
+        """The shares since the last call."""
+        taken, self.shares = self.shares, set()
+        return taken
+
 
 class _Interrupted(Exception):
     """The run is left: a step of it is refuted, or it shall be resumed."""
@@ -216,27 +221,33 @@ def _unmasked(trial: Trial[Shadowed]) -> list[str]:
 
     A subject that drops nothing leaves the state as it is. One that seeds before each step comes to the same state.
     The student answers between the steps, which must not end its training mode. Where torch drops, it must be the share
-    that is asked for.
+    that is asked for, in every step.
     """
-    with _Drops() as drops:
-        one, again, other = (
-            _states(trial, f"probe-{number}", seed)
-            for number, seed in enumerate((trial.seed, trial.seed, trial.seed + 1))
-        )
-    found = [f"masks, of the share {share:g}" for share in sorted(drops.shares - {trial.parameters["probe_dropout"]})]
+    seeds = trial.seed, trial.seed, trial.seed + 1
+    drops: list[set[float]] = []
+    one, again, other = (_states(trial, f"probe-{number}", seed, drops) for number, seed in enumerate(seeds))
+    others = set.union(*drops) - {trial.parameters["probe_dropout"]}
+    found = [f"masks, of the share {share:g}" for share in sorted(others)]
+    found += ["masks, of some steps only"] * (any(drops) and not all(drops))
     found += ["masks, of another step"] * (len(set(one)) < len(one))
     found += ["masks, of the same seed"] * (one != again)
     return found + ["masks, of another seed"] * (one == other)
 
 
-def _states(trial: Trial[Shadowed], name: str, seed: int) -> list[bytes]:
-    """The state of torch's generator after each of a few steps with dropout. The generator starts at random."""
+def _states(trial: Trial[Shadowed], name: str, seed: int, drops: list[set[float]]) -> list[bytes]:
+    """The state of torch's generator after each of a few steps with dropout. The generator starts at random.
+
+    Args:
+        drops: takes, for each step, the shares that torch drops.
+    """
     device = torch.device(trial.device)
     states: list[bytes] = []
+    dropping = _Drops()
 
     def on_step(step: int, **values: float) -> None:
         state = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
         states.append(state.numpy().tobytes())
+        drops.append(dropping.taken())
         subject.student_logits(tokens)
 
     setting = replace(setting_of(trial, name, dropout=trial.parameters["probe_dropout"], **_PROBE), seed=seed)
@@ -244,5 +255,6 @@ def _states(trial: Trial[Shadowed], name: str, seed: int) -> list[bytes]:
     torch.seed()
     with trial.subject_fault():
         subject = type(trial.subject)(setting)
-        subject.distill(on_step=on_step)
+        with dropping:
+            subject.distill(on_step=on_step)
     return states
