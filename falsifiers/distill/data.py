@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
@@ -85,15 +86,24 @@ def _batch(trial: Trial[Shadowed], step: int, text: Text) -> tuple[Tensor, Tenso
 
 
 def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
-    """Ask a further subject for batches of another text: few blocks, lines longer than a block, no last line end.
+    """Ask further subjects for batches of other texts: few blocks, lines longer than a block, no last line end.
 
-    Its last training block is shorter than a sequence.
+    Their last training blocks have no place for a row, one place, and two.
     """
-    path = trial.workspace / "long_lines.txt"
-    path.write_text(
-        "".join(f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(105)) + "end"
+    sequence = trial.parameters["sequence"]
+    trial.measure(
+        not_as_stated_elsewhere=sorted(
+            {step for tail in range(sequence, sequence + 3) for step in _not_as_stated(trial, tail)}
+        )
     )
-    setting = setting_of(trial, "elsewhere", corpus=str(path), tokenizer="bytes")
+
+
+def _not_as_stated(trial: Trial[Shadowed], tail: int) -> list[int]:
+    """The steps whose batch of another text, which ends with a block of `tail` bytes, is not the stated one."""
+    path = trial.workspace / f"long_lines_{tail}.txt"
+    lines = [f"line {number}\n" * 60 + "x y" * (number**2 % 9973) + "\n" for number in range(105)]
+    path.write_text("".join(lines) + (string.digits * tail)[:tail])
+    setting = setting_of(trial, f"elsewhere-{tail}", corpus=str(path), tokenizer="bytes")
     wanted, steps = setting.parameters, range(1, _STEPS_ELSEWHERE + 1)
     text = Text.read(wanted, trial.cache)
     with trial.subject_fault():
@@ -101,11 +111,7 @@ def _ask_elsewhere(trial: Trial[Shadowed]) -> None:
         seen = [tuple(part.cpu() for part in shown(further, "batch", step)) for step in steps]
     seeds = [(2 * trial.seed + 1, step) for step in steps]
     stated = [draw(text.training, seed, wanted["batch"], wanted["sequence"]) for seed in seeds]
-    trial.measure(
-        not_as_stated_elsewhere=[
-            step for step, one, other in zip(steps, seen, stated, strict=True) if not all(map(torch.equal, one, other))
-        ]
-    )
+    return [step for step, one, other in zip(steps, seen, stated, strict=True) if not all(map(torch.equal, one, other))]
 
 
 def _next(inputs: Tensor, labels: Tensor) -> bool:
