@@ -7,9 +7,9 @@ Every form of a secret is derived once. A text is read through several lenses: a
 not show, and with its escapes decoded. Each run of _SHORTEST characters that a lens shows is looked up among the
 beginnings of all forms, so the time grows with the text and not with the number of secrets.
 
-These forms are found: UTF-8, Latin-1 and UTF-16, each as text, base64 (also for URLs) or hex (also with separators);
-percent encoding, escapes of JSON and Python, and HTML entities, up to two levels; and every form split by line breaks,
-control characters or ANSI codes. Other encodings, compression and encryption are not seen.
+These forms are found: UTF-8, Latin-1 and UTF-16, each as text, base64 (also for URLs), base32 or hex (also with
+separators); percent encoding, escapes of JSON, Python and C, and HTML entities, up to two levels; and every form split
+by line breaks, control characters or ANSI codes. Other encodings, compression and encryption are not seen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def _unescaped(token: re.Match[str]) -> str:
         return html.unescape(text)
     if token["letter"]:
         return "\n"  # every control character is dropped later
-    content = bytes.fromhex(re.sub(r"[%\\xuU]", "", text))  # empty for a backslash before anything else
+    if token["octal"]:
+        content = bytes(int(digits, 8) for digits in re.findall("[0-7]{3}", text))
+    else:
+        content = bytes.fromhex(re.sub(r"[%\\xuU]", "", text))  # empty for a backslash before anything else
     if token["wide"]:
         return content.decode("utf-16-be", "replace")
     if token["widest"]:
@@ -55,12 +58,13 @@ _HIDDEN: Final[_Stage] = (
 sign that logs have for NUL, which UTF-16 puts between ASCII characters."""
 _ESCAPES: Final[_Stage] = (
     re.compile(
-        r"""(?x) (?:%[0-9A-Fa-f]{2})+ | (?:\\++x[0-9A-Fa-f]{2})+ | (?P<wide>(?:\\++u[0-9A-Fa-f]{4})+)
+        r"""(?x) (?:%[0-9A-Fa-f]{2})+ | (?P<octal>(?:\\++[0-3][0-7]{2})+)
+        | (?:\\++x[0-9A-Fa-f]{2})+ | (?P<wide>(?:\\++u[0-9A-Fa-f]{4})+)
         | (?P<widest>(?:\\++U[0-9A-Fa-f]{8})+) | (?P<letter>\\++[abfnrtv]) | \\++ | &\#?[0-9A-Za-z]{1,31};"""
     ),
     _unescaped,
 )
-_SEPARATORS: Final[_Stage] = (re.compile(r"[\s:-]|0x"), lambda token: "")
+_SEPARATORS: Final[_Stage] = (re.compile(r",?\s?0x|[\s:-]"), lambda token: "")
 _UPPER_HEX: Final[_Stage] = (re.compile("[A-F]"), lambda token: token[0].lower())
 
 _LENSES: Final[tuple[tuple[_Stage, ...], ...]] = (
@@ -113,12 +117,11 @@ def _forms(value: str) -> Iterator[str]:
     for content in _encoded(value):
         yield content.decode("utf-8", "replace")  # as a log shows it
         yield content.decode("latin-1")
-        for offset in range(3):
-            # Characters that also hold bits of a neighbour are cut off.
-            first, end = -(-8 * offset // 6), 8 * (offset + len(content)) // 6
-            form = base64.b64encode(bytes(offset) + content).decode()[first:end]
-            yield form
-            yield form.translate(str.maketrans("+/", "-_"))
+        for bits, encode in ((6, base64.b64encode), (6, base64.urlsafe_b64encode), (5, base64.b32encode)):
+            for offset in range(5 if bits == 5 else 3):
+                # Characters that also hold bits of a neighbour are cut off.
+                first, end = -(-8 * offset // bits), 8 * (offset + len(content)) // bits
+                yield encode(bytes(offset) + content).decode()[first:end]
 
 
 def _encoded(value: str) -> Iterator[bytes]:

@@ -141,6 +141,10 @@ def main() -> None:
     except SystemExit:
         raise
     except BaseException as error:
+        if "KeyboardInterrupt" in str(error) and not isinstance(error, Exception):
+            # A library in Rust panics if Ctrl-C comes while it imports a module.
+            _say("interrupted")
+            sys.exit(int(ExitStatus.INTERRUPTED))
         # Python's own status for a crash is 1, which means FAIL.
         if isinstance(error, OSError) and error.errno in _FULL:
             if error.filename is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness import cli
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import COMMAND, environment, harness
 from tests.cli.toy_claim import CLAIM, record
@@ -87,6 +88,21 @@ def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
             assert b"in main" not in said, said.decode()  # before the first line of ours, nothing can catch it
         else:
             assert process.returncode in (ExitStatus.INTERRUPTED, ExitStatus.REFUSED, -signal.SIGINT, ExitStatus.PASS)
+
+
+def test_ctrl_c_while_a_library_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library in Rust panics then. It is an interruption all the same, and no defect of the harness."""
+
+    class PanicException(BaseException):
+        pass
+
+    def panic(**options: Any) -> None:
+        raise PanicException("called `Result::unwrap()` on an `Err` value: PyErr { type: <class 'KeyboardInterrupt'> }")
+
+    monkeypatch.setattr(cli._group, "main", panic)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == ExitStatus.INTERRUPTED
 
 
 @pytest.mark.parametrize("size", [100_000, 20_000_000])
