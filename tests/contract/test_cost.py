@@ -138,6 +138,7 @@ MORE_RULES = [
     "(self.numbers + self.rows).size() > 0",
     "(true ? self.numbers : self.rows).all(x, x == x)",
     "(true ? self.text : 'x').matches('^a{3}$')",
+    "(self.text + self.text).matches('^a{3}$')",
     "self.rows.exists_one(row, row.name.matches('^a{3}$'))",
     "self.rows.exists(row, row.times[0] > self.limits.low)",
     "self.rows.filter(row, row.name == self.text).all(row, row.times == self.numbers)",

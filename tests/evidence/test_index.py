@@ -11,10 +11,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from harness.base.vocabulary import Verdict
+from harness.base.vocabulary import Outcome, Verdict
+from harness.contract.bound import RULE, Bound
+from harness.contract.clauses import ClauseResult
 from harness.evidence import index, index_cache, untrusted
 from harness.evidence.index import Contents, read
 from harness.judging.record import Record
@@ -308,3 +312,12 @@ def test_a_bundle_too_deep_is_not_looked_for(tmp_path: Path, cache: Path) -> Non
     deep.mkdir(parents=True)
     shutil.copytree(bundle, deep / "run")
     assert [entry.path for entry in read(tmp_path / "evidence").entries] == [bundle]
+
+
+def test_only_a_rule_names_what_it_reads() -> None:
+    """The values of another clause are one measurement, which is a map."""
+    rule = ClauseResult("rule", Outcome.PASS, {"a": 1.0, "text": "x"}, Bound(RULE, "self.a > 0.0"))
+    bounds = {"m.x": None, "m.y": Bound("type", "object")}
+    others = [ClauseResult(name, Outcome.PASS, {"b": 2.0}, bound) for name, bound in bounds.items()]
+    record = SimpleNamespace(clauses=[rule, *others])
+    assert dict(index._measured(cast(Record, record))) == {"a": (1.0, "")}
