@@ -149,6 +149,8 @@ def test_what_is_against_a_claim_stands_first(tmp_path: Path) -> None:
     assert badges(table_of(index))[::2] == ["VOID", "NOT_MEASURED", "UNPROVEN", "STALE", "STALE", "UNRUN"]
     listed = index.partition('<ul class="bundles">')[2]
     assert badges(listed) == ["FAIL", "VOID", "NOT_MEASURED", "PASS", "PASS"]
+    tones = re.findall(r'<span class="badge ([a-z]+) ', listed)
+    assert sorted(tones[-2:]) == ["good", "open"], "a PASS that nothing proves does not look like one that is proven"
 
 
 def test_the_title_names_the_project(tmp_path: Path) -> None:
