@@ -35,6 +35,8 @@ class Holder:
     user: str
     since: float | None
     """Seconds since the epoch."""
+    memory_gib: float = 0.0
+    """How much of the device's memory it uses at most."""
 
     def __str__(self) -> str:
         since = "" if self.since is None else time.strftime(", since %Y-%m-%d %H:%M:%S", time.localtime(self.since))
@@ -54,10 +56,10 @@ class Holder:
 
 
 @contextlib.contextmanager
-def recorded(folder: Path, text: str, mode: str) -> Iterator[None]:
+def recorded(folder: Path, text: str, mode: str, memory_gib: float = 0.0) -> Iterator[None]:
     """Name the holder of a lease during a `with` block. If the file cannot be written, the lease has no name."""
     pid = os.getpid()
-    holder = Holder(_plain(text), mode, pid, _user(), time.time())
+    holder = Holder(_plain(text), mode, pid, _user(), time.time(), memory_gib)
     path = folder / f"{pid}-{threading.get_ident()}-{time.monotonic_ns()}{_SUFFIX}"
     temporary = path.with_suffix(".part")
     with contextlib.suppress(OSError):
@@ -84,7 +86,7 @@ def list_holders(folder: Path) -> tuple[Holder, ...]:
                 record = json.loads(file.read(_LARGEST))
             holder = Holder(
                 _plain(record["text"]), _plain(record["mode"]), int(record["pid"]), _plain(record["user"]),
-                float(record["since"]),
+                float(record["since"]), float(record.get("memory_gib", 0.0)),
             )  # fmt: skip
             if (now := started(holder.pid)) is None or now != record["started"]:
                 path.unlink()  # a sticky folder refuses if it is another user's; this is harmless

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -30,7 +31,17 @@ if TYPE_CHECKING:
 
     from harness.machine.host import Gpu
 
-__all__ = ["CPU", "Holder", "Lease", "LeaseUnavailable", "WaitInterrupted", "default_directory", "lease", "named"]
+__all__ = [
+    "CPU",
+    "Holder",
+    "Lease",
+    "LeaseUnavailable",
+    "Memory",
+    "WaitInterrupted",
+    "default_directory",
+    "lease",
+    "named",
+]
 
 CPU = "cpu"
 """The key of the CPU, for claims that measure time and need no GPU."""
@@ -60,6 +71,19 @@ class WaitInterrupted(KeyboardInterrupt):
 
 @final
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """How much of a device's memory a holder uses, and how much all holders may use together, in GiB."""
+
+    gib: float
+    room_gib: float
+
+
+NO_MEMORY = Memory(0.0, 0.0)
+"""Of a holder that does not say how much it uses."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Lease:
     """A lease that this process holds."""
 
@@ -84,6 +108,7 @@ def lease(
     holder: str,
     wait_seconds: float,
     directory: Path | None = None,
+    memory: Memory = NO_MEMORY,
     on_wait: Callable[[tuple[Holder, ...]], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Lease]:
@@ -98,6 +123,7 @@ def lease(
         holder: the name that waiting processes see, such as the claim's id; process id and user are added.
         wait_seconds: how long to wait; 0 tries once.
         directory: the folder of leases; by default, the shared one.
+        memory: what the holder will use. The lease also waits until the other holders leave so much.
         on_wait: called when a wait begins, and whenever the holders change.
         interrupted: called twice a second during the wait; true ends it. A signal handler should set a flag for it: an
             exception in a handler could interrupt SQLite or filelock in the middle of their work.
@@ -118,7 +144,7 @@ def lease(
         passing.callback(gate.release)
         wait.acquire(door, mode)
         held.callback(door.release)
-        held.enter_context(recorded(folder, holder, mode))
+        wait.record(held, holder, mode, memory)
         if mode == "exclusive" and gpu is not None:
             wait.until_alone(gpu)
         passing.close()
@@ -164,6 +190,17 @@ class _Wait:
             except (OSError, ValueError, sqlite3.Error) as error:  # a full disk, or a file there that is not a lock
                 raise _unusable(self._folder, error) from error
 
+    def record(self, held: contextlib.ExitStack, holder: str, mode: Mode, memory: Memory) -> None:
+        """Name the holder, as soon as the others leave it its memory. The first holder has as much as it needs."""
+        while True:
+            with _ledger(self._folder):
+                others = [one for one in list_holders(self._folder) if one.memory_gib > 0] if memory.gib > 0 else []
+                used = sum(one.memory_gib for one in others)
+                if not others or used + memory.gib <= memory.room_gib:
+                    held.enter_context(recorded(self._folder, holder, mode, memory.gib))
+                    return
+            time.sleep(self._pause(tuple(others)))
+
     def until_alone(self, gpu: Gpu) -> None:
         """Wait for processes that use the GPU without a lease. There is no wait if NVML cannot list them."""
         if _strangers(gpu):
@@ -204,6 +241,21 @@ def _strangers(gpu: Gpu) -> tuple[Holder, ...]:
         return ()
     ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
     return tuple(Holder.of_process(pid) for pid in sorted(pids - ours))
+
+
+@contextlib.contextmanager
+def _ledger(folder: Path) -> Iterator[None]:
+    """Let one process at a time read the holders and add itself."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # it was removed: then there are no names either
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _lock(folder: Path, name: str) -> ReadWriteLock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from harness.execution.lease import Memory
 from harness.machine.host import Gpu, Host
 from harness.run.plan import MOST_PARALLEL, Plan
 from harness.run.scheduler import Amounts
@@ -50,6 +51,11 @@ class Demand:
     def device(self, amounts: Amounts) -> str:
         """The resource that a lease is for: a GPU or the quiet of the host."""
         return next((key for key in self._gpus if key in amounts), _QUIET)
+
+    def memory(self, amounts: Amounts) -> Memory:
+        """What a trial uses of its device's memory."""
+        name = next(one for one in amounts if one.endswith(_MEMORY))
+        return Memory(amounts[name], self.capacity[name])
 
     def gpu(self, amounts: Amounts) -> Gpu | None:
         """The GPU of a trial; None if it has none."""

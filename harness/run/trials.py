@@ -188,6 +188,7 @@ class ClaimRun:
             mode="exclusive" if plan.contract.exclusive else "shared",
             holder=plan.contract.id,
             wait_seconds=plan.profile.lease_seconds,
+            memory=self._setting.demand.memory(turn.amounts),
             on_wait=waiting,
             interrupted=lambda: self._setting.interruption.requested,
         ) as held:

@@ -12,13 +12,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.execution.holders import Holder, list_holders
-from harness.execution.lease import CPU, LeaseUnavailable, WaitInterrupted, default_directory, lease
+from harness.execution.lease import CPU, Lease, LeaseUnavailable, Memory, WaitInterrupted, default_directory, lease
 from harness.machine.host import Gpu
 from tests.recorded import replay
 
@@ -357,3 +358,25 @@ def test_leases_survive_the_removal_of_their_folder(folder: Path) -> None:
     ask("shared", folder)
     shutil.rmtree(folder)
     assert ask("exclusive", folder) < 1
+
+
+@pytest.mark.parametrize(
+    ("gib", "is_free"), [(40.0, True), (60.0, False), (0.0, True)], ids=["fits", "too much", "unknown"]
+)
+def test_shared_leases_share_the_memory(folder: Path, gib: float, is_free: bool) -> None:
+    """A lease waits until the others leave it its memory. The only holder may use more than there is."""
+
+    def hold(gib: float) -> AbstractContextManager[Lease]:
+        memory = Memory(gib, 100.0)
+        return lease("gpu-7", mode="shared", holder=f"{gib:g} GiB", wait_seconds=0, directory=folder, memory=memory)
+
+    with hold(60.0):
+        if is_free:
+            with hold(gib):
+                pass
+        else:
+            with pytest.raises(LeaseUnavailable) as refused, hold(gib):
+                pass
+            assert [holder.text for holder in refused.value.holders] == ["60 GiB"]
+    with hold(300.0):
+        pass
