@@ -51,13 +51,13 @@ class Seen:
     reason: str
 
 
-def outside(folder: Path, claim: str, subject: Any = Command, **options: Any) -> Seen:
+def outside(folder: Path, claim: str, subject: Any = Command, *, seed: int = 0, **options: Any) -> Seen:
     """The claim's falsifier on the small trainer, or another, in this process and in the reduced profile."""
     contract = json.loads((CONTRACTS / f"{claim}.json").read_text())
     trainer = {"trainer": str(BIGRAMS_FILE), "teacher": "", "student": ""}
     trainer |= {name: str(folder / f"{name}.pt") for name in ("teacher", "student")}
     parameters = {**contract["profiles"]["reduced"]["parameters"], **trainer, **options}
-    setting = Setting(parameters, "cpu", 0, folder / "workspace", folder / "cache")
+    setting = Setting(parameters, "cpu", seed, folder / "workspace", folder / "cache")
     setting.workspace.mkdir(parents=True, exist_ok=True)
     recorded = Heard()
     run = WorkerTrial(setting, setting.workspace, frozenset(contract["observation"]["properties"]), recorded)
