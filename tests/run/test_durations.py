@@ -1,0 +1,46 @@
+"""What earlier trials took is remembered, and a file that cannot be read is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.contract.project import Project
+from harness.machine.host import probe
+from harness.run.durations import Durations
+from harness.run.plan import Plan, make_plan
+from harness.run.request import RunRequest
+
+
+@pytest.fixture
+def plan(project: Project) -> Plan:
+    """The plan of a claim."""
+    return make_plan(project.contract("F-DEMO-SORT-001"), probe(project.root), RunRequest())
+
+
+def test_the_last_run_tells(tmp_path: Path, plan: Plan) -> None:
+    """A trial that never ran counts as long as it may take. Each run keeps what others wrote."""
+    first, second = Durations(tmp_path), Durations(tmp_path)
+    for durations, seconds in ((first, {"subject": 2.5, "a": 1.0}), (second, {"a": 3.0})):
+        durations.add(plan, seconds)
+        durations.save()
+    again = Durations(tmp_path)
+    assert [again.expected(plan, trial) for trial in ("subject", "a", "b")] == [2.5, 3.0, plan.profile.seconds]
+    assert [path.name for path in tmp_path.glob("durations*")] == ["durations.json"]
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"F-DEMO-SORT-001 full x86_64 subject": "long"}', "{"])
+def test_a_file_of_no_use(tmp_path: Path, plan: Plan, content: str) -> None:
+    """The order of a run is then a guess."""
+    (tmp_path / "durations.json").write_text(content)
+    assert Durations(tmp_path).expected(plan, "subject") == plan.profile.seconds
+
+
+def test_without_a_folder(tmp_path: Path, plan: Plan) -> None:
+    """Nothing is remembered, and nothing is lost."""
+    for cache in (None, tmp_path / "missing"):
+        durations = Durations(cache)
+        durations.add(plan, {"subject": 1.0})
+        durations.save()
+        assert Durations(cache).expected(plan, "subject") == plan.profile.seconds
