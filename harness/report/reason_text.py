@@ -58,7 +58,10 @@ def _mutant(reason: Reason) -> str:
 
 
 _STATED = {
-    **dict.fromkeys((ReasonCode.SUBJECT_FAULT, ReasonCode.CONTRADICTION, ReasonCode.MISSING), "stated by the subject"),
+    **dict.fromkeys(
+        (ReasonCode.SUBJECT_FAULT, ReasonCode.CONTRADICTION, ReasonCode.MISSING, ReasonCode.NOT_READ_BACK),
+        "stated by the subject",
+    ),
     **dict.fromkeys((ReasonCode.FALSIFIER_FAULT, ReasonCode.NOT_MEASURED, ReasonCode.GARBLED), "stated by the trial"),
     **dict.fromkeys(
         (
