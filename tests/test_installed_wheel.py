@@ -289,7 +289,7 @@ def test_installed_claims_run_in_a_repository_without_claims(
     commands = _environment(tmp_path_factory.mktemp("with-claims"), wheel, claims_wheel)
     theirs = tmp_path / "theirs"
     (theirs / ".git").mkdir(parents=True)
-    listed = json.loads(run(commands, theirs, "harness", "list", "--json").stdout)
+    listed = json.loads(run(commands, theirs, "harness", "list", "--json").stdout)["claims"]
     assert {row["id"] for row in listed} == ours
     assert all(Path(row["from"]).is_relative_to(commands.parent) for row in listed)
     done = run(commands, theirs, "harness", "run", "F-APR-V2-LAYOUT-001", "--profile", "reduced", "--no-mutants")

@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 from harness.report.workflow_commands import annotate, escape_outputs
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["main"]
 
@@ -99,6 +103,13 @@ class _Commands(click.Group):
             ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin like this. click would import every command."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries above. click would import every command and cut its summary."""
         with formatter.section("Commands"):
@@ -109,6 +120,14 @@ class _Commands(click.Group):
 @click.version_option(package_name="falsifier-harness", prog_name="harness")
 def _group() -> None:
     """Try to refute claims about GPU training and kernels by doing the real work."""
+    click.get_current_context().color = _colour()
+
+
+def _colour() -> bool | None:
+    """Return whether to use colours, by NO_COLOR, FORCE_COLOR and TERM; None: only on a terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 def main() -> None:
@@ -126,7 +145,7 @@ def main() -> None:
         said = StringIO()
         error.show(said)
         with suppress(OSError):  # stderr can be full, too
-            click.echo(_shortened(said.getvalue().rstrip("\n")), err=True)
+            tell(_shortened(said.getvalue().rstrip("\n")), err=True)
         annotate("error", "harness", [_shortened(error.format_message())])
         status = ExitStatus.REFUSED
     except (ContractError, ProjectError, NoCacheFolderError) as error:
@@ -166,7 +185,7 @@ def main() -> None:
 def _say(text: str) -> None:
     """Print a line to stderr. If that is full, the exit status has to do."""
     with suppress(OSError):
-        click.echo(f"harness: {_shortened(text)}", err=True)
+        tell(f"harness: {_shortened(text)}", err=True)
     annotate("error", "harness", _shortened(text).splitlines())
 
 

@@ -8,6 +8,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.key_options import signer_of
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -48,15 +49,15 @@ def command(paths: tuple[Path, ...], key: Path) -> ExitStatus:
         try:
             sign(bundle, signer)
         except AlreadySigned:
-            click.echo(printable(f"signed already: {bundle}"))
+            tell(printable(f"signed already: {bundle}"))
         except (KeyRefused, OSError) as error:
             refused += 1
             why = (error.strerror if isinstance(error, OSError) else "") or error
-            click.echo(printable(f"not signed: {bundle}: {why}"), err=True)
+            tell(printable(f"not signed: {bundle}: {why}"), err=True)
         else:
-            click.echo(printable(f"signed: {bundle}"))
+            tell(printable(f"signed: {bundle}"))
     counted = f"{len(bundles)} bundle{'' if len(bundles) == 1 else 's'}"
-    click.echo(f"{counted}: {len(bundles) - refused} signed by {signer.public_key.keyid}")
+    tell(f"{counted}: {len(bundles) - refused} signed by {signer.public_key.keyid}")
     if not bundles:
         return ExitStatus.NOT_MEASURED
     return ExitStatus.REFUSED if refused else ExitStatus.PASS

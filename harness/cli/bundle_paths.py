@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 
 __all__ = ["BundlePaths"]
 
@@ -46,9 +45,9 @@ class BundlePaths:
         from harness.report.escaping import printable
 
         for path in self.no_folder:
-            click.echo(printable(f"{path}: {no_folder(path)}"), err=True)
+            tell(printable(f"{path}: {no_folder(path)}"), err=True)
         for path in self.without:
-            click.echo(f"{printable(str(path))}: nothing to {doing}: there is no bundle at or below it", err=True)
+            tell(f"{printable(str(path))}: nothing to {doing}: there is no bundle at or below it", err=True)
 
     def status(self, *, accepted: bool) -> ExitStatus:
         """Return the exit status.

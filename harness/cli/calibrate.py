@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
+from harness.cli.completion import claim_ids
 from harness.cli.parameter_options import checked_device, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
+from harness.report.columns import tell
 from harness.run.request import RunRequest
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ __all__ = ["command"]
 
 
 @click.command("calibrate")
-@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…", shell_complete=claim_ids)
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds per claim.")
 @click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first of the seeds.")
 @click.option(
@@ -112,11 +114,11 @@ def _runs(project: Project, request: RunRequest, seeds: Iterable[int]) -> Iterat
         kept.append(result)
         return project.evidence  # never written
 
-    def tell(event: Event) -> None:
+    def hear(event: Event) -> None:
         if isinstance(event, ClaimWaiting):
-            click.echo(printable(f"{event.id}: waiting for {', '.join(event.holders)}"), err=True)
+            tell(printable(f"{event.id}: waiting for {', '.join(event.holders)}"), err=True)
 
-    runner = compose(project, probe(project.root), request, keep, tell, click.echo)
+    runner = compose(project, probe(project.root), request, keep, hear, tell)
     for seed in seeds:
         if runner.run(replace(request, seed=seed)).interrupted:
             raise KeyboardInterrupt
@@ -129,7 +131,7 @@ def _tell(result: ClaimResult) -> None:
 
     record = result.record
     told = f"{record.id} seed {record.seed}, {record.profile} profile: {record.verdict} {reason_text.of(record.reason)}"
-    click.echo(printable(told.rstrip()), err=True)
+    tell(printable(told.rstrip()), err=True)
 
 
 def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
@@ -141,7 +143,7 @@ def _print(contract: Contract, results: Sequence[ClaimResult]) -> None:
     width = terminal_width()
     profile = results[0].record.profile
     times = "1 run" if len(results) == 1 else f"{len(results)} runs"
-    click.echo(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}"))
+    tell(printable(f"{contract.id}: {times} of the {profile} profile on {results[0].record.device.name}"))
     rates = [
         (one.trial, _share(one.as_declared, one.runs), "; ".join(one.violates) or "every clause")
         for one in calibration_results.rates(contract, results)
@@ -164,19 +166,19 @@ def _write(contract: Contract, results: Sequence[ClaimResult]) -> None:
     from harness.run import calibration_results
 
     if any(result.record.verdict is not Verdict.PASS for result in results):
-        click.echo(f"{contract.id}: nothing was written, because not every run passed", err=True)
+        tell(f"{contract.id}: nothing was written, because not every run passed", err=True)
         return
     try:
         path = calibration_results.write(contract, results)
     except (calibration_results.CalibrationError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"wrote {path}, and its digest into {contract.path}")
+    tell(f"wrote {path}, and its digest into {contract.path}")
 
 
 def _echo(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line)
-    click.echo()
+        tell(line)
+    tell("")
 
 
 def _share(part: int, runs: int) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.completion import claims_and_bundles
 from harness.cli.history import need_pandas
+from harness.evidence.measurement_history import Shift
 from harness.report import noise_text, number_text
-from harness.report.columns import aligned, terminal_width
-from harness.report.escaping import printable
+from harness.report.columns import aligned, filled, tell, terminal_width
 
 if TYPE_CHECKING:
     from harness.contract.project import Project
@@ -30,7 +31,7 @@ _DIGEST = re.compile("[0-9a-f]{40,64}")
 
 
 @click.command("diff")
-@click.argument("runs", nargs=-1, required=True, metavar="ID | A B")
+@click.argument("runs", nargs=-1, required=True, metavar="ID | A B", shell_complete=claims_and_bundles)
 @click.option(
     "--evidence",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -61,10 +62,10 @@ def command(runs: tuple[str, ...], evidence: Path | None, as_json: bool) -> Exit
     except DifferenceError as error:
         raise click.UsageError(str(error)) from error
     if as_json:
-        click.echo(json.dumps(difference.to_json(), indent=2))
+        click.echo(json.dumps({"format": 1, **difference.to_json()}, indent=2))
     else:
         for line in _lines(difference):
-            click.echo(printable(line))
+            tell(line)
     return ExitStatus.PASS
 
 
@@ -100,7 +101,7 @@ def _newest_two(claim: str, place: Path | None, project: Project | None) -> tupl
     idle = [one.run for one in entries if not ran(one)]
     if idle:
         more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
-        click.echo(f"harness: passed over {idle[-1]}{more}: nothing ran", err=True)
+        tell(f"harness: passed over {idle[-1]}{more}: nothing ran", err=True)
     entries = [one for one in entries if ran(one)]
     if not entries:
         raise click.UsageError(f"no run of {claim} under {place} measured anything; name two bundles")
@@ -156,7 +157,8 @@ def _part(name: str, rows: Sequence[Sequence[str]], head: Sequence[str] = ("", "
         return
     yield f"{name}:"
     head = head if len(head) == len(rows[0]) else ()
-    yield from aligned([*([head] if head else []), *rows], terminal_width())
+    table = filled([head, *rows]) if head else [list(row) for row in rows]
+    yield from aligned(table, terminal_width())
 
 
 def _text(value: Any) -> str:
@@ -182,8 +184,8 @@ def _moved(one: Moved) -> tuple[str, ...]:
         one.name,
         *(number_text.value(value, one.unit) for value in (one.before, one.after)),
         noise_text.change(one.before, one.after),
-        noise_text.earlier(noise.count, noise.middle, noise.scatter, one.unit),
-        noise_text.shift(one.shift, noise.count),
+        noise_text.earlier(noise.count, noise.middle, noise.scatter, one.unit) if noise.count else "",
+        "" if one.shift in (None, Shift.UNKNOWN) else noise_text.shift(one.shift, noise.count),
     )
 
 

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.report.columns import terminal_width, wrapped
+from harness.report.escaping import printable
+
 if TYPE_CHECKING:
     from harness.contract import Contract
     from harness.machine.host import Host
@@ -32,6 +35,7 @@ def command(as_json: bool) -> None:
     Neither torch nor CUDA is loaded. Each check takes at most 20 s. The exit status is 0 even if something is missing.
     """
     from harness.machine import host, toolchain
+    from harness.report.columns import tell
 
     tools = toolchain.survey()
     machine = host.probe()
@@ -41,6 +45,7 @@ def command(as_json: bool) -> None:
         import json
 
         report = {
+            "format": 1,
             "host": dataclasses.asdict(machine),
             "tools": dataclasses.asdict(tools),
             "disks": disks,
@@ -54,10 +59,11 @@ def command(as_json: bool) -> None:
         "Tools": list(_tool_lines(tools, machine)),
         "Claims": list(_claim_lines(claims)),
     }
-    if sys.stdout.isatty():
-        _tables(sections)
-    else:
-        _lines(sections)
+    for title, lines in sections.items():
+        if terminal_width() is not None:
+            tell(title, "bold")
+        for (_, text), line in _rows(lines):
+            tell(line, "yellow" if text.startswith(("none", "not at all", "refused")) else "")
 
 
 def _claims(machine: Host) -> dict[str, Any]:
@@ -127,7 +133,7 @@ def _gpu_lines(machine: Host) -> Iterator[Line]:
     yield "driver", machine.driver or f"none: {machine.gpu_reason or 'NVML does not say'}"
     yield "cuda", f"up to {machine.cuda_driver_version}" if machine.cuda_driver_version else "unknown without a driver"
     if not machine.gpus:
-        yield "gpus", f"none: {machine.gpu_reason}"
+        yield "gpus", "none" if machine.driver is None else f"none: {machine.gpu_reason}"
     for gpu in machine.gpus:
         shared = {True: "unified", False: "not unified", None: "unified or not: unknown"}[gpu.unified]
         capability = gpu.compute_capability or "unknown"
@@ -177,45 +183,47 @@ def _targets(targets: list[str]) -> str:
     return "sm_ " + " ".join(f"{number}+{letters}" if letters else number for number, letters in variants.items())
 
 
-def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
+def _why(claim: dict[str, Any]) -> list[str]:
+    """Return why a claim does not run in full on its target."""
     from harness.base.device import hardware
 
+    # Only for the full profile. The reduced profile never discharges a claim.
+    elsewhere = claim["runs"] == "full" and not claim["on_target"]
+    proxy = [f"its target is {hardware(claim['target'])}, so a PASS here is PARTIAL"] if elsewhere else []
+    if claim["option_for_target"]:
+        proxy = [f"not on its target, {hardware(claim['target'])}: {claim['option_for_target']} runs it there"]
+    return [*claim["why"], *proxy]
+
+
+def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
     if report["project"] is None:
         yield "project", f"none: {report['reason']}"
         return
     count: Counter[str] = Counter()
+    said: dict[str, list[str]] = {}
     for claim in report["claims"]:
         count[claim["runs"]] += 1
-        # Only for the full profile. The reduced profile never discharges a claim.
-        elsewhere = claim["runs"] == "full" and not claim["on_target"]
-        proxy = [f"its target is {hardware(claim['target'])}, so a PASS here is PARTIAL"] if elsewhere else []
-        if claim["option_for_target"]:
-            proxy = [f"not on its target, {hardware(claim['target'])}: {claim['option_for_target']} runs it there"]
-        yield claim["id"], "; ".join([claim["runs"], *claim["why"], *proxy])
+        for why in _why(claim):
+            said.setdefault(why, []).append(claim["id"])
+    shared = [why for why, claims in said.items() if len(claims) > 1]
+    for number, why in enumerate(shared, 1):
+        yield f"[{number}]", f"{why} ({len(said[why])} claims)"
+    for claim in report["claims"]:
+        own = [f"[{shared.index(why) + 1}]" if why in shared else why for why in _why(claim)]
+        yield claim["id"], "; ".join([claim["runs"], *own])
     kinds = ", ".join(f"{count[kind]} {kind}" for kind in ("full", "reduced", "not at all", "refused"))
     yield "total", f"{len(report['claims'])} declared: {kinds}"
 
 
-def _lines(sections: dict[str, list[Line]]) -> None:
-    for lines in sections.values():
-        for name, text in lines:
-            click.echo(f"{name}: {text}")
-
-
-def _tables(sections: dict[str, list[Line]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    for title, lines in sections.items():
-        table = Table(title=title, title_justify="left", show_header=False, expand=True)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(ratio=1, overflow="fold")
-        for name, text in lines:
-            style = "yellow" if text.startswith(("none", "not at all", "refused")) else ""
-            table.add_row(Text(name), Text(text, style=style))
-        console.print(table)
+def _rows(lines: list[Line]) -> Iterator[tuple[Line, str]]:
+    """Yield each line with its text in columns."""
+    for line in lines:
+        widest = max(len(name) for name, _ in lines)
+        name, text = line
+        if (width := terminal_width()) is None:
+            yield line, f"{name}: {text}"
+            continue
+        yield line, "\n".join(wrapped(printable(f"  {name:<{widest}}  {text}"), width, min(widest + 4, 24)))
 
 
 def _gib(count: int | None) -> str:

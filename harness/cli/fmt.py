@@ -10,6 +10,7 @@ from harness.base import regular_file, strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.layout import laid_out
 from harness.contract.project import Project
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -33,7 +34,7 @@ def command(paths: tuple[Path, ...], check: bool) -> ExitStatus:
             raise click.ClickException(f"{file}: {error}") from error
         if text != better:
             changed += 1
-            click.echo(f"{'would change' if check else 'changed'} {file}")
+            tell(f"{'would change' if check else 'changed'} {file}")
             if not check:
                 file.write_bytes(better)
     return ExitStatus.FAIL if check and changed else ExitStatus.PASS

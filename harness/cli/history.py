@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.completion import claim_ids
 from harness.report import noise_text, number_text
-from harness.report.columns import aligned, terminal_width
+from harness.report.columns import aligned, filled, tell, terminal_width
 from harness.report.escaping import printable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ __all__ = ["command", "need_pandas"]
 
 
 @click.command("history")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=claim_ids)
 @click.option(
     "--measurement", "names", multiple=True, metavar="NAME", help="Only this measurement, run by run; repeatable."
 )
@@ -59,7 +60,7 @@ def command(
     with progress_line("indexing bundles") as watch:
         found = index.read(place, identifier, cache_folder(), watch)
     for one in found.unreadable:
-        click.echo(unreadable_line(one), err=True)
+        tell(unreadable_line(one), err=True)
     entries = [entry for entry in found.entries if device in str(entry.device_class)]
     if not entries:
         project.contract(identifier)  # refuses an unknown claim, and suggests the nearest
@@ -73,13 +74,13 @@ def command(
     if as_csv:
         click.echo(table.to_csv(index=False), nl=False)
     elif as_json:
-        click.echo(table.to_json(orient="records", lines=True, date_format="iso"), nl=False)
+        click.echo(table.assign(format=1).to_json(orient="records", lines=True, date_format="iso"), nl=False)
     else:
         for line in _runs(table) if names else _newest(table):
-            click.echo(line)
+            tell(line)
         idle = sum(not measurement_history.ran(entry) for entry in entries)
         told = f"; {idle} measured nothing" if idle else ""
-        click.echo(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}{told}")
+        tell(f"{len(entries)} run{'' if len(entries) == 1 else 's'} of {identifier}{told}")
     return ExitStatus.PASS if entries else ExitStatus.NOT_MEASURED
 
 
@@ -102,7 +103,7 @@ def _newest(table: pd.DataFrame) -> Iterator[str]:
             (row["measurement"], number_text.value(row["value"], row["unit"]), _noise(row), _shift(row))
             for row in rows.sort_values("measurement").to_dict("records")
         ]
-        yield from aligned([("measurement", "newest", "earlier runs", "newest is"), *cells], terminal_width())
+        yield from aligned(filled([("measurement", "newest", "earlier runs", "newest is"), *cells]), terminal_width())
         yield ""
 
 
@@ -120,17 +121,17 @@ def _runs(table: pd.DataFrame) -> Iterator[str]:
             )
             for row in rows.to_dict("records")
         ]
-        yield from aligned(
-            [("started (UTC)", "verdict", "commit", "value", "against those before"), *cells], terminal_width()
-        )
+        head = ("started (UTC)", "verdict", "commit", "value", "against those before")
+        yield from aligned(filled([head, *cells]), terminal_width())
         yield ""
 
 
 def _noise(row: Mapping[Hashable, Any]) -> str:
-    return noise_text.earlier(row["earlier"], row["median"], row["scatter"], row["unit"])
+    return "" if not row["earlier"] else noise_text.earlier(row["earlier"], row["median"], row["scatter"], row["unit"])
 
 
 def _shift(row: Mapping[Hashable, Any]) -> str:
     from harness.evidence.measurement_history import Shift
 
-    return noise_text.shift(Shift(row["shift"]), row["earlier"])
+    shift = Shift(row["shift"])
+    return "" if shift is Shift.UNKNOWN else noise_text.shift(shift, row["earlier"])

@@ -12,6 +12,7 @@ from harness.base import regular_file
 from harness.base.schemas import schema_folder
 from harness.base.vocabulary import ExitStatus
 from harness.cli.scaffold import render, write_all
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -52,11 +53,11 @@ def command(folder: Path) -> ExitStatus:
     except OSError as error:
         raise click.ClickException(f"{error}; move that file, or write [tool.harness] by hand") from error
     for path in contents:
-        click.echo(f"wrote {path.relative_to(root)}")
+        tell(f"wrote {path.relative_to(root)}")
     for path in additions:
         added = "[tool.harness]" if path == pyproject else _BUNDLES
-        click.echo(f"added {added} to {path.relative_to(root)}")
-    click.echo("\nNow make a claim: harness new F-FAMILY-CLAIM-001")
+        tell(f"added {added} to {path.relative_to(root)}")
+    tell("\nNow make a claim: harness new F-FAMILY-CLAIM-001")
     return ExitStatus.PASS
 
 

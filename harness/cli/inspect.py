@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 from harness.report.escaping import printable
 from harness.report.inspection_text import KINDS, checkpoint_page, device_code_page
 
@@ -81,14 +82,14 @@ def command(file: Path, against: Path | None, fail_on: Sequence[str], as_json: b
                 neither = "; it is not a program or library either, and holds no code for NVIDIA GPUs"
         if as_json:
             _print_json(_refusal(refused))
-        click.echo(f"harness: {printable(str(refused))}{neither}", err=True)
+        tell(f"harness: {printable(str(refused))}{neither}", err=True)
         return ExitStatus.REFUSED
     if as_json:
         _print_json(inspection.to_json() | ({"comparison": comparison.to_json()} if comparison else {}))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for line in checkpoint_page(inspection, comparison, width):
-            click.echo(line)
+            tell(line)
     return _status(inspection, comparison, fail_on)
 
 
@@ -120,10 +121,10 @@ def _told_device_code(file: Path, as_json: bool) -> ExitStatus | None:
         _print_json(inspection.to_json())
     else:
         for line in device_code_page(inspection):
-            click.echo(line)
+            tell(line)
     if inspection.cut_short is None:
         return ExitStatus.PASS
-    click.echo(f"harness: {printable(str(file))}: {inspection.cut_short}", err=True)
+    tell(f"harness: {printable(str(file))}: {inspection.cut_short}", err=True)
     return ExitStatus.REFUSED
 
 
@@ -144,4 +145,4 @@ def _print_json(document: dict[str, Any]) -> None:
     from harness.base import strictjson
 
     # File names may not be UTF-8, and floats in metadata may not be finite.
-    click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))
+    click.echo(json.dumps(strictjson.tag_nonfinite({"version": 1, **document}), indent=2, allow_nan=False))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.evidence.findings import Code
+from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
@@ -55,7 +56,7 @@ def signer_of(key: Path) -> CryptoSigner:
     except KeyRefused as error:
         raise click.BadParameter(str(error), param_hint="--key") from error
     if exposed := exposure(key):
-        click.echo(printable(f"harness: {exposed}"), err=True)
+        tell(printable(f"harness: {exposed}"), err=True)
     return signer
 
 

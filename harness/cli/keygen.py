@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -26,12 +27,12 @@ def command(path: Path) -> ExitStatus:
         key, public = generate(path)
     except KeyRefused as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"private key: {path} (keep it secret and out of every repository)")
-    click.echo(f"public key:  {public}")
-    click.echo(f"key id:      {key.keyid}")
+    tell(f"private key: {path} (keep it secret and out of every repository)")
+    tell(f"public key:  {public}")
+    tell(f"key id:      {key.keyid}")
     click.echo(public.read_text(encoding="ascii"), nl=False)
     if is_untracked(path):
-        click.echo(
+        tell(
             f"move both files out of this git checkout: a commit could include {path.name}. Until then bundles that "
             "are sealed here are marked DIRTY_TREE and signed without their commit",
             err=True,

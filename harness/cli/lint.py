@@ -19,6 +19,7 @@ from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
 from harness.evidence.isolation import Limits
+from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from harness.base.schemas import Problem
@@ -45,11 +46,11 @@ def command(paths: tuple[Path, ...], as_json: bool) -> ExitStatus:
     files = [file for path in paths for file in _files(project, path)] if paths else project.files()
     reports = list(_reports(project, list(dict.fromkeys(_absolute(file) for file in files))))
     if as_json:
-        click.echo(strictjson.dumps(reports, indent=2))
+        click.echo(strictjson.dumps({"format": 1, "contracts": reports}, indent=2))
     else:
         for report in reports:
             _print(report)
-        click.echo(_summary(reports))
+        tell(_summary(reports))
     if any(report["state"] in ("refused", "unsound") for report in reports):
         return ExitStatus.REFUSED
     decided = reports and not any(report["state"] == "undecided" for report in reports)
@@ -121,8 +122,8 @@ def _refusal(problem: Problem) -> dict[str, Any]:
 
 def _print(report: dict[str, Any]) -> None:
     for finding in report["findings"]:
-        click.echo(f"{report['file']}: {finding['severity']}: {finding['pointer'] or '/'}: {finding['message']}")
-        click.echo(f"    {finding['remedy']} [{finding['rule']}]")
+        tell(f"{report['file']}: {finding['severity']}: {finding['pointer'] or '/'}: {finding['message']}")
+        tell(f"    {finding['remedy']} [{finding['rule']}]")
         if finding["example"] is not None:
             click.echo(f"    example: {_shortened(strictjson.dumps(finding['example']))}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,10 +12,18 @@ from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import root_of
 from harness.contract.project import Project
+from harness.evidence.known_statuses import known_statuses
+from harness.report.columns import STATUS_COLOURS, tell, terminal_width, wrapped
 from harness.report.escaping import printable
+
+if TYPE_CHECKING:
+    from harness.evidence.survey import Survey
 
 __all__ = ["command"]
 
+UNKNOWN = "UNKNOWN"
+"""The status of a claim whose contract is refused, or that is installed."""
+WIDEST = len("DISCHARGED")
 
 _LONGEST = 300
 """Characters of an entry, which is not checked here. Lint allows fewer."""
@@ -23,7 +32,11 @@ _LONGEST = 300
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> ExitStatus:
-    """List the project's claims and the installed ones. Contracts are read, not checked: `harness lint` does that."""
+    """List the project's claims and the installed ones, with the status that all evidence gives them.
+
+    Contracts are read, not checked: `harness lint` does that. The status is that of `harness status`, remembered until
+    a contract, a source or the evidence changes.
+    """
     project = Project.find()
     rows: list[dict[str, str]] = []
     refused: list[str] = []
@@ -38,24 +51,40 @@ def command(as_json: bool) -> ExitStatus:
             places[place] += 1
         except (OSError, strictjson.JsonError, KeyError, TypeError) as error:
             refused.append(f"{path}: not a contract: {error}")
+    known = known_statuses(project, lambda: _survey(project))
+    rows = [{**row, "status": known.get(row["id"], UNKNOWN)} for row in rows]
     if as_json:
-        click.echo(strictjson.dumps(rows, indent=2))
+        click.echo(strictjson.dumps({"format": 1, "claims": rows}, indent=2))
     else:
-        widths = [max((len(row[name]) for row in rows), default=0) for name in ("id", "issue", "spec")]
-        for row in rows:
-            click.echo(
-                printable(
-                    f"{row['id']:<{widths[0]}}  {row['issue']:<{widths[1]}}  {row['spec']:<{widths[2]}}  {row['title']}"
-                )
-            )
+        _show(rows)
         for place, count in places.items():
             ours = place == project.contracts
             if count or (ours and not rows):
-                click.echo(
-                    f"{count} {'claim' if count == 1 else 'claims'} {'under' if ours else 'installed in'} {place}"
-                )
+                tell(f"{count} {'claim' if count == 1 else 'claims'} {'under' if ours else 'installed in'} {place}")
     for line in refused:
-        click.echo(printable(line), err=True)
+        tell(line, err=True)
     if refused:
         return ExitStatus.REFUSED
     return ExitStatus.PASS if rows else ExitStatus.NOT_MEASURED
+
+
+def _survey(project: Project) -> Survey:
+    from harness.evidence.survey import Survey
+
+    return Survey.of(project)
+
+
+def _show(rows: list[dict[str, str]]) -> None:
+    """Print the claims by spec and issue, each with its status."""
+    width = terminal_width()
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in sorted(rows, key=lambda row: (row["spec"], row["issue"])):
+        groups.setdefault(f"{row['spec']}, {row['issue']}", []).append(row)
+    widest = max((len(row["id"]) for row in rows), default=0)
+    for title, group in groups.items():
+        tell(title, "bold")
+        for row in group:
+            status = row["status"]
+            start = f"  {status:<{WIDEST}}  {row['id']:<{widest}}  "
+            lines = wrapped(start + printable(row["title"]), width, len(start))
+            tell("\n".join(lines), STATUS_COLOURS.get(status, ""), word=status)

@@ -22,6 +22,7 @@ from harness.cli.scaffold import render, write_all
 from harness.contract import parse
 from harness.contract.layout import laid_out
 from harness.contract.project import Project, ProjectError
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -74,9 +75,9 @@ def command(
         remedy = "; another --name or --folder may help" if isinstance(error, _IN_THE_WAY) else ""
         raise click.ClickException(f"{error}{remedy}") from error
     for path in contents:
-        click.echo(f"wrote {path.relative_to(project.root)}")
+        tell(f"wrote {path.relative_to(project.root)}")
     *_, test = contents  # the last one
-    click.echo(_next(claim, contract.relative_to(project.root), test.relative_to(project.root)))
+    tell(_next(claim, contract.relative_to(project.root), test.relative_to(project.root)))
     return ExitStatus.PASS
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -31,7 +32,7 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
     try:
         packed = pack(paths, output)
     except NothingToPack as error:
-        click.echo(printable(f"harness: nothing was packed: {error}"), err=True)
+        tell(printable(f"harness: nothing was packed: {error}"), err=True)
         return ExitStatus.NOT_MEASURED
     except ArchiveError as error:
         raise click.ClickException(printable(f"nothing was packed: {error}")) from error
@@ -39,9 +40,9 @@ def command(paths: tuple[Path, ...], output: Path) -> ExitStatus:
         where = error.filename or output
         raise click.ClickException(printable(f"nothing was packed: {where}: {error.strerror or error}")) from error
     for one in packed.bundles:
-        click.echo(printable(f"{one.verdict}  {one.issue}/{one.id}/{one.run}"))
+        tell(printable(f"{one.verdict}  {one.issue}/{one.id}/{one.run}"))
     count = len(packed.bundles)
     bundles = f"{count} bundle{'' if count == 1 else 's'}"
-    click.echo(printable(f"{bundles}, {packed.files} files, {number_text.binary(packed.size)}: {output}"))
-    click.echo(f"sha256 {packed.sha256}")
+    tell(printable(f"{bundles}, {packed.files} files, {number_text.binary(packed.size)}: {output}"))
+    tell(f"sha256 {packed.sha256}")
     return ExitStatus.PASS

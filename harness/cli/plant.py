@@ -14,6 +14,7 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.cli.parameter_options import checked_device
 from harness.contract.project import Project
+from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from harness.run.planting.results import Planted, Planting
@@ -121,10 +122,10 @@ def command(
         raise click.BadParameter(f"{again} is no result of --json: {error}", param_hint="--again") from error
     campaign = Campaign(project, probe(project.root), made_cache_folder(), profile, device, jobs, seed, crowded)
 
-    def tell(one: Planted, left: int) -> None:
-        click.echo(told(one, left), err=True)
+    def tell_fate(one: Planted, left: int) -> None:
+        tell(told(one, left), err=True)
 
-    planting = campaign.run(contracts, until, tell, sample=Sample(limit, part, only), listing=is_listing)
+    planting = campaign.run(contracts, until, tell_fate, sample=Sample(limit, part, only), listing=is_listing)
     return _reported(planting, seed, is_listing, json_file)
 
 
@@ -151,4 +152,4 @@ def _reported(planting: Planting, seed: int, is_listing: bool, json_file: str | 
 
 def _echo(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line)
+        tell(line)

@@ -14,6 +14,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -75,7 +76,7 @@ def command(
         Path(html_file).write_text(probe_page(told), encoding="utf-8")
     if json_file != "-":
         for line in probe_lines(told, terminal_width()):
-            click.echo(line)
+            tell(line)
     return _status([case["fit"] for case in told["cases"]])
 
 

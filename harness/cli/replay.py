@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus, Outcome
+from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from harness.contract.clauses import ClauseResult
@@ -51,7 +52,7 @@ def command(
         sealed = open_bundle(bundle, mutant)
         found = replay(sealed, project, probe(project.root), request, _waiting)
     except WaitInterrupted as interrupted:
-        click.echo(printable(f"harness: {interrupted}"), err=True)
+        tell(printable(f"harness: {interrupted}"), err=True)
         return ExitStatus.INTERRUPTED
     except ReplayRefused as error:
         raise click.ClickException(str(error)) from error
@@ -67,7 +68,7 @@ def _waiting(holders: tuple[Holder, ...]) -> None:
     from harness.execution.lease import named
     from harness.report.escaping import printable
 
-    click.echo(printable(f"waiting for {', '.join(named(holders))}"), err=True)
+    tell(printable(f"waiting for {', '.join(named(holders))}"), err=True)
 
 
 def _show(sealed: Sealed, found: Replay) -> None:
@@ -84,7 +85,7 @@ def _show(sealed: Sealed, found: Replay) -> None:
         f"  {_CONCLUSIONS[found.outcome]}",
     ]
     for line in lines:
-        click.echo(printable(line))
+        tell(printable(line))
 
 
 _CONCLUSIONS = {
@@ -107,6 +108,7 @@ def _print_json(sealed: Sealed, found: Replay) -> None:
     from harness.report import reason_text
 
     document: dict[str, Any] = {
+        "format": 1,
         "id": sealed.record.id,
         "run": sealed.record.run,
         "mutant": sealed.mutant,

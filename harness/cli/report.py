@@ -13,6 +13,7 @@ import click
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
 from harness.cli.key_options import against, trusted_key_option
+from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from harness.contract.project import Project
@@ -107,7 +108,7 @@ def _html(
             site.write(verifications, folder, asked, project, watch=watch)
     except site.SiteError as error:
         raise click.BadParameter(str(error), param_hint="--html") from error
-    click.echo(_counted(verifications, folder / site.INDEX), err=err)
+    tell(_counted(verifications, folder / site.INDEX), err=err)
 
 
 def _files(
@@ -127,7 +128,7 @@ def _files(
             write_file(target, text)
         except OSError as error:
             raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint=f"--{name}") from error
-        click.echo(_counted(verifications, target), err=quiet)
+        tell(_counted(verifications, target), err=quiet)
     if summary is not None:
         _append(results, summary)
 

@@ -19,6 +19,7 @@ from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
 from harness.contract.project import Project
+from harness.report.columns import tell
 from harness.run.request import RunRequest
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def command(**options: Any) -> ExitStatus:
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay(handlers)
-    runner = compose(project, machine, request, sealer.seal, relay, lambda line: click.echo(line, err=True))
+    runner = compose(project, machine, request, sealer.seal, relay, lambda line: tell(line, err=True))
     for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
@@ -111,13 +112,13 @@ def _due(project: Project, machine: Host, request: RunRequest, err: bool) -> Due
         selection = due(project, machine, request, watch)
     if selection.unreadable:
         for one in selection.unreadable:
-            click.echo(unreadable_line(one), err=True)
+            tell(unreadable_line(one), err=True)
         raise click.ClickException(
             "one of these bundles may hold a FAIL, so the harness cannot tell what is stale; restore them "
             "(git checkout -- PATH if they are committed), or move them out of the evidence folder"
         )
     for line in due_text.lines(selection):
-        click.echo(printable(line), err=err)
+        tell(printable(line), err=err)
     return selection
 
 
@@ -182,14 +183,14 @@ class _Terminal:
         if self._error is not None and self._error.errno not in _GONE:
             why = self._error.strerror
             with suppress(OSError):
-                click.echo(f"harness: the output is cut short: {why}; the evidence is complete", err=True)
+                tell(f"harness: the output is cut short: {why}; the evidence is complete", err=True)
 
 
 def _is_missing(failures: Iterable[Exception]) -> bool:
     """Return whether a report is missing, and print why. A reader that closed the output is no failure."""
     telling = [error for error in failures if not (isinstance(error, OSError) and error.errno in _GONE)]
     for error in telling:
-        click.echo(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
+        tell(f"harness: a report is missing: {type(error).__name__}: {error}", err=True)
     return bool(telling)
 
 

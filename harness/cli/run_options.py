@@ -17,6 +17,7 @@ from harness.cli.subject import choose
 from harness.contract import Contract
 from harness.contract.project import Project, ProjectError
 from harness.external.choice import Kind
+from harness.report.columns import tell
 from harness.run.request import PROFILES, RunRequest
 
 if TYPE_CHECKING:
@@ -44,10 +45,10 @@ OPTIONS = (
     click.option("--gpus", metavar="N[,N]…", help="Use these GPUs of the machine, by NVML's indices; by default, all."),
     click.option(
         "--subject",
-        metavar="MODULE:NAME|hf:MODULE:FUNCTION|command:FILE|recorded:FILE",
-        help="Another subject than the contract's: one of this project, the transformers.Trainer that a function "
-        "returns, or an external trainer that a TOML file describes, run as a command or judged from the directory of "
-        "a finished run (-P dir=RUN).",
+        metavar="SUBJECT",
+        help="Another subject than the contract's: MODULE:NAME of this project, hf:MODULE:FUNCTION for the "
+        "transformers.Trainer that a function returns, or an external trainer that a TOML file describes: command:FILE "
+        "runs it, recorded:FILE judges the directory of a finished run (-P dir=RUN).",
     ),
     click.option(
         "-P", "parameters", multiple=True, metavar="KEY=VALUE", help="Change a parameter; recorded as an override."
@@ -289,7 +290,7 @@ def _select(project: Project, given: RunOptions) -> list[Contract]:
         if refused:
             *others, last = refused
             for error in others:  # show all, so that they can be mended at once
-                click.echo(f"harness: {error}", err=True)
+                tell(f"harness: {error}", err=True)
             raise last
         found = [
             contract

@@ -13,6 +13,7 @@ import click
 
 from harness.base import strictjson
 from harness.base.device import hardware
+from harness.cli.completion import claim_ids
 from harness.cli.parameter_options import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
@@ -22,6 +23,7 @@ from harness.external.choice import External, Kind
 from harness.machine.host import Host, probe
 from harness.machine.requirements import Requirements, shortfalls
 from harness.report import bound_text, number_text
+from harness.report.columns import tell
 from harness.run.plan import make_plan, option_for_target
 from harness.run.request import RunRequest
 
@@ -29,7 +31,7 @@ __all__ = ["command"]
 
 
 @click.command("show")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=claim_ids)
 @click.option("--json", "as_json", is_flag=True, help="Print the contract as JSON.")
 def command(identifier: str, as_json: bool) -> None:
     """Show a claim: its text and sources, what will run here, and what would refute it."""
@@ -38,7 +40,7 @@ def command(identifier: str, as_json: bool) -> None:
     if as_json:
         click.echo(strictjson.dumps(contract.document, indent=2))
     else:
-        click.echo("\n".join(_page(contract, probe(project.root), project)))
+        tell("\n".join(_page(contract, probe(project.root), project)))
 
 
 def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.cli.completion import claim_ids
+from harness.report.columns import tell
 
 if TYPE_CHECKING:
     from harness.evidence.claim_status import ClaimStatus
@@ -39,7 +40,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 
 
 @click.command("status")
-@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=claim_ids)
 @click.option("--issue", metavar="ISSUE", help="Only claims of an issue, such as PMAT-697.")
 @click.option("--spec", metavar="SPEC", help="Only claims of a spec, such as SPEC-DISTILL-001.")
 @click.option("--device", metavar="TEXT", help="Only evidence from devices with this in their name, such as H200.")
@@ -56,6 +57,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 @click.option(
     "--fail-on", type=_Words(), default="", metavar="WORDS", help="Fail on any of these, such as stale,unrun,falsified."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show each class of device, the bundles, and all gaps.")
 def command(
     ids: tuple[str, ...],
     issue: str | None,
@@ -66,14 +68,15 @@ def command(
     as_markdown: bool,
     only: frozenset[str],
     fail_on: frozenset[str],
+    verbose: bool,
 ) -> ExitStatus:
-    """Show the status of each claim, as a whole and on every class of device with evidence.
+    """Show the status of each claim in a line; of named claims, and with -v, every class of device with evidence.
 
     \b
-    DISCHARGED  a proven PASS, full profile, on the claim's hardware, code unchanged
-    PARTIAL     a proven PASS, but elsewhere or in the reduced profile
+    DISCHARGED  a proven PASS in full on the claim's hardware
+    PARTIAL     one elsewhere, or in the reduced profile
     FALSIFIED   a FAIL
-    STALE       contract, falsifier or subject changed since the evidence
+    STALE       contract or code changed since the evidence
     UNRUN       nothing that counts
 
     status believes every record that its bundle's manifest seals. `harness verify` judges again. A gate needs both.
@@ -89,17 +92,19 @@ def command(
     from harness.contract.project import Project
     from harness.evidence.survey import Survey, gaps
     from harness.report import status_table as report
+    from harness.report.columns import tell
     from harness.report.progress_line import progress_line
 
     if as_json and as_markdown:
         raise click.UsageError("choose one of --json and --markdown")
     project = Project.find()
+    ids = tuple(project.matching(ids))
     for name in ids:
         project.contract(name)
     with progress_line("indexing bundles") as watch:
         survey = Survey.of(project, evidence, device or "", watch)
     if device and not survey.contents.entries:
-        click.echo(f"harness: there is no evidence from a device whose name contains {device!r}", err=True)
+        tell(f"harness: there is no evidence from a device whose name contains {device!r}", err=True)
     chosen = [
         claim
         for claim in survey.claims
@@ -117,25 +122,21 @@ def command(
     elif as_markdown:
         click.echo(report.page(shown, told, project.root), nl=False)
     else:
-        _show(shown, told)
-        click.echo(report.totals(chosen))
+        _show(shown, told, verbose or bool(ids))
+        tell(report.totals(chosen))
     for one in survey.contents.unreadable:
-        click.echo(report.unreadable_line(one), err=True)
+        tell(report.unreadable_line(one), err=True)
     if survey.refused or survey.contents.unreadable:
         return ExitStatus.REFUSED
     return _exit_status(chosen, found, fail_on)
 
 
-def _show(claims: Sequence[ClaimStatus], found: Gaps) -> None:
+def _show(claims: Sequence[ClaimStatus], found: Gaps, verbose: bool) -> None:
     from harness.report import status_table as report
-    from harness.report.columns import terminal_width
+    from harness.report.columns import STATUS_COLOURS, tell, terminal_width
 
-    width = terminal_width()
-    colourful = width is not None and "NO_COLOR" not in os.environ
-    for line, status in report.lines(claims, found, width):
-        if status is not None and colourful:
-            line = line.replace(status, click.style(status, fg=report.COLOURS[status], bold=True), 1)
-        click.echo(line)
+    for line, status in report.lines(claims, found, terminal_width(), verbose):
+        tell(line, STATUS_COLOURS[status] if status else "", word=status or "")
 
 
 def _filtered(claims: Sequence[ClaimStatus], found: Gaps, only: frozenset[str]) -> tuple[list[ClaimStatus], Gaps]:
@@ -157,7 +158,7 @@ def _exit_status(claims: Sequence[ClaimStatus], found: Gaps, fail_on: frozenset[
         name for name in _GAPS if getattr(found, name.replace("-", "_"))
     }
     if fail_on & tripped:
-        click.echo(f"harness: --fail-on found {', '.join(sorted(fail_on & tripped))}", err=True)
+        tell(f"harness: --fail-on found {', '.join(sorted(fail_on & tripped))}", err=True)
     if "falsified" in fail_on & tripped:
         return ExitStatus.FAIL
     return ExitStatus.NOT_MEASURED if fail_on & tripped or not claims else ExitStatus.PASS

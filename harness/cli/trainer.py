@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -42,12 +43,12 @@ def check(file: Path, folder: Path | None, log: Path | None, parameters: Sequenc
     try:
         trainer = load(file)
         if folder is None and log is None:
-            click.echo(f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches")
+            tell(f"{file} is valid; name a run with --run DIR or --log LOG to see what it matches")
             return ExitStatus.PASS
         given = dict(text.partition("=")[::2] for text in parameters)
         found = check_log(trainer, [log]) if log is not None else check_run(trainer, Path(folder or "."), given)
     except NotMeasured as error:
         raise click.ClickException(str(error)) from error
     for line in lines(found):
-        click.echo(line)
+        tell(line)
     return ExitStatus.FAIL if found.problems else ExitStatus.PASS

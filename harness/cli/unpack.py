@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from harness.base.vocabulary import ExitStatus
+from harness.report.columns import tell
 
 __all__ = ["command"]
 
@@ -45,11 +46,11 @@ def command(archive: Path, into: Path) -> ExitStatus:
         raise click.ClickException(printable(f"nothing was unpacked: {where}: {error.strerror or error}")) from error
     for unpacked in bundles:
         before = "" if unpacked.is_new else "  already there, identical"
-        click.echo(printable(f"{bundle_line(unpacked.bundle)}{before}"))
+        tell(printable(f"{bundle_line(unpacked.bundle)}{before}"))
     new = sum(unpacked.is_new for unpacked in bundles)
     there = f", {len(bundles) - new} already there and identical" if new < len(bundles) else ""
     sound = "all" if len(bundles) > 1 else "it is"
-    click.echo(f"{new} bundle{'' if new == 1 else 's'} unpacked{there}, {sound} sound")
+    tell(f"{new} bundle{'' if new == 1 else 's'} unpacked{there}, {sound} sound")
     below = shlex.quote(printable(str(into)))
-    click.echo(f"what narrows them: harness verify {below}; as pages: harness report {below} --html DIR")
+    tell(f"what narrows them: harness verify {below}; as pages: harness report {below} --html DIR")
     return ExitStatus.PASS

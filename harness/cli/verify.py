@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.bundle_paths import BundlePaths
+from harness.cli.completion import bundles
 from harness.cli.key_options import against, trusted_key_option
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
 
@@ -33,16 +33,20 @@ _PROJECT = frozenset(
 
 
 @click.command("verify")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path), shell_complete=bundles
+)
 @trusted_key_option
 @click.option("--fail-on", metavar="CODE,…", multiple=True, help="Remarks that count as failures; `any` means all.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the remarks below each bundle, not grouped.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
-    paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], fail_on: tuple[str, ...], as_json: bool
+    paths: tuple[Path, ...], trusted_keys: tuple[Path, ...], fail_on: tuple[str, ...], verbose: bool, as_json: bool
 ) -> ExitStatus:
     """Verify the bundles at or below each PATH: files, formats, and a second judgment.
 
-    It needs neither torch nor a GPU. The printed verdict is what the contract and the measurements say now.
+    It needs neither torch nor a GPU. The printed verdict is what the contract and the measurements say now. What is no
+    sound, proven PASS comes first; remarks that bundles share come last, once each.
 
     A bundle is unsound if it is INCOMPLETE, TAMPERED, INVALID, REJUDGED_DIFFERENTLY or FORGED. A sound one may have
     remarks: UNSIGNED, UNKNOWN_KEY, STALE_CONTRACT, STALE_FALSIFIER, STALE_SUBJECT, COMMIT_NOT_IN_HISTORY, DIRTY_TREE,
@@ -55,7 +59,9 @@ def command(
     """
     from harness.contract.project import Project
     from harness.evidence.verification import verify_all
+    from harness.report.columns import tell
     from harness.report.progress_line import progress_line
+    from harness.report.verified_text import verified_lines
 
     asked = against(trusted_keys, Project.around(), _codes(fail_on))
     if asked.refused & _PROJECT and asked.state is None:
@@ -63,21 +69,19 @@ def command(
         raise click.BadParameter(f"{needs} needs a project to ask; run it in one", param_hint="--fail-on")
     found = BundlePaths.find(paths)
     verifications = []
-    # The printed lines show the progress.
-    with progress_line("verifying bundles") if as_json else nullcontext() as watch:
+    with progress_line("verifying bundles") as watch:
         for one in verify_all(found.bundles, against=asked):
             verifications.append(one)
-            if watch is None:
-                _show(one)
-            else:
-                watch(len(verifications), len(found.bundles))
+            watch(len(verifications), len(found.bundles))
     if as_json:
         _print_json(verifications, found)
     else:
+        for line, style in verified_lines(verifications, verbose):
+            tell(line, style)
         found.tell("verify")
-        click.echo(_counted(verifications))
+        tell(_counted(verifications))
         if asked.state is None and verifications:
-            click.echo("staleness was not checked, because this folder belongs to no project")
+            tell("staleness was not checked, because this folder belongs to no project")
     return found.status(accepted=all(one.accepted for one in verifications))
 
 
@@ -91,15 +95,6 @@ def _codes(texts: Sequence[str]) -> frozenset[Code]:
             why = "makes a bundle unsound, which fails always" if name in Code.__members__ else "is no remark"
             raise click.BadParameter(f"{name or 'an empty name'} {why}; remarks: any, {known}", param_hint="--fail-on")
     return frozenset(_REMARKS[name] for name in names)
-
-
-def _show(one: Verification) -> None:
-    from harness.report import finding_text
-    from harness.report.verdict_text import bundle_line
-
-    click.echo(_plain(bundle_line(one)))
-    for finding in (*one.findings, *one.remarks):
-        click.echo(f"  {_plain(finding_text.line(finding))}")
 
 
 def _counted(verifications: Sequence[Verification]) -> str:
@@ -117,6 +112,7 @@ def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> No
 
     sound = [one for one in verifications if one.sound]
     document: dict[str, Any] = {
+        "format": 1,
         "bundles": [finding_text.document(one) for one in verifications],
         "no_folder": [str(path) for path in found.no_folder],
         "without_bundles": [str(path) for path in found.without],
@@ -130,9 +126,3 @@ def _print_json(verifications: Sequence[Verification], found: BundlePaths) -> No
     }
     # File names may not be UTF-8, so everything else than ASCII is escaped.
     click.echo(json.dumps(strictjson.tag_nonfinite(document), indent=2, allow_nan=False))
-
-
-def _plain(text: str) -> str:
-    from harness.report.escaping import printable
-
-    return printable(text)

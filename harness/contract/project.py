@@ -167,7 +167,7 @@ class Project:
         Raises:
             ProjectError: no claim has a name like a pattern. An id without such a sign is returned as it is.
         """
-        names = [path.stem for path in self.files()]
+        names = [path.stem for path in self.known()]
         chosen: dict[str, None] = {}
         for pattern in patterns:
             found = [name for name in names if fnmatchcase(name, pattern)] if set(pattern) & set("*?[") else [pattern]

@@ -19,6 +19,7 @@ from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus, statuses
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
+from harness.evidence.known_statuses import remember
 from harness.evidence.staleness import ProjectState, changes
 from harness.machine.paths import cache_folder
 
@@ -80,7 +81,10 @@ class Survey:
             contents = replace(contents, entries=here)
         stale = Staleness(project)
         claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
-        return cls(tuple(contracts), tuple(refused), contents, claims, stale)
+        found = cls(tuple(contracts), tuple(refused), contents, claims, stale)
+        if not device and evidence in (None, project.evidence):
+            remember(project, found)
+        return found
 
 
 @final

@@ -47,6 +47,8 @@ class TrialRequest:
     """The project, or a copy of it, whose code the trial imports itself; None if the fork server has imported it."""
     cache: Path | None = None
     """The trial's cache folder; None for the executor's."""
+    on_doing: Callable[[str], None] = field(default=lambda text: None, compare=False)
+    """Takes what the trial does now, in a few words."""
     reached: Path | None = None
     """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
 

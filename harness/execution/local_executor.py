@@ -107,7 +107,9 @@ class LocalExecutor:
         place = self._server.place / uuid.uuid4().hex[:12]
         folder = place.path
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
-        watch = Watch(time.monotonic(), request.seconds, Sampler(request.gpu), on_step, self._interrupted, masked)
+        watch = Watch(
+            time.monotonic(), request.seconds, Sampler(request.gpu), on_step, self._interrupted, masked, request.on_doing
+        )
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
                 made.make_folder()
@@ -179,6 +181,7 @@ class LocalExecutor:
             if request.root is not None
             else (),
             isolated=self._isolated,
+            is_timed=request.contract.exclusive,
             reached=None if request.reached is None else str(request.reached),
         )
 

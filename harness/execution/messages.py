@@ -28,6 +28,7 @@ from harness.judging.observation import EndingKind
 __all__ = [
     "LARGEST_MESSAGE",
     "MOST_COLUMNS",
+    "Doing",
     "Ended",
     "Exited",
     "Import",
@@ -129,6 +130,8 @@ class Start:
     """The file to which the trial writes the lines that it ran: see `harness.execution.reached`."""
     isolated: bool = False
     """Whether the subject runs in a process of its own."""
+    is_timed: bool = False
+    """Whether the claim measures time, so that no other thread may run beside the subject."""
 
 
 @final
@@ -145,6 +148,14 @@ class Read:
     """The trial has imported or read these source files of the project for the first time: sha256 by path."""
 
     sources: Mapping[str, str]
+
+
+@final
+@dataclass(frozen=True)
+class Doing:
+    """What the trial does now (`harness.execution.whereabouts`). Nothing depends on it."""
+
+    text: str
 
 
 @final
@@ -176,7 +187,7 @@ class Exited:
 
 
 Request = Import | Split | Start
-Message = TrialReport | Started | Read | Ended | Lost | Exited
+Message = TrialReport | Started | Read | Doing | Ended | Lost | Exited
 Received = Request | Imports | Splitting | Message
 """Everything that `decode` returns."""
 

@@ -21,6 +21,7 @@ from harness.execution.logs import BoundedLog
 from harness.execution.messages import (
     LARGEST_MESSAGE,
     MOST_COLUMNS,
+    Doing,
     Ended,
     Exited,
     Lost,
@@ -63,6 +64,8 @@ class Watch:
     interrupted: threading.Event
     mask: Callable[[str], str]
     """Masks the names of a step's values, which a subject can choose. Other texts are masked when they are complete."""
+    on_doing: Callable[[str], None] = lambda text: None
+    """Takes what the trial says that it does."""
     keys: tuple[bytes, bytes] = field(default_factory=lambda: (new_key(), new_key()))
     """The key of the trial's messages, and that of its supervisor's."""
     measurements: dict[str, Any] = field(default_factory=dict)
@@ -178,6 +181,8 @@ class Watch:
                 self.resolved.update(values)
             case Read(sources):
                 self.sources.update(sources)
+            case Doing(text):
+                self.on_doing(self.mask(text))
             case Entered(phase):
                 self.phase = phase
             case Started(pid):

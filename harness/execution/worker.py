@@ -41,6 +41,7 @@ from harness.execution.authentication import OVERHEAD, signer
 from harness.execution.blame import machine_fault
 from harness.execution.messages import (
     LARGEST_MESSAGE,
+    Doing,
     Ended,
     Import,
     Imports,
@@ -58,6 +59,7 @@ from harness.execution.reached import Reached
 from harness.execution.sources import Sources
 from harness.execution.subject_process import SubjectProcess
 from harness.execution.supervisor import supervise
+from harness.execution.whereabouts import watch_doing
 from harness.execution.worker_trial import WorkerTrial
 from harness.judging.observation import EndingKind
 
@@ -267,6 +269,8 @@ def _run(start: Start, messages: int, key: int, may_exit: int) -> None:
     if reached is not None:
         reached.watch()
     report = _with_sources(tell, sources)
+    if not start.is_timed:
+        watch_doing(list(dict.fromkeys([str(start.root), *start.search])), lambda text: tell(Doing(text)))
     trial = WorkerTrial(
         setting,
         start.artifacts,

@@ -10,20 +10,29 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import IO
 
 import click
 
 from harness.report.escaping import printable
 
-__all__ = ["aligned", "styled", "tell", "terminal_width", "wrapped"]
+__all__ = ["STATUS_COLOURS", "aligned", "filled", "styled", "tell", "terminal_width", "wrapped"]
 
+STATUS_COLOURS = {
+    "DISCHARGED": "bold green",
+    "PARTIAL": "bold cyan",
+    "FALSIFIED": "bold red",
+    "STALE": "bold yellow",
+    "UNRUN": "bold magenta",
+}
+"""The colour of each status (`harness.evidence.claim_status.Status`), by its name."""
 _NARROWEST = 24
 """Columns that the last cells of a row get at least beside the others, instead of a line of their own."""
 
 
-def terminal_width() -> int | None:
-    """Return the width of the terminal in columns, or None if standard output is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width(stream: IO[str] | None = None) -> int | None:
+    """Return the width of the terminal in columns, or None if a stream, by default standard output, is no terminal."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
 def wrapped(text: str, width: int | None, hanging: int | None = None) -> list[str]:
@@ -74,6 +83,12 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int
                 yield from wrapped(" " * (2 * indent + 2) + rest, width, 2 * indent + 2)
 
 
+def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return a table, of which the first row is the head, without the columns that have nothing below the head."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:]) or not column[0]]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
 def _fits(text: str, width: int, start: int) -> bool:
     """Whether every word fits between a column and the width."""
     return max(map(len, text.split())) <= width - start
@@ -93,7 +108,7 @@ def tell(text: str, style: str = "", *, word: str = "", err: bool = False) -> No
     Args:
         style: of the text, or of `word` only, where it stands first. click removes it if the output is no terminal.
     """
-    width = None if err else terminal_width()
+    width = terminal_width(sys.stderr if err else sys.stdout)
     for line in text.split("\n"):
         for part in wrapped(printable(line), width):
             if not word:

@@ -41,6 +41,7 @@ __all__ = ["Live"]
 
 _BAR = 12
 """Columns of a progress bar."""
+_STARTING = "starting"
 _BELOW = 2
 """Lines of the terminal that the view leaves free."""
 
@@ -51,7 +52,7 @@ class _Trial:
 
     began: float
     steps: int | None
-    doing: str = "starting"
+    doing: str = _STARTING
     step: TrialStep | None = None
 
 
@@ -63,7 +64,7 @@ class _Claim:
     mutants: tuple[str, ...]
     last: float | None
     """How many seconds its last run took."""
-    doing: str = "starting"
+    doing: str = _STARTING
     waited: float = 0.0
     """Seconds of the waits that are over."""
     waits_since: float | None = None
@@ -146,7 +147,8 @@ class Live:
                     claim.doing = event.doing
             case TrialStep():
                 if event.trial in claim.trials:
-                    claim.trials[event.trial].step = event
+                    trial = claim.trials[event.trial]
+                    trial.step, trial.doing = event, "" if trial.doing == _STARTING else trial.doing
             case TrialFinished():
                 claim.trials.pop(event.trial, None)
                 claim.ended += event.trial != SUBJECT

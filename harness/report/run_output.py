@@ -81,6 +81,7 @@ def json_handler(target: str) -> Handler:
 def _document(event: RunFinished, bundles: dict[str, str | None], passed_over: int) -> dict[str, object]:
     verdicts = [record.verdict for record in event.records]
     return {
+        "format": 1,
         "declared": event.declared + passed_over,
         "evaluated": len(verdicts),
         "verdicts": {verdict: verdicts.count(verdict) for verdict in Verdict},

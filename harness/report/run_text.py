@@ -62,7 +62,7 @@ COLOURS: Mapping[str, str] = {
 _TIGHTEST = 5
 """Margins that a PASS, and the summary of a run, show."""
 _LONGEST_CASE = 400
-_HEAD = ("clause", "measured", "bound", "ratio")
+_HEAD = ("clause", "ratio", "measured", "bound")
 
 
 def plan_text(event: ClaimPlanned) -> str:
@@ -191,7 +191,7 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
     failed = [clause for clause in record.clauses if clause.outcome is Outcome.FAIL]
     for clause in failed:
         told = _sentence(clause)
-        yield from ((line, "red") for line in aligned([_cells(clause, ratios)], width))
+        yield from ((line, "red") for line in aligned([list(filter(None, _cells(clause, ratios)))], width))
         if told:
             yield f"      {told}", ""
     unmeasured = [clause for clause in record.clauses if clause.outcome is Outcome.NOT_MEASURED]
@@ -205,8 +205,8 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
     yield from _unmeasured(unmeasured, record.reason, verbose)
     if shown:
         rows: list[tuple[str, ...]] = [_HEAD, *(_cells(clause, ratios) for clause in shown)]
-        if not any(row[3] for row in rows[1:]):
-            rows = [row[:3] for row in rows]
+        if not any(row[1] for row in rows[1:]):
+            rows = [(row[0], *row[2:]) for row in rows]
         head, *lines = aligned(rows, width)
         yield head, "dim"
         yield from ((line, "") for line in lines)
@@ -237,10 +237,10 @@ def _is_rule(clause: ClauseResult) -> bool:
 
 
 def _cells(clause: ClauseResult, ratios: Mapping[str, float]) -> tuple[str, str, str, str]:
-    """Return clause, measured value, bound, and the ratio of the two; empty if it has none."""
+    """Return clause, the ratio of value and bound (empty if it has none), measured value, and bound."""
     ratio = ratios.get(clause.id)
     measured, bound = number_text.value(clause.value, clause.unit), bound_text.of(clause.bound, clause.unit)
-    return clause.id, measured, bound, "" if ratio is None else f"{ratio:.3g}"
+    return clause.id, "" if ratio is None else f"{ratio:.3g}", measured, bound
 
 
 def _sentence(clause: ClauseResult) -> str:

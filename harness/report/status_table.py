@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,49 +12,73 @@ from harness.evidence.claim_status import Cell, ClaimStatus, Status
 from harness.evidence.index import Entry, Unreadable
 from harness.evidence.survey import Gaps
 from harness.report import due_text, number_text
+from harness.report.columns import wrapped
 from harness.report.escaping import code_span, markdown, printable
 
-__all__ = ["COLOURS", "document", "lines", "page", "set_aside", "totals", "unreadable_line"]
+__all__ = ["document", "lines", "page", "set_aside", "totals", "unreadable_line"]
 
-COLOURS = {
-    Status.DISCHARGED: "green",
-    Status.PARTIAL: "cyan",
-    Status.FALSIFIED: "red",
-    Status.STALE: "yellow",
-    Status.UNRUN: "magenta",
-}
+_ORDER = (Status.FALSIFIED, Status.STALE, Status.UNRUN, Status.PARTIAL, Status.DISCHARGED)
+"""What needs attention first."""
+_MOST_ITEMS = 6
+"""Items of a gap that are shown without -v."""
 _MOST_PLACES = 3
 _MOST_ASIDE = 3
 
 
-def lines(claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None) -> Iterator[tuple[str, Status | None]]:
-    """Yield plain lines, each with the status that it shows, or None.
+def lines(
+    claims: Sequence[ClaimStatus], gaps: Gaps, width: int | None, verbose: bool = False
+) -> Iterator[tuple[str, Status | None]]:
+    """Yield plain lines, each with the status that it shows, or None. What speaks against claims comes first.
 
     Args:
         width: of the terminal, in columns. None means no limit.
+        verbose: show each class of device, the bundles, and every item of the gaps.
     """
-    for claim in claims:
-        speaks_of = f" [{claim.target}]" if claim.target else ""
-        yield _line(f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", width, 12), claim.status
-        seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
-        margin = max((len(name) for name in seen), default=0)
-        for name, cell in seen.items():
-            why = due_text.of_cell(cell)
-            text = f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}"
-            yield _line(text, width, margin + 6), cell.status
-            yield f"      {_shortest(cell.bundle)}", None
-            for text, bundle in set_aside(cell):
-                yield _line(f"      set aside: {text}", width, 8), None
-                if bundle is not None:
-                    yield f"        {_shortest(bundle)}", None
-        unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
-        if unrun:
-            yield _line(f"    not run on {', '.join(unrun)}", width, 6), None
+    widest = max((len(claim.id) for claim in claims), default=0)
+    for claim in sorted(claims, key=lambda one: _ORDER.index(one.status)):
+        if verbose:
+            yield from _details(claim, width)
+        else:
+            line = printable(f"{claim.status:<10}  {claim.id:<{widest}}  {_short(claim)}".rstrip())
+            yield line if width is None or len(line) <= width else f"{line[: width - 1].rstrip()}…", claim.status
     for head, items in _gap_lists(gaps):
         yield "", None
-        yield _line(f"{head}:", width, 2), None
-        for item in items:
-            yield _line(f"  {item}", width, 6), None
+        if verbose or len(items) < 2:
+            yield f"{head}:", None
+            yield from ((f"  {item}", None) for item in items)
+        else:
+            more = [f"and {len(items) - _MOST_ITEMS} more (-v)"] if len(items) > _MOST_ITEMS else []
+            yield f"{head}, {len(items)}: {'; '.join([*items[:_MOST_ITEMS], *more])}", None
+
+
+def _short(claim: ClaimStatus) -> str:
+    """Return where a claim has its status and why, in a few words."""
+    cell = claim.deciding
+    if cell is None:
+        return "never run"
+    place = next(str(device) for device, one in claim.cells.items() if one is cell)
+    why = due_text.of_cell(cell)
+    aside = sum(len(one.set_aside) for one in claim.cells.values())
+    beside = f"{aside} FAIL{'' if aside == 1 else 's'} set aside" if aside else ""
+    return "; ".join(filter(None, (f"{place}{f', {why}' if why else ''}" if cell.bundles else "never run", beside)))
+
+
+def _details(claim: ClaimStatus, width: int | None) -> Iterator[tuple[str, Status | None]]:
+    speaks_of = f" [{claim.target}]" if claim.target else ""
+    yield _line(f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", width, 12), claim.status
+    seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
+    margin = max((len(name) for name in seen), default=0)
+    for name, cell in seen.items():
+        why = due_text.of_cell(cell)
+        yield _line(f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}", width, margin + 6), cell.status
+        yield f"      {_shortest(cell.bundle)}", None
+        for text, bundle in set_aside(cell):
+            yield f"      set aside: {text}", None
+            if bundle is not None:
+                yield f"        {_shortest(bundle)}", None
+    unrun = [str(device) for device, cell in claim.cells.items() if not cell.bundles]
+    if unrun:
+        yield f"    not run on {', '.join(unrun)}", None
 
 
 def unreadable_line(one: Unreadable) -> str:
@@ -108,6 +131,7 @@ def document(claims: Sequence[ClaimStatus], gaps: Gaps, unreadable: Sequence[Unr
     """Return everything as JSON values. Paths below the project's root are relative to it."""
     count = Counter(claim.status for claim in claims)
     return {
+        "format": 1,
         "claims": [
             {
                 "id": claim.id,
@@ -199,13 +223,7 @@ def _target(path: Path, root: Path) -> str:
 
 
 def _line(text: str, width: int | None, margin: int) -> str:
-    shown = printable(text)
-    if width is None or len(shown) <= width:
-        return shown
-    return textwrap.fill(
-        shown, max(40, width), subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False,
-        drop_whitespace=True, replace_whitespace=False,
-    )  # fmt: skip
+    return "\n".join(wrapped(printable(text), width, margin))
 
 
 def _relative(path: Path, root: Path) -> str:

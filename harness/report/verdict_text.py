@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harness.evidence.verification import Against
 
 __all__ = [
+    "IMPORTANCE",
     "Caveat",
     "Mono",
     "asked",
@@ -67,6 +68,8 @@ _HEADS = {
     Code.UNSIGNED: "Unsigned",
 }
 """The heading of each remark, the most important first."""
+IMPORTANCE = [str(code) for code in _HEADS]
+"""The codes of remarks, the most important first."""
 _STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
 _MOST_CHANGED = 4
 _KEY_LETTERS = 12
@@ -227,7 +230,7 @@ def bundle_line(one: Verification) -> str:
         parts.append("overridden: " + ", ".join(f"{name}={value}" for name, value in one.overrides.items()))
     if one.subject is not None:
         parts.append(f"subject {one.subject}")
-    if one.reason:
+    if one.reason and one.reason.code is not ReasonCode.UNPROVEN:
         parts.append(reason_text.of(one.reason))
     return "  ".join([*parts, str(one.path)])
 

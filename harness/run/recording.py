@@ -131,7 +131,7 @@ def _unwritten(contract: Contract, project: Project) -> str:
     """The first thing that `harness new` left to be written; empty if everything is written."""
     for place, _ in unwritten_texts(contract.document):
         return f"{place} of {contract.path.name}"
-    for _, path, line in unwritten_code(contract, project.search):
+    for _, path, line in unwritten_code(contract, project.search_of(contract.path)):
         return f"{path.relative_to(project.root)}:{line}"
     return ""
 

@@ -292,7 +292,10 @@ class ClaimRun:
         self, name: str, subject: str, changed: JsonObject, seconds: float, threads: int
     ) -> tuple[TrialResult, Judgment]:
         contract = self.plan.contract
-        request = self._request(subject, changed, seconds, threads)
+        request = replace(
+            self._request(subject, changed, seconds, threads),
+            on_doing=lambda text: self._emit(events.TrialPhase(contract.id, name, text)),
+        )
         steps = request.parameters.get("steps")
         self._emit(events.TrialStarted(contract.id, name, steps if isinstance(steps, int) else None))
 

@@ -112,7 +112,7 @@ def test_json_says_the_same(project: Path) -> None:
 @pytest.mark.parametrize("no_color", [{}, {"NO_COLOR": "1"}])
 def test_tables_on_a_terminal(no_color: dict[str, str], project: Path) -> None:
     leader, follower = pty.openpty()
-    command = [sys.executable, "-c", "from harness.cli.doctor import command; command()"]
+    command = [sys.executable, "-m", "harness", "doctor"]
     process = subprocess.Popen(
         command, cwd=project, stdout=follower, stderr=follower, env=environment("none", TERM="xterm", **no_color)
     )
@@ -123,7 +123,7 @@ def test_tables_on_a_terminal(no_color: dict[str, str], project: Path) -> None:
     os.close(leader)
     assert process.wait() == 0
     text = output.decode()
-    assert "┃" in text or "│" in text
+    assert "Machine" in text
     assert "F-SAMPLE-001" in text
     assert bool(re.search(r"\x1b\[[\d;]*3\d", text)) is not bool(no_color)
 

@@ -31,7 +31,7 @@ def lint(*arguments: str) -> tuple[ExitStatus, list[str]]:
 def reports(*arguments: str) -> tuple[ExitStatus, list[tuple[str, str, list[tuple[str, str, str]]]]]:
     """The exit status; the name, the state and the findings of each file: severity, rule and place."""
     status, lines = lint("--json", *arguments)
-    found = json.loads("\n".join(lines))
+    found = json.loads("\n".join(lines))["contracts"]
     named = ("severity", "rule", "pointer")
     return status, [
         (Path(one["file"]).stem, one["state"], [tuple(finding[name] for name in named) for finding in one["findings"]])
@@ -58,7 +58,7 @@ def test_a_contract_that_cannot_be_satisfied(inside: Project) -> None:
     write_contract(inside.root, document(rules=UNSATISFIABLE))
     expected = [(IDENTIFIER, "unsound", [("error", "contract-unsatisfiable", "/rules/2/rule")])]
     assert (ExitStatus.REFUSED, expected) == reports()
-    example = json.loads("".join(lint("--json")[1]))[0]["findings"][0]["example"]
+    example = json.loads("".join(lint("--json")[1]))["contracts"][0]["findings"][0]["example"]
     assert {"given", "returned", "smallest", "largest", "values"} == {*example}
 
 

@@ -21,19 +21,21 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_line_a_claim_in_columns(project: Path) -> None:
-    """Sorted by id, from any folder of the project, with the number of claims."""
+    """By spec and issue, from any folder of the project, with each status and the number of claims."""
     done = harness(project / "falsifiers" / "demo", "list")
     assert (done.returncode, done.stderr) == (ExitStatus.PASS, "")
     assert done.stdout.splitlines() == [
-        "F-DEMO-A-LONGER-NAME-002  DEMO-20  SPEC-DEMO-001  Another",
-        "F-DEMO-SORT-001           DEMO-1   SPEC-DEMO-001  Sorting keeps every item",
+        "SPEC-DEMO-001, DEMO-1",
+        "  UNRUN       F-DEMO-SORT-001           Sorting keeps every item",
+        "SPEC-DEMO-001, DEMO-20",
+        "  UNRUN       F-DEMO-A-LONGER-NAME-002  Another",
         f"2 claims under {project / 'contracts'}",
     ]
 
 
 def test_json_for_machines(project: Path) -> None:
-    """The same content as a list of objects."""
-    rows = json.loads(harness(project, "list", "--json").stdout)
+    """The same content."""
+    rows = json.loads(harness(project, "list", "--json").stdout)["claims"]
     assert [row["id"] for row in rows] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
     assert rows[1] == {
         "id": "F-DEMO-SORT-001",
@@ -41,6 +43,7 @@ def test_json_for_machines(project: Path) -> None:
         "spec": "SPEC-DEMO-001",
         "title": "Sorting keeps every item",
         "from": str(project / "contracts"),
+        "status": "UNRUN",
     }
 
 

@@ -72,7 +72,10 @@ def test_lint_passes_and_nothing_is_measured(project: Path) -> None:
     harness(project, "new", CLAIM)
     linted = harness(project, "lint", "--json")
     assert linted.returncode == ExitStatus.PASS
-    assert {finding["rule"] for finding in json.loads(linted.stdout)[0]["findings"]} == {"text-to-do", "code-to-do"}
+    assert {finding["rule"] for finding in json.loads(linted.stdout)["contracts"][0]["findings"]} == {
+        "text-to-do",
+        "code-to-do",
+    }
     done = harness(project, "run", CLAIM)
     assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
     assert "1 claim declared, 1 evaluated: 0 PASS, 0 FAIL, 1 NOT_MEASURED, 0 VOID" in done.stdout

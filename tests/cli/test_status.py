@@ -199,7 +199,8 @@ def test_a_fail_with_other_parameters_is_no_silence(project: Path) -> None:
     edit(project, "return sorted(items)[1:]", "return sorted(items)")
     (failed,) = {*(project / "evidence" / "DEMO-1" / CLAIM).iterdir()} - {passed}
     place = str(failed.relative_to(project))
-    assert place in harness(project, "status").stdout
+    assert "1 FAIL set aside" in harness(project, "status").stdout
+    assert place in harness(project, "status", "-v").stdout
     (cell,) = status(project)["claims"][0]["devices"].values()
     assert (cell["status"], [one["bundle"] for one in cell["set_aside"]]) == ("DISCHARGED", [place])
     page = harness(project, "status", "--markdown").stdout

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.authoring.reports import Entered, Measured, Resolved, Stepped, Unseen
 from harness.base.vocabulary import Phase
 from harness.execution.messages import (
+    Doing,
     Ended,
     Exited,
     Import,
@@ -48,6 +49,7 @@ EVERY: list[Received] = [
     START,
     Started(7),
     Read({"toy.py": "0" * 64}),
+    Doing("train > Distillation.loss"),
     Ended(EndingKind.COMPLETED, "", None, None),
     Ended(EndingKind.SUBJECT_FAULT, "it raised", "a stack", 1 << 30),
     Lost("no process"),

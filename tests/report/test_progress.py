@@ -294,3 +294,40 @@ def test_a_handler_that_fails_keeps_no_other_from_hearing(error: Exception) -> N
         relay(event)
     assert list(relay.close()) == [error]
     assert (len(calls), len(heard)) == (1, 3)
+
+
+def finished(tmp_path: Path) -> list[events.ClaimFinished]:
+    """Claims that came to different verdicts."""
+    good = claim_result(tmp_path / "a").record
+    made = {
+        "A": good,
+        "B": claim_result(tmp_path / "b", measurements=healthy(returned=2)).record,
+        "C": claim_result(tmp_path / "c", skipped=True).record,
+        "D": claim_result(tmp_path / "d", measurements={}).record,
+    }
+    records = [replace(one, id=f"F-{name}-001", seconds=float(ord(name))) for name, one in made.items()]
+    return [events.ClaimFinished(one, Path("/evidence/run"), {"ordered": 0.33}) for one in records]
+
+
+@pytest.mark.parametrize("shown", [Shown(), Shown(quiet=True), Shown(slowest=1)], ids=["usual", "quiet", "durations"])
+def test_a_run_of_several_claims(shown: Shown, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    """Each is printed when it has its verdict; the summary has what is no proven PASS, the slowest, the tightest."""
+    lines: list[str] = []
+    take = Lines(lambda line: lines.append(line[0]), shown, clock=lambda: 7.0)
+    done = finished(tmp_path)
+    take(events.RunStarted(tuple(one.record.id for one in done)))
+    take(events.ClaimPlanned(CONTRACT, "reduced", "not full: no GPU", CPU, ("forgets-one",), 2))
+    for one in done:
+        take(one)
+    take(events.RunFinished(5, tuple(one.record for one in done), 2.0, False))
+    assert lines == snapshot
+    assert "1 not run (--fail-fast)" in lines[-1]
+
+
+def test_a_reason_stands_once(tmp_path: Path) -> None:
+    """A falsifier that could not measure says why once, and the clauses and mutants do not repeat it."""
+    ending = {"subject.completes": "no such library"}
+    why = Reason(ReasonCode.CLAUSE, clauses=tuple(ending), cause=Reason(ReasonCode.NOT_MEASURED, text="no library"))
+    record = replace(claim_result(tmp_path, measurements={}).record, verdict=Verdict.NOT_MEASURED, reason=why)
+    lines = plain([events.ClaimFinished(record, Path("/evidence/run"))])
+    assert "\n".join(lines).count("no library") == 1

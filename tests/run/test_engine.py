@@ -51,6 +51,24 @@ def test_an_executor_that_raises_loses_one_trial(bench: Callable[..., Bench]) ->
     assert whole.sealed
 
 
+@pytest.mark.parametrize(("fail_fast", "ran"), [(True, 1), (False, 2)])
+def test_a_run_ends_with_the_first_failure_if_asked(bench: Callable[..., Bench], fail_fast: bool, ran: int) -> None:
+    """The claims after it do not run, and the run is not interrupted."""
+    whole = bench(lambda request: BROKEN)
+    other = replace(whole.contract, id="F-DEMO-OTHER-001")
+    finished = whole.run(whole.contract, other, fail_fast=fail_fast)
+    assert (len(finished.records), finished.declared, finished.interrupted) == (ran, 2, False)
+
+
+def test_a_scaffold_leaves_no_bundle(bench: Callable[..., Bench]) -> None:
+    """It runs and is judged, but there is nothing to keep as evidence."""
+    whole = bench(honest)
+    whole.run(replace(whole.contract, document={**whole.contract.document, "claim": "TODO: the claim"}))
+    (done,) = [event for event in whole.heard if isinstance(event, events.ClaimFinished)]
+    assert (done.record.verdict, done.bundle, whole.sealed) == (Verdict.PASS, None, [])
+    assert "/claim" in done.unsealed
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), PermissionError(13, "no")])
 def test_an_executor_that_cannot_start(project: Project, bench: Callable[..., Bench], error: OSError) -> None:
     """A full or forbidden temporary folder is the machine's fault, and is sealed so."""

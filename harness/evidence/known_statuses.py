@@ -1,0 +1,99 @@
+"""The status of every claim, remembered until a file changes on which it depends.
+
+    known = known_statuses(project, lambda: Survey.of(project).claims)
+
+To work the statuses out takes a second for fifty claims: contracts are validated, and the imports of falsifiers are
+followed. To find that nothing has changed takes some milliseconds: the contracts, the records of evidence and the
+sources that they list have the sizes, times and inodes of the last time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.base import strictjson
+from harness.contract.project import Project
+from harness.evidence.bundle_layout import MANIFEST, RECORD
+from harness.machine.paths import NoCacheFolderError, cache_folder
+
+if TYPE_CHECKING:
+    from harness.evidence.survey import Survey
+
+__all__ = ["known_statuses", "remember"]
+
+_CODE = ("claim_status.py", "staleness.py", "index.py")
+"""The modules beside this one that decide a status."""
+
+
+def known_statuses(project: Project, survey: Callable[[], Survey]) -> dict[str, str]:
+    """Return the status of each claim by id, as remembered, or worked out anew.
+
+    Args:
+        survey: looks at the project.
+    """
+    try:
+        found = strictjson.load(_file(project))
+        if found["key"] == _key(project, found["sources"]):
+            return dict(found["statuses"])
+    except (OSError, strictjson.JsonError, NoCacheFolderError, LookupError, TypeError):
+        pass
+    looked = survey()
+    return {claim.id: str(claim.status) for claim in looked.claims}
+
+
+def remember(project: Project, survey: Survey) -> None:
+    """Keep the statuses of a survey of the project's own evidence, from every device."""
+    sources = sorted({name for entry in survey.contents.entries for name in entry.sources})
+    document: dict[str, Any] = {
+        "key": _key(project, sources),
+        "sources": sources,
+        "statuses": {claim.id: str(claim.status) for claim in survey.claims},
+    }
+    try:
+        file = _file(project)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f"{file.name}.{os.getpid()}")
+        strictjson.dump(document, beside)
+        beside.replace(file)
+    except (OSError, NoCacheFolderError):
+        pass  # without a cache, the next list takes longer
+
+
+def _file(project: Project) -> Path:
+    name = hashlib.sha256(str(project.root).encode()).hexdigest()[:16]
+    return cache_folder() / f"statuses-{name}.json"
+
+
+def _key(project: Project, sources: Iterable[str]) -> str:
+    """A digest of the state of each file on which a status depends, and of the day: clocks that are ahead matter."""
+    digest = hashlib.sha256(f"{datetime.now(UTC):%Y-%m-%d} {project.root}".encode())
+    files = [*(Path(__file__).with_name(name) for name in _CODE), project.root / "pyproject.toml", *project.known()]
+    files += [*_records(project.evidence), *(project.named(name) for name in sources)]
+    for file in files:
+        try:
+            state = file.stat()
+            digest.update(f"{file} {state.st_size} {state.st_mtime_ns} {state.st_ino}\n".encode("utf-8", "replace"))
+        except (OSError, ValueError):
+            digest.update(f"{file} is not there\n".encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def _records(evidence: Path) -> list[Path]:
+    """The records and manifests of all bundles. A bundle's own folders have none."""
+    found: list[Path] = []
+    pending = [evidence]
+    while pending:
+        try:
+            entries = list(os.scandir(pending.pop()))
+        except OSError:
+            continue
+        sealed = [Path(entry.path) for entry in entries if entry.name in (RECORD, MANIFEST)]
+        found += sealed
+        if not sealed:
+            pending += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return sorted(found)

@@ -1,0 +1,217 @@
+"""Every command on terminals of 60 to 200 columns: no word is broken, and only single words are too wide."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.shell_completion import get_completion_class
+from jsonschema import Draft202012Validator
+
+from harness.base.schemas import schema_folder
+from harness.cli import _COMMANDS, _group
+from harness.machine import host, toolchain
+from harness.machine.toolchain import Tool, Toolchain
+from harness.report.run_lines import Lines, Shown
+from tests.contracts import document, healthy, write_project
+from tests.evidence.factory import DEFECTIVE, sealed, tamper
+from tests.report.test_progress import finished, story
+
+CLAIM = "F-DEMO-SORT-001"
+WIDTHS = (60, 80, 120, 200)
+LONG = "Sorting keeps every item, also of lists that are long-winded, empty or full of equal items, on every machine"
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with evidence of every kind."""
+    root = tmp_path_factory.mktemp("project")
+    write_project(root, document(title=LONG), document(id="F-DEMO-OTHER-002", title=LONG))
+    sealed(root, run="a", measurements=healthy(largest=3.1))
+    sealed(root, run="b", started="2026-11-21T20:15:03+00:00")
+    sealed(root, run="c", measurements=healthy(returned=2))
+    sealed(root, run="d", skipped=True)
+    sealed(root, run="e", mutants={**DEFECTIVE, "forgets-one": {}})
+    tamper(sealed(root, run="f"))
+    (root / "contracts" / f"{CLAIM}.json").unlink()  # the factory's own, beside the project's
+    return root
+
+
+@pytest.fixture
+def inside(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project as the current folder, on a machine without tools."""
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    absent = Tool("tool", reason="is not installed on this machine, so nothing is known about it")
+    monkeypatch.setattr(toolchain, "survey", lambda: Toolchain(absent, absent, (absent,), (absent,), absent))
+    machine = host.probe(project)
+    monkeypatch.setattr(host, "probe", lambda *_: machine)
+    return project
+
+
+def printed(arguments: tuple[str, ...], width: int | None, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a command prints, in this process. The width None stands for a pipe."""
+    stream = io.StringIO() if width is None else Terminal()
+    monkeypatch.setenv("COLUMNS", str(width or 80))
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", stream)
+        patched.setattr("sys.stderr", io.StringIO())
+        _group.main(list(arguments), prog_name="harness", standalone_mode=False)
+    return stream.getvalue()
+
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("list",),
+    ("show", CLAIM),
+    ("lint",),
+    ("fmt", "--check"),
+    ("doctor",),
+    ("status",),
+    ("status", "-v"),
+    ("verify", "evidence"),
+    ("verify", "evidence", "-v"),
+    ("history", CLAIM),
+    ("history", CLAIM, "--measurement", "largest"),
+    ("diff", "a", "b"),
+    ("pack", "evidence/DEMO-1/F-DEMO-SORT-001/a", "-o", "PACKED"),
+    *((name, "--help") for name in _COMMANDS),
+]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_no_word_is_broken(arguments: tuple[str, ...], inside: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """Every word of the output on a terminal is one of the output in a pipe."""
+    if arguments[0] in ("history", "diff"):
+        pytest.importorskip("pandas")
+    if arguments[-1] == "--help":
+        words = None
+    elif arguments == ("doctor",):  # it has headings and columns on a terminal only
+        words = {*printed(arguments, None, monkeypatch).split(), "Machine", "GPUs", "Tools", "Claims"}
+    else:
+        words = set(printed(_with(arguments, tmp_path / "pipe.zip"), None, monkeypatch).split())
+        assert words
+    for width in WIDTHS:
+        shown = printed(_with(arguments, tmp_path / f"{width}.zip"), width, monkeypatch)
+        check(shown, width, None if arguments[0] == "pack" else words)
+
+
+def _with(arguments: tuple[str, ...], packed: Path) -> tuple[str, ...]:
+    return tuple(str(packed) if one == "PACKED" else one for one in arguments)
+
+
+def check(shown: str, width: int, words: set[str] | None) -> None:
+    """Check the lines, without colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert plain.strip()
+    for line in plain.splitlines():
+        assert len(line) <= width or len(line.split()) == 1, line
+    if words is not None:
+        cut = {word for word in set(plain.split()) - words if not word.endswith("…") and f"{word}:" not in words}
+        assert cut == set()
+
+
+def test_a_run(tmp_path: Path) -> None:
+    """Of one claim and of several; `harness run` takes its lines from here."""
+    done = finished(tmp_path)
+    runs: Iterator[list[Any]] = iter([story(done[0].record), [*done]])
+    for told in runs:
+        pipe = "\n".join(written(told, None))
+        for width in WIDTHS:
+            check("\n".join(written(told, width)), width, set(pipe.split()))
+
+
+def written(told: list[Any], width: int | None) -> list[str]:
+    """The lines of a run on a terminal of this width."""
+    from harness.report.columns import wrapped
+    from harness.run import events
+
+    lines: list[str] = []
+    take: Callable[[Any], None] = Lines(
+        lambda line: lines.extend(wrapped(line[0], width)), Shown(verbose=True), lambda: width, clock=lambda: 0.0
+    )
+    records = [one for one in told if isinstance(one, events.ClaimFinished)]
+    if not isinstance(told[0], events.RunStarted):
+        take(events.RunStarted(tuple(one.record.id for one in records)))
+        told = [*told, events.RunFinished(len(records), tuple(one.record for one in records), 1.0, False)]
+    for event in told:
+        take(event)
+    return lines
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("lint",),
+        ("doctor",),
+        ("status",),
+        ("verify", "evidence"),
+        ("diff", "a", "b"),
+        ("history", CLAIM),
+    ],
+    ids=" ".join,
+)
+def test_json_follows_its_schema(arguments: tuple[str, ...], inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each document has a version, and the schema describes it."""
+    if arguments[0] in ("history", "diff"):
+        pytest.importorskip("pandas")
+    schema = json.loads((schema_folder() / "output.schema.json").read_text())
+    text = printed((*arguments, "--json"), None, monkeypatch)
+    document = json.loads(text.splitlines()[0] if arguments[0] == "history" else text)
+    rules = {**schema["$defs"][arguments[0]], "$defs": schema["$defs"]}
+    assert [error.message for error in Draft202012Validator(rules).iter_errors(document)] == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "colourful"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False),
+    ],
+)
+@pytest.mark.parametrize("arguments", [("list",), ("status",), ("verify", "evidence"), ("doctor",)], ids=" ".join)
+def test_colours(
+    arguments: tuple[str, ...], variables: dict[str, str], colourful: bool, inside: Path, monkeypatch: Any
+) -> None:
+    """A pipe has colours only if FORCE_COLOR asks for them, and NO_COLOR wins."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert ("\x1b[" in printed(arguments, None, monkeypatch)) is colourful
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "expected"),
+    [
+        ("bash", "harness show F-DEMO-S", f"plain,{CLAIM}"),
+        ("zsh", "harness run F-DEMO-O", "F-DEMO-OTHER-002"),
+        ("fish", "harness verify evidence/DEMO-1/F-DEMO-SORT-001/a", "evidence/DEMO-1/F-DEMO-SORT-001/a"),
+        ("bash", "harness run --profile f", "plain,full"),
+        ("bash", "harness verif", "plain,verify"),
+    ],
+)
+def test_completion(shell: str, words: str, expected: str, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims, bundles, profiles and commands, in three shells."""
+    *_, last = words.split()
+    place = last if shell == "fish" else str(len(words.split()) - 1)
+    monkeypatch.setenv("COMP_WORDS", words.rpartition(" ")[0] if shell == "fish" else words)
+    monkeypatch.setenv("COMP_CWORD", place)
+    found = get_completion_class(shell)
+    assert found is not None
+    assert expected in found(_group, {}, "harness", "_HARNESS_COMPLETE").complete()
