@@ -107,9 +107,8 @@ class LocalExecutor:
         place = self._server.place / uuid.uuid4().hex[:12]
         folder = place.path
         masked = lru_cache(maxsize=256)(self._redactor.mask)  # every step has the same few names
-        watch = Watch(
-            time.monotonic(), request.seconds, Sampler(request.gpu), on_step, self._interrupted, masked, request.on_doing
-        )
+        sampler, heard = Sampler(request.gpu), request.on_doing
+        watch = Watch(time.monotonic(), request.seconds, sampler, on_step, self._interrupted, masked, heard)
         try:
             for made in (place / "workspace", place / "artifacts", Beneath(request.cache or self._cache)):
                 made.make_folder()

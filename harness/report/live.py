@@ -134,7 +134,7 @@ class Live:
 
     def _change(self, claim: _Claim, event: Event, now: float) -> None:
         match event:
-            case ClaimWaiting():
+            case ClaimWaiting() if not claim.trials:
                 claim.waits_since, claim.waits_for = now, ", ".join(event.holders)
             case TrialStarted():
                 claim.works(now)

@@ -132,7 +132,7 @@ def _unwritten(contract: Contract, project: Project) -> str:
     for place, _ in unwritten_texts(contract.document):
         return f"{place} of {contract.path.name}"
     for _, path, line in unwritten_code(contract, project.search_of(contract.path)):
-        return f"{path.relative_to(project.root)}:{line}"
+        return f"{project.name_of(path)}:{line}"
     return ""
 
 
