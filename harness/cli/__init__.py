@@ -145,7 +145,8 @@ def main() -> None:
         said = StringIO()
         error.show(said)
         with suppress(OSError):  # stderr can be full, too
-            tell(_shortened(said.getvalue().rstrip("\n")), err=True)
+            for line in _shortened(said.getvalue().rstrip("\n")).split("\n"):
+                tell(line, err=True)
         annotate("error", "harness", [_shortened(error.format_message())])
         status = ExitStatus.REFUSED
     except (ContractError, ProjectError, NoCacheFolderError) as error:
@@ -185,7 +186,8 @@ def main() -> None:
 def _say(text: str) -> None:
     """Print a line to stderr. If that is full, the exit status has to do."""
     with suppress(OSError):
-        tell(f"harness: {_shortened(text)}", err=True)
+        for line in f"harness: {_shortened(text)}".split("\n"):
+            tell(line, err=True)
     annotate("error", "harness", _shortened(text).splitlines())
 
 

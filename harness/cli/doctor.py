@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.report.columns import terminal_width, wrapped
-from harness.report.escaping import printable
+from harness.report.columns import tell, terminal_width
 
 if TYPE_CHECKING:
     from harness.contract import Contract
@@ -35,7 +34,6 @@ def command(as_json: bool) -> None:
     Neither torch nor CUDA is loaded. Each check takes at most 20 s. The exit status is 0 even if something is missing.
     """
     from harness.machine import host, toolchain
-    from harness.report.columns import tell
 
     tools = toolchain.survey()
     machine = host.probe()
@@ -59,11 +57,15 @@ def command(as_json: bool) -> None:
         "Tools": list(_tool_lines(tools, machine)),
         "Claims": list(_claim_lines(claims)),
     }
+    on_terminal = terminal_width() is not None
     for title, lines in sections.items():
-        if terminal_width() is not None:
+        if on_terminal:
             tell(title, "bold")
-        for (_, text), line in _rows(lines):
-            tell(line, "yellow" if text.startswith(("none", "not at all", "refused")) else "")
+        widest = max(len(name) for name, _ in lines)
+        for name, text in lines:
+            style = "yellow" if text.startswith(("none", "not at all", "refused")) else ""
+            shown = f"  {name:<{widest}}  {text}" if on_terminal else f"{name}: {text}"
+            tell(shown, style, hanging=min(widest + 4, 24))
 
 
 def _claims(machine: Host) -> dict[str, Any]:
@@ -213,17 +215,6 @@ def _claim_lines(report: dict[str, Any]) -> Iterator[Line]:
         yield claim["id"], "; ".join([claim["runs"], *own])
     kinds = ", ".join(f"{count[kind]} {kind}" for kind in ("full", "reduced", "not at all", "refused"))
     yield "total", f"{len(report['claims'])} declared: {kinds}"
-
-
-def _rows(lines: list[Line]) -> Iterator[tuple[Line, str]]:
-    """Yield each line with its text in columns."""
-    for line in lines:
-        widest = max(len(name) for name, _ in lines)
-        name, text = line
-        if (width := terminal_width()) is None:
-            yield line, f"{name}: {text}"
-            continue
-        yield line, "\n".join(wrapped(printable(f"  {name:<{widest}}  {text}"), width, min(widest + 4, 24)))
 
 
 def _gib(count: int | None) -> str:

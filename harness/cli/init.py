@@ -57,7 +57,8 @@ def command(folder: Path) -> ExitStatus:
     for path in additions:
         added = "[tool.harness]" if path == pyproject else _BUNDLES
         tell(f"added {added} to {path.relative_to(root)}")
-    tell("\nNow make a claim: harness new F-FAMILY-CLAIM-001")
+    tell("")
+    tell("Now make a claim: harness new F-FAMILY-CLAIM-001")
     return ExitStatus.PASS
 
 

@@ -13,8 +13,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.contract.installed import root_of
 from harness.contract.project import Project
 from harness.evidence.known_statuses import known_statuses
-from harness.report.columns import STATUS_COLOURS, tell, terminal_width, wrapped
-from harness.report.escaping import printable
+from harness.report.columns import STATUS_COLOURS, tell
 
 if TYPE_CHECKING:
     from harness.evidence.survey import Survey
@@ -76,7 +75,6 @@ def _survey(project: Project) -> Survey:
 
 def _show(rows: list[dict[str, str]]) -> None:
     """Print the claims by spec and issue, each with its status."""
-    width = terminal_width()
     groups: dict[str, list[dict[str, str]]] = {}
     for row in sorted(rows, key=lambda row: (row["spec"], row["issue"])):
         groups.setdefault(f"{row['spec']}, {row['issue']}", []).append(row)
@@ -86,5 +84,4 @@ def _show(rows: list[dict[str, str]]) -> None:
         for row in group:
             status = row["status"]
             start = f"  {status:<{WIDEST}}  {row['id']:<{widest}}  "
-            lines = wrapped(start + printable(row["title"]), width, len(start))
-            tell("\n".join(lines), STATUS_COLOURS.get(status, ""), word=status)
+            tell(start + row["title"], STATUS_COLOURS.get(status, ""), word=status, hanging=len(start))

@@ -77,7 +77,8 @@ def command(
     for path in contents:
         tell(f"wrote {path.relative_to(project.root)}")
     *_, test = contents  # the last one
-    tell(_next(claim, contract.relative_to(project.root), test.relative_to(project.root)))
+    for line in _next(claim, contract.relative_to(project.root), test.relative_to(project.root)):
+        tell(line)
     return ExitStatus.PASS
 
 
@@ -158,17 +159,15 @@ def _refuse_lookalikes(project: Project, claim: _Claim) -> None:
             raise click.ClickException(f"{package} is a package, and would hide a module of that name; give a --name")
 
 
-def _next(claim: _Claim, contract: Path, test: Path) -> str:
+def _next(claim: _Claim, contract: Path, test: Path) -> list[str]:
     place = claim.module.replace(".", "/")
-    return "\n".join(
-        [
-            "",
-            "Now fill in each TODO, and adapt the test:",
-            f"  1. {contract}: the claim, its source, and the measurements that refute it",
-            f"  2. {place}_subject.py: the code under test, behind the falsifier's Protocol",
-            f"  3. {place}.py: do the work and measure",
-            f"  4. {place}_mutants.py: a defect that the falsifier must find",
-            f"  5. {test}: measurements that satisfy the contract, and some that refute the claim",
-            f"Then: harness lint, and harness run {claim.id}",
-        ]
-    )
+    return [
+        "",
+        "Now fill in each TODO, and adapt the test:",
+        f"  1. {contract}: the claim, its source, and the measurements that refute it",
+        f"  2. {place}_subject.py: the code under test, behind the falsifier's Protocol",
+        f"  3. {place}.py: do the work and measure",
+        f"  4. {place}_mutants.py: a defect that the falsifier must find",
+        f"  5. {test}: measurements that satisfy the contract, and some that refute the claim",
+        f"Then: harness lint, and harness run {claim.id}",
+    ]

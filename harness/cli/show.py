@@ -40,7 +40,8 @@ def command(identifier: str, as_json: bool) -> None:
     if as_json:
         click.echo(strictjson.dumps(contract.document, indent=2))
     else:
-        tell("\n".join(_page(contract, probe(project.root), project)))
+        for line in _page(contract, probe(project.root), project):
+            tell(line)
 
 
 def _page(contract: Contract, host: Host, project: Project) -> Iterator[str]:

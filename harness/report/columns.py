@@ -102,17 +102,16 @@ def styled(text: str, style: str) -> str:
     return click.style(text, fg=colour or None, bold="bold" in effects or None, dim="dim" in effects or None)
 
 
-def tell(text: str, style: str = "", *, word: str = "", err: bool = False) -> None:
-    """Print text, broken at spaces if it goes to a terminal. Control characters are escaped.
+def tell(text: str, style: str = "", *, word: str = "", err: bool = False, hanging: int | None = None) -> None:
+    """Print a line, broken at spaces if it goes to a terminal. Control characters are escaped, also ends of lines.
 
     Args:
         style: of the text, or of `word` only, where it stands first. click removes it if the output is no terminal.
+        hanging: see `wrapped`.
     """
-    width = terminal_width(sys.stderr if err else sys.stdout)
-    for line in text.split("\n"):
-        for part in wrapped(printable(line), width):
-            if not word:
-                part = styled(part, style) if style else part
-            elif word in part:
-                part, word = part.replace(word, styled(word, style), 1), "\0"
-            click.echo(part, err=err)
+    for part in wrapped(printable(text), terminal_width(sys.stderr if err else sys.stdout), hanging):
+        if not word:
+            part = styled(part, style) if style else part
+        elif word in part:
+            part, word = part.replace(word, styled(word, style), 1), "\0"
+        click.echo(part, err=err)

@@ -65,12 +65,13 @@ def _short(claim: ClaimStatus) -> str:
 
 def _details(claim: ClaimStatus, width: int | None) -> Iterator[tuple[str, Status | None]]:
     speaks_of = f" [{claim.target}]" if claim.target else ""
-    yield _line(f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", width, 12), claim.status
+    yield from _wrapped(f"{claim.status:<10}  {claim.id}  {claim.title}{speaks_of}", claim.status, width, 12)
     seen = {str(device): cell for device, cell in claim.cells.items() if cell.bundles}
     margin = max((len(name) for name in seen), default=0)
     for name, cell in seen.items():
         why = due_text.of_cell(cell)
-        yield _line(f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}", width, margin + 6), cell.status
+        text = f"    {name:<{margin}}  {cell.status}{f'  {why}' if why else ''}"
+        yield from _wrapped(text, cell.status, width, margin + 6)
         yield f"      {_shortest(cell.bundle)}", None
         for text, bundle in set_aside(cell):
             yield f"      set aside: {text}", None
@@ -222,8 +223,10 @@ def _target(path: Path, root: Path) -> str:
     return _relative(path, root).replace(">", "%3E")
 
 
-def _line(text: str, width: int | None, margin: int) -> str:
-    return "\n".join(wrapped(printable(text), width, margin))
+def _wrapped(text: str, status: Status, width: int | None, margin: int) -> Iterator[tuple[str, Status | None]]:
+    """Yield a text as lines, with the status on the first."""
+    for index, line in enumerate(wrapped(printable(text), width, margin)):
+        yield line, None if index else status
 
 
 def _relative(path: Path, root: Path) -> str:
