@@ -71,7 +71,7 @@ def doctor(folder: Path, recording: str, *arguments: str) -> str:
 def test_gpus_and_claims(recording: str, project: Path, snapshot: SnapshotAssertion) -> None:
     """NVML's values with their sources, and what each claim can run here. The tools and the host are this machine's."""
     lines = doctor(project, recording).replace(str(project), "PROJECT").splitlines()
-    shown = [line for line in lines if re.match(r"(driver|cuda|gpus?( \d)?|total|F-[A-Z0-9-]+): ", line)]
+    shown = [line for line in lines if re.match(r"(driver|cuda|gpus?( \d)?|total|\[\d\]|F-[A-Z0-9-]+): ", line)]
     if recording == "gb10":  # its memory is that of the host, which decides whether F-BIG-001 can run
         shown = [line for line in shown if not line.startswith(("F-BIG-001: ", "total: "))]
     text = re.sub(r"[\d.]+ GiB \(system memory", "… GiB (system memory", "\n".join(shown))
