@@ -1,6 +1,6 @@
 """The status of every claim, remembered until a file changes on which it depends.
 
-    known = known_statuses(project, lambda: Survey.of(project).claims)
+    known = known_statuses(project, lambda: {claim.id: str(claim.status) for claim in Survey.of(project).claims})
 
 To work the statuses out takes a second for fifty claims: contracts are validated, and the imports of falsifiers are
 followed. To find that nothing has changed takes some milliseconds: the contracts, the records of evidence and the
@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.base import strictjson
 from harness.contract.project import Project
 from harness.evidence.bundle_layout import MANIFEST, RECORD
 from harness.machine.paths import NoCacheFolderError, cache_folder
-
-if TYPE_CHECKING:
-    from harness.evidence.survey import Survey
 
 __all__ = ["known_statuses", "remember"]
 
@@ -30,11 +27,11 @@ _CODE = ("claim_status.py", "staleness.py", "index.py")
 """The modules beside this one that decide a status."""
 
 
-def known_statuses(project: Project, survey: Callable[[], Survey]) -> dict[str, str]:
+def known_statuses(project: Project, look: Callable[[], dict[str, str]]) -> dict[str, str]:
     """Return the status of each claim by id, as remembered, or worked out anew.
 
     Args:
-        survey: looks at the project.
+        look: works them out, and remembers them.
     """
     try:
         found = strictjson.load(_file(project))
@@ -42,17 +39,21 @@ def known_statuses(project: Project, survey: Callable[[], Survey]) -> dict[str, 
             return dict(found["statuses"])
     except (OSError, strictjson.JsonError, NoCacheFolderError, LookupError, TypeError):
         pass
-    looked = survey()
-    return {claim.id: str(claim.status) for claim in looked.claims}
+    return look()
 
 
-def remember(project: Project, survey: Survey) -> None:
-    """Keep the statuses of a survey of the project's own evidence, from every device."""
-    sources = sorted({name for entry in survey.contents.entries for name in entry.sources})
+def remember(project: Project, sources: Iterable[str], statuses: Mapping[str, str]) -> None:
+    """Keep the statuses that follow from the project's own evidence, from every device.
+
+    Args:
+        sources: the names of the files that the records list.
+        statuses: by the id of the claim.
+    """
+    sources = sorted(sources)
     document: dict[str, Any] = {
         "key": _key(project, sources),
         "sources": sources,
-        "statuses": {claim.id: str(claim.status) for claim in survey.claims},
+        "statuses": dict(statuses),
     }
     try:
         file = _file(project)

@@ -83,7 +83,8 @@ class Survey:
         claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
         found = cls(tuple(contracts), tuple(refused), contents, claims, stale)
         if not device and evidence in (None, project.evidence):
-            remember(project, found)
+            sources = {name for entry in contents.entries for name in entry.sources}
+            remember(project, sources, {claim.id: str(claim.status) for claim in claims})
         return found
 
 
