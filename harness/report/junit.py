@@ -14,13 +14,14 @@ has one error, and while a run lasts the file has an error that says so.
 
 from __future__ import annotations
 
-from collections import Counter
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
+
+from junitparser import Attr, Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from harness.base import strictjson
 from harness.base.vocabulary import Verdict
@@ -40,13 +41,13 @@ __all__ = ["handler", "properties_of", "render", "report", "write"]
 _HARNESS = "harness"
 _LONGEST_SECONDS = 1e9
 """About thirty years. The schema takes no exponent, and a foreign bundle may state any number."""
-_TAGS = {
-    Status.FAIL: "failure",
-    Status.VOID: "error",
-    Status.UNSOUND: "error",
-    Status.NOT_ACCEPTED: "error",
-    Status.NOT_MEASURED: "skipped",
-    Status.NOT_RUN: "skipped",
+_RESULTS = {
+    Status.FAIL: Failure,
+    Status.VOID: Error,
+    Status.UNSOUND: Error,
+    Status.NOT_ACCEPTED: Error,
+    Status.NOT_MEASURED: Skipped,
+    Status.NOT_RUN: Skipped,
 }
 Contracts = Mapping[str, ContractFile]
 """The files of contracts by the id of the claim."""
@@ -190,45 +191,43 @@ def properties_of(record: Record) -> dict[str, str]:
     }
 
 
+class _JUnitSuite(TestSuite):
+    """A suite with the attribute `file`, which junitparser does not name."""
+
+    file = Attr()
+
+
 def _text(suites: Sequence[_Suite]) -> str:
-    root = ElementTree.Element("testsuites", _counts([case for suite in suites for case in suite.cases]))
-    del root.attrib["skipped"]  # the schema has it for suites only
+    document = JUnitXml()
     for suite in suites:
-        attributes = {"name": suite.name, "file": suite.file, "timestamp": suite.timestamp, **_counts(suite.cases)}
-        element = ElementTree.SubElement(root, "testsuite", {name: text for name, text in attributes.items() if text})
-        if suite.properties:
-            properties = ElementTree.SubElement(element, "properties")
-            for name, value in suite.properties.items():
-                ElementTree.SubElement(properties, "property", name=name, value=value)
-        for case in suite.cases:
-            _add(element, case)
-    ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+        document.append(_element(suite))  # type: ignore[no-untyped-call]
+    document.update_statistics()  # type: ignore[no-untyped-call]
+    document._elem.attrib.pop("skipped")  # the schema has it for suites only
+    buffer = io.BytesIO()
+    document.write(buffer, pretty=True)
+    return buffer.getvalue().decode("utf-8")
 
 
-def _add(suite: ElementTree.Element, case: Case) -> None:
-    element = ElementTree.SubElement(
-        suite, "testcase", name=case.name, classname=printable(case.claim), time=_seconds([case])
-    )
+def _element(suite: _Suite) -> _JUnitSuite:
+    element = _JUnitSuite(suite.name)
+    for name in ("file", "timestamp"):
+        if text := getattr(suite, name):
+            setattr(element, name, text)
+    for name, value in (suite.properties or {}).items():
+        element.add_property(name, value)
+    element.add_testcases([_case(case) for case in suite.cases])
+    return element
+
+
+def _case(case: Case) -> TestCase:
+    seconds = round(min(case.seconds, _LONGEST_SECONDS), 3)
+    element = TestCase(case.name, printable(case.claim), seconds)
     place = f"{case.file}:{case.line}" if case.file else ""
     text = "\n".join(filter(None, (place, case.message, *case.details)))
     if case.status is not Status.PASS:
-        result = ElementTree.SubElement(element, _TAGS[case.status], message=case.message, type=str(case.status))
+        result = _RESULTS[case.status](case.message, str(case.status))
         result.text = text
+        element.result = [result]
     elif case.details:
-        ElementTree.SubElement(element, "system-out").text = text
-
-
-def _counts(cases: Sequence[Case]) -> dict[str, str]:
-    tags = Counter(_TAGS.get(case.status) for case in cases)
-    return {
-        "tests": str(len(cases)),
-        "failures": str(tags["failure"]),
-        "errors": str(tags["error"]),
-        "skipped": str(tags["skipped"]),
-        "time": _seconds(cases),
-    }
-
-
-def _seconds(cases: Sequence[Case]) -> str:
-    return f"{min(sum(case.seconds for case in cases), _LONGEST_SECONDS):.3f}"
+        element.system_out = text
+    return element
