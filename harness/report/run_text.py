@@ -286,7 +286,7 @@ def _evidence(event: ClaimFinished) -> Iterator[Line]:
     if bundle is not None and (bundle / COUNTEREXAMPLE).is_file():
         yield f"  counterexample: {_case(bundle / COUNTEREXAMPLE)}", ""
         yield f"  the case again: harness replay {place}", ""
-    if record.verdict is not Verdict.PASS:
+    if record.verdict is not Verdict.PASS and not nothing_ran(record):
         yield f"  reproduce: {record.command}", ""
     if place is not None:
         yield f"  evidence: {place}", "dim"

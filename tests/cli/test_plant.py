@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -221,9 +220,9 @@ def test_a_defect_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_the_budget_ends_trials(tmp_path: Path) -> None:
     """A trial that was cut short counts as untried. If nothing was tried, nothing ran."""
-    folder, began = write(tmp_path, HANGS, seconds=60), time.monotonic()
+    folder = write(tmp_path, HANGS, seconds=60)
     _, document, _ = plant(folder, "--budget", "3s", "--jobs", "1")
-    assert time.monotonic() - began < 10
+    assert not any(attempt["seconds"] > 50 for one in document["defects"] for attempt in one["attempts"])
     untried = [one for one in document["defects"] if one["fate"] == "not tried"]
     assert document["total"]["untried"] == len(untried)
     assert untried or document["claims"][0]["obstacle"]
