@@ -42,6 +42,7 @@ _COMMANDS = {
     "report": "write bundles as a static site",
     "pack": "pack bundles into one file",
     "unpack": "unpack bundles",
+    "merge": "combine the evidence of several hosts",
     "calibrate": "by what margin a falsifier is right, over many seeds",
     "plant": "plant defects in a subject; which does its falsifier miss?",
     "probe": "the memory that a training step needs, without a GPU",

@@ -75,7 +75,7 @@ UNFINISHED: Final = ".unfinished-"
 """Prefix of a folder that is being written, or whose writer died."""
 
 UNPACKING: Final = ".unpacking-"
-"""Prefix of a folder that an archive is being unpacked into, or whose unpacker died."""
+"""Prefix of a folder into which bundles are being unpacked or merged, or whose process died."""
 
 LARGEST_DOCUMENT: Final = 16 << 20
 """Bytes of one JSON or CSV file. Larger files are not written or read: parsing takes up to 30 times the memory."""

@@ -66,7 +66,7 @@ class Code(StrEnum):
     OTHER_SUBJECT = "OTHER_SUBJECT"
     """The measured subject is not the one that the contract names."""
     CLOCK_AHEAD = "CLOCK_AHEAD"
-    """The record states a start later than now: its clock was ahead, or this machine's clock is behind."""
+    """The record states a start or an end later than now: its clock was ahead, or this machine's clock is behind."""
     OTHER_HARNESS = "OTHER_HARNESS"
     """The harness that measured it had other sources than the one that judges it now."""
     UNPLANTED = "UNPLANTED"
@@ -157,6 +157,7 @@ class Detail(StrEnum):
     OVERRIDDEN = "overridden"
     OTHER_SUBJECT = "other subject"
     CLOCK_AHEAD = "clock ahead"
+    END_AHEAD = "end ahead"
     # what changed since
     NO_CONTRACT = "no contract"
     CONTRACT_CHANGED = "contract changed"

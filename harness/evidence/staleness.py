@@ -6,7 +6,7 @@
 
 Staleness follows from digests and git's history, not from dates or names. A file that was touched, or changed and
 changed back, makes no bundle stale. All findings are remarks (`Severity.REMARK`): a stale bundle is still sound
-evidence of what was measured then. A run that states a start in the future gets a remark too (`clock_ahead`).
+evidence of what was measured then. A run that states a start or an end in the future gets a remark too.
 
 Which source files belong to what
 ---------------------------------
@@ -314,11 +314,13 @@ def is_ahead(started: datetime, now: datetime) -> bool:
 
 
 def clock_ahead(record: Record, now: datetime) -> Iterator[Finding]:
-    """Yield a remark if a record states a start in the future. An invalid `started` is a finding of the checks."""
+    """Yield a remark if a record states a start or an end in the future. The checks find what is no time."""
     try:
         started = datetime.fromisoformat(record.started)
     except ValueError:
         return
+    fields = {"started": record.started, "now": now.isoformat(timespec="seconds")}
     if is_ahead(started, now):
-        fields = {"started": record.started, "now": now.isoformat(timespec="seconds")}
         yield _remark(Code.CLOCK_AHEAD, Detail.CLOCK_AHEAD, "/started", **fields)
+    elif record.seconds > (now + _SLACK - started).total_seconds():  # no sum, which could be past the year 9999
+        yield _remark(Code.CLOCK_AHEAD, Detail.END_AHEAD, "/seconds", **fields, seconds=record.seconds)

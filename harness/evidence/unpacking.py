@@ -13,15 +13,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import stat
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,10 +28,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from harness.base import regular_file
 from harness.base.beneath import Beneath
-from harness.base.removal import remove
 from harness.evidence import untrusted
-from harness.evidence.bundle_layout import UNPACKING
-from harness.evidence.durable import sync_folder, sync_tree
+from harness.evidence.durable import sync_tree
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 from harness.evidence.packing import (
     LARGEST_ARCHIVE,
@@ -43,6 +39,7 @@ from harness.evidence.packing import (
     check_sizes,
     files_by_bundle,
 )
+from harness.evidence.placing import at, hidden_folder, made, move
 from harness.evidence.verification import Verification, verify_all
 
 __all__ = ["Unpacked", "unpack"]
@@ -80,7 +77,7 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
     _check(source)
     with _opened(source) as archive:
         files = _bundles(archive)
-        there = [place for place in files if _at(into, place).status() is not None]
+        there = [place for place in files if at(into, place).status() is not None]
         for place in there:
             if difference := _difference(archive, files[place], into.joinpath(*place)):
                 reason = f"is there already and differs ({difference}); it is not replaced"
@@ -88,12 +85,12 @@ def unpack(source: Path, into: Path) -> list[Unpacked]:
         verified = dict(zip(there, _verified(into, there), strict=True))
         new = [place for place in files if place not in verified]
         if new:
-            with _made(Beneath(into)), _hidden_folder(into) as hidden:
+            with made(Beneath(into)), hidden_folder(into) as hidden:
                 for member in (member for place in new for member in files[place].values()):
                     _write(archive, member, hidden)
                 verified |= zip(new, _verified(hidden, new), strict=True)
                 sync_tree(Beneath(hidden))
-                _move(hidden, into, new)
+                move(hidden, into, new)
     return [
         Unpacked(replace(verified[place], path=into.joinpath(*place)), is_new=place not in there) for place in files
     ]
@@ -205,10 +202,6 @@ def _difference(archive: ZipFile, files: Mapping[str, ZipInfo], folder: Path) ->
     return ""
 
 
-def _at(folder: Path, place: Place) -> Beneath:
-    return Beneath(folder, "/".join(place))
-
-
 def _write(archive: ZipFile, member: ZipInfo, folder: Path) -> None:
     place = Beneath(folder, member.filename)
     place.parent.make_folder()
@@ -225,81 +218,3 @@ def _verified(folder: Path, places: Sequence[Place]) -> Iterator[Verification]:
         if (one.issue, one.id, one.run) != place:
             raise ArchiveError(f"the bundle {'/'.join(place)} is that of another run: {one.issue}/{one.id}/{one.run}")
         yield one
-
-
-def _move(hidden: Path, into: Path, places: Sequence[Place]) -> None:
-    """Rename every bundle to its place. After an error, none of them is there."""
-    with ExitStack() as moves:
-        for place in places:
-            target = _at(into, place)
-            moves.enter_context(_made(target.parent))
-            moves.enter_context(_moved(_at(hidden, place), target))
-            sync_folder(target.parent)
-
-
-@contextmanager
-def _moved(source: Beneath, target: Beneath) -> Iterator[None]:
-    """Rename a folder to a place that has no folder with content. After an error in the block, remove it."""
-    source.rename(target)
-    try:
-        yield
-    except BaseException:
-        remove(target)
-        raise
-
-
-@contextmanager
-def _made(folder: Beneath) -> Iterator[None]:
-    """Make a folder and its parents. After an error in the block, remove those that were made."""
-    missing = [one for one in (folder.path, *folder.path.parents) if not one.exists()]
-    folder.make_folder()
-    try:
-        yield
-    except BaseException:
-        for one in missing:
-            with suppress(OSError):  # another process may have put files there
-                one.rmdir()
-        raise
-
-
-@contextmanager
-def _hidden_folder(beside: Path) -> Iterator[Path]:
-    """Make a folder in another, and remove it after the block. Also remove folders of unpackers that died.
-
-    The unpacker holds a lock on its folder. The lock ends with the process, also when the process is killed.
-    """
-    with ExitStack() as held:
-        with _lock(beside, fcntl.LOCK_EX):  # another unpacker must not remove the folder before it is locked
-            _remove_abandoned(beside)
-            try:
-                folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
-            except OSError as error:  # it names the hidden folder, which the user does not know
-                raise OSError(error.errno, error.strerror, str(beside)) from error
-            held.callback(remove, Beneath(beside, folder.name))
-            held.enter_context(_lock(folder, fcntl.LOCK_EX))
-        yield folder
-
-
-def _remove_abandoned(beside: Path) -> None:
-    for folder in beside.glob(f"{UNPACKING}*"):
-        with suppress(OSError), _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            remove(Beneath(beside, folder.name))
-
-
-@contextmanager
-def _lock(folder: Path, kind: int) -> Iterator[None]:
-    """Lock a folder for the block. Without LOCK_NB, continue unlocked on filesystems without locks (Lustre, NFS).
-
-    Raises:
-        OSError: `kind` has LOCK_NB, and another process has the lock or the filesystem has no locks.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        try:
-            fcntl.flock(descriptor, kind)
-        except OSError:
-            if kind & fcntl.LOCK_NB:
-                raise
-        yield
-    finally:
-        os.close(descriptor)

@@ -60,7 +60,8 @@ def _shown(name: str, value: Any) -> str:
 
 SENTENCES: dict[Detail, str] = {
     Detail.BEING_UNPACKED: (
-        "is being unpacked, or unpacking was interrupted; the next `harness unpack` there removes what is left"
+        "is being unpacked or merged, or that was interrupted; the next `harness unpack` or `harness merge` there "
+        "removes what is left"
     ),
     Detail.UNFINISHED: (
         "was never finished: it is being written, or its writer died; the claim's next run removes what is left"
@@ -137,6 +138,10 @@ SENTENCES: dict[Detail, str] = {
     Detail.CLOCK_AHEAD: (
         "it says {started}, and by this machine's clock it is {now}: one of the two clocks is wrong; "
         "a PASS counts as the oldest of its claim's runs, a FAIL or VOID as the newest"
+    ),
+    Detail.END_AHEAD: (
+        "it says that it began at {started} and ran for {seconds} seconds, and by this machine's clock it is {now}: "
+        "one of the clocks is wrong"
     ),
     Detail.NO_CONTRACT: "this project has no contract of this claim",
     Detail.CONTRACT_CHANGED: "the claim's contract was changed since",

@@ -43,7 +43,7 @@ def test_it_is_sound_and_says_so(tmp_path: Path) -> None:
 )
 def test_clocks_may_differ_by_an_hour(tmp_path: Path, started: str, ahead: bool) -> None:
     """A smaller difference gives no remark."""
-    record = replace(claim_result(tmp_path).record, started=started)
+    record = replace(claim_result(tmp_path).record, started=started, seconds=0.0)
     assert [one.code for one in clock_ahead(record, NOW)] == [Code.CLOCK_AHEAD] * ahead
 
 

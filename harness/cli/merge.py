@@ -1,0 +1,89 @@
+"""`harness merge`: combines the evidence of several hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.base.vocabulary import ExitStatus
+from harness.cli.bundle_paths import BundlePaths
+from harness.cli.completion import bundles
+
+if TYPE_CHECKING:
+    from harness.evidence.findings import Verification
+    from harness.evidence.merging import LeftOut
+
+__all__ = ["command"]
+
+
+@click.command("merge")
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="DIR…", type=click.Path(path_type=Path), shell_complete=bundles
+)
+@click.option(
+    "--into",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of evidence to merge into, instead of the project's evidence/; created if it does not exist.",
+)
+def command(paths: tuple[Path, ...], into: Path | None) -> ExitStatus:
+    """Copy the bundles at or below each DIR to evidence/<issue>/<claim>/<run>, byte for byte.
+
+    Each bundle is verified first. Left out and named are unsound bundles, and bundles of the same run with other
+    content: what is there already stays, and of two such bundles none is merged. A bundle that is there already, byte
+    for byte, counts as merged. Links are not followed. After an error nothing was written.
+
+    Below a bundle it says if its clock is wrong: if the run states a start or an end later than now. Verdicts do not
+    change the exit status.
+
+    Exit status: 0 every bundle is there, 2 a bundle was left out or a DIR is no folder, 3 a DIR has no bundle.
+    """
+    from harness.contract.project import Project
+    from harness.evidence.merging import merge
+    from harness.report.columns import tell
+    from harness.report.escaping import printable
+    from harness.report.verdict_text import bundle_line
+
+    place = into or Project.find().evidence
+    found = BundlePaths.find(paths)
+    try:
+        merged = merge(found.bundles, place)
+    except OSError as error:
+        where = error.filename or place
+        raise click.ClickException(printable(f"nothing was merged: {where}: {error.strerror or error}")) from error
+    for one in merged.new:
+        tell(printable(bundle_line(one)))
+        _tell_clocks(one)
+    for left in merged.left_out:
+        tell(printable(f"left out: {bundle_line(left.bundle)}"), "red")
+        tell(printable(f"  {_why(left)}"))
+        _tell_clocks(left.bundle)
+    found.tell("merge")
+    count = len(merged.new)
+    there = f", {len(merged.there)} already there and identical" if merged.there else ""
+    left_out = f", {len(merged.left_out)} left out" if merged.left_out else ""
+    tell(printable(f"{count} bundle{'' if count == 1 else 's'} merged into {place}{there}{left_out}"))
+    return found.status(accepted=not merged.left_out)
+
+
+def _tell_clocks(bundle: Verification) -> None:
+    from harness.evidence.findings import Code
+    from harness.report import finding_text
+    from harness.report.columns import tell
+    from harness.report.escaping import printable
+
+    for remark in bundle.remarks:
+        if remark.code is Code.CLOCK_AHEAD:
+            tell(printable(f"  {remark.code}: {finding_text.message(remark)}"))
+
+
+def _why(left: LeftOut) -> str:
+    from harness.report import finding_text
+
+    if left.other is None:
+        first = left.bundle.findings[0]
+        return f"unsound: {first}: {finding_text.message(first)}"
+    what = "it is no folder of a bundle" if left.differs == "." else f"{left.differs} differs"
+    return f"another bundle of this run: {left.other}: {what}"

@@ -1,0 +1,147 @@
+"""Merging: the bundles of several hosts in one folder of evidence.
+
+    merged = merge(find_bundles([Path("host-a"), Path("host-b")]), Path("evidence"))
+    for one in merged.left_out:
+        print(one.bundle.path, one.differs or one.bundle.findings)
+
+Hosts are not trusted. A bundle is merged if it is sound and no other bundle has its place. Its files are copied byte
+for byte. An unsound bundle is left out, and so is a bundle whose run is known with other content: nothing says which
+of the two is true. What is merged comes as a whole: after an error, nothing was written.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from stat import S_ISDIR
+from typing import Final, final
+
+from harness.base.beneath import Beneath
+from harness.evidence import manifest, untrusted
+from harness.evidence.bundle_layout import MANIFEST
+from harness.evidence.durable import sync_tree
+from harness.evidence.packing import Place
+from harness.evidence.placing import at, hidden_folder, made, move
+from harness.evidence.verification import Verification, verify_all
+
+__all__ = ["LeftOut", "Merged", "merge"]
+
+_WHOLE: Final = "."
+"""Stands for a difference of the whole folder: one of the two is no folder of readable files."""
+
+
+@final
+@dataclass(frozen=True)
+class LeftOut:
+    """A bundle that is not merged: it is unsound, or another bundle has its place."""
+
+    bundle: Verification
+    other: Path | None = None
+    """The bundle of the same run with other content; None if this one is unsound."""
+    differs: str = ""
+    """The first file that differs from the other's; "." for the folder itself."""
+
+
+@final
+@dataclass(frozen=True)
+class Merged:
+    """What became of the bundles, in the order in which they were given."""
+
+    new: tuple[Verification, ...]
+    """At their new places."""
+    there: tuple[Verification, ...]
+    """Where the same bundle was already, byte for byte; also a second copy of a new one."""
+    left_out: tuple[LeftOut, ...]
+
+
+def merge(bundles: Sequence[Path], into: Path) -> Merged:
+    """Copy bundles to <into>/<issue>/<claim>/<run>. No link below a bundle or below `into` is followed.
+
+    Raises:
+        OSError: a file cannot be read or written, or a bundle changes meanwhile. Nothing was written.
+    """
+    contents: dict[Place, dict[Path, dict[str, str]]] = {}
+    left_out, sound = [], []
+    for one in verify_all(bundles):
+        if one.sound and one.issue and one.id and one.run:
+            place = (one.issue, one.id, one.run)
+            contents.setdefault(place, {})[one.path] = _sealed(one)
+            sound.append((place, one))
+        else:
+            left_out.append(LeftOut(one))
+    present = {place: _content(into, place) for place in contents if at(into, place).status() is not None}
+    new, there, copied = [], [], set()
+    for place, one in sound:
+        rivals = {path: content for path, content in contents[place].items() if path != one.path}
+        if place in present:
+            rivals = {at(into, place).path: present[place]}
+        mine = contents[place][one.path]
+        other = next((path for path, content in rivals.items() if content != mine), None)
+        if other is not None:
+            left_out.append(LeftOut(one, other, _difference(mine, rivals[other])))
+        elif place in present or place in copied:
+            there.append(replace(one, path=at(into, place).path))
+        else:
+            copied.add(place)
+            new.append((place, one))
+    if new:
+        with made(Beneath(into)), hidden_folder(into) as hidden:
+            for place, one in new:
+                _copy(one.path, contents[place][one.path], at(hidden, place))
+            sync_tree(Beneath(hidden))
+            move(hidden, into, [place for place, _ in new])
+    arrived = tuple(replace(one, path=at(into, place).path) for place, one in new)
+    return Merged(arrived, tuple(there), tuple(left_out))
+
+
+def _sealed(bundle: Verification) -> dict[str, str]:
+    """Return the digest of every file of a sound bundle; OSError if they are not those that were verified."""
+    found = dict(_digests(bundle.path))
+    content, digest = untrusted.read(bundle.path, MANIFEST)
+    if not digest == found.get(MANIFEST) == bundle.manifest or not manifest.parse(content).items() <= found.items():
+        raise _changed(bundle.path)
+    return found
+
+
+def _content(into: Path, place: Place) -> dict[str, str]:
+    """Return the digest of every file at a place; of anything but a folder of files, no digest that a bundle has."""
+    status = at(into, place).status()
+    if status is None or not S_ISDIR(status.st_mode):
+        return {_WHOLE: ""}
+    try:
+        return dict(_digests(at(into, place).path))
+    except untrusted.TooLarge:
+        return {_WHOLE: ""}
+
+
+def _digests(folder: Path) -> Iterator[tuple[str, str]]:
+    listing = untrusted.scan(folder)
+    for name in (*listing.refused, *listing.empty):
+        yield name or _WHOLE, ""
+    for name in listing.files:
+        yield name, untrusted.digest(folder, name)
+
+
+def _difference(mine: dict[str, str], others: dict[str, str]) -> str:
+    """Return the first file that differs. The manifest differs whenever another file does, so it comes last."""
+    return min({name for name, _ in mine.items() ^ others.items()}, key=lambda name: (name == MANIFEST, name))
+
+
+def _copy(source: Path, content: dict[str, str], target: Beneath) -> None:
+    for name, digest in content.items():
+        place = target / name
+        place.parent.make_folder()
+        hashed = hashlib.sha256()
+        with place.create() as output:
+            for chunk in untrusted.chunks(source, name):
+                hashed.update(chunk)
+                output.write(chunk)
+        if hashed.hexdigest() != digest:
+            raise _changed(source)
+
+
+def _changed(bundle: Path) -> OSError:
+    return OSError(errno.EBUSY, "changed while it was merged; merge again", str(bundle))

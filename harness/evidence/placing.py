@@ -1,0 +1,106 @@
+"""Bundles that arrive from elsewhere: checked in a hidden folder beside their places, and then moved, all or none.
+
+with made(Beneath(evidence)), hidden_folder(evidence) as hidden:
+    ...                             # write hidden/<issue>/<claim>/<run>, verify it, sync it
+    move(hidden, evidence, places)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from harness.base.beneath import Beneath
+from harness.base.removal import remove
+from harness.evidence.bundle_layout import UNPACKING
+from harness.evidence.durable import sync_folder
+from harness.evidence.packing import Place
+
+__all__ = ["at", "hidden_folder", "made", "move"]
+
+
+def at(folder: Path, place: Place) -> Beneath:
+    """The place of a bundle below a folder of evidence."""
+    return Beneath(folder, "/".join(place))
+
+
+def move(hidden: Path, into: Path, places: Sequence[Place]) -> None:
+    """Rename every bundle to its place. After an error, none of them is there."""
+    with ExitStack() as moves:
+        for place in places:
+            target = at(into, place)
+            moves.enter_context(made(target.parent))
+            moves.enter_context(_moved(at(hidden, place), target))
+            sync_folder(target.parent)
+
+
+@contextmanager
+def _moved(source: Beneath, target: Beneath) -> Iterator[None]:
+    """Rename a folder to a place that has no folder with content. After an error in the block, remove it."""
+    source.rename(target)
+    try:
+        yield
+    except BaseException:
+        remove(target)
+        raise
+
+
+@contextmanager
+def made(folder: Beneath) -> Iterator[None]:
+    """Make a folder and its parents. After an error in the block, remove those that were made."""
+    missing = [one for one in (folder.path, *folder.path.parents) if not one.exists()]
+    folder.make_folder()
+    try:
+        yield
+    except BaseException:
+        for one in missing:
+            with suppress(OSError):  # another process may have put files there
+                one.rmdir()
+        raise
+
+
+@contextmanager
+def hidden_folder(beside: Path) -> Iterator[Path]:
+    """Make a folder in another, and remove it after the block. Also remove folders of processes that died.
+
+    The process holds a lock on its folder. The lock ends with the process, also when the process is killed.
+    """
+    with ExitStack() as held:
+        with _lock(beside, fcntl.LOCK_EX):  # another process must not remove the folder before it is locked
+            _remove_abandoned(beside)
+            try:
+                folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
+            except OSError as error:  # it names the hidden folder, which the user does not know
+                raise OSError(error.errno, error.strerror, str(beside)) from error
+            held.callback(remove, Beneath(beside, folder.name))
+            held.enter_context(_lock(folder, fcntl.LOCK_EX))
+        yield folder
+
+
+def _remove_abandoned(beside: Path) -> None:
+    for folder in beside.glob(f"{UNPACKING}*"):
+        with suppress(OSError), _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            remove(Beneath(beside, folder.name))
+
+
+@contextmanager
+def _lock(folder: Path, kind: int) -> Iterator[None]:
+    """Lock a folder for the block. Without LOCK_NB, continue unlocked on filesystems without locks (Lustre, NFS).
+
+    Raises:
+        OSError: `kind` has LOCK_NB, and another process has the lock or the filesystem has no locks.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        try:
+            fcntl.flock(descriptor, kind)
+        except OSError:
+            if kind & fcntl.LOCK_NB:
+                raise
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,163 @@
+"""The evidence of several hosts in one folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.base.vocabulary import Verdict
+from harness.evidence import merging
+from harness.evidence.findings import Code
+from harness.evidence.merging import Merged, merge
+from harness.evidence.verification import find_bundles, verify
+from tests.cli.folders import contents
+from tests.contracts import healthy
+from tests.evidence.factory import copy_of, rewrite, sealed, set_at, tamper
+
+
+def merged(folder: Path, *hosts: str) -> Merged:
+    """The folders of these hosts, merged into evidence/."""
+    return merge(find_bundles([folder / host for host in hosts]), folder / "evidence")
+
+
+@pytest.fixture
+def hosts(pristine: Path, tmp_path: Path) -> Path:
+    """Two hosts: `a` has one bundle, `b` has the same and another that says FAIL."""
+    copy_of(pristine, tmp_path / "a")
+    copy_of(pristine, tmp_path / "b")
+    copy_of(sealed(tmp_path / "made", run="b-fail", measurements=healthy(returned=2)), tmp_path / "b")
+    return tmp_path
+
+
+def test_bundles_come_together_byte_for_byte(hosts: Path) -> None:
+    """A FAIL is merged like a PASS. Merging again changes nothing."""
+    once = merged(hosts, "a", "b")
+    assert ([one.verdict for one in once.new], len(once.there), once.left_out) == ([Verdict.PASS, Verdict.FAIL], 1, ())
+    assert contents(hosts / "evidence") == contents(hosts / "b")
+    assert all(verify(one.path).sound for one in once.new)
+    again = merged(hosts, "a", "b", "evidence")
+    assert (again.new, len(again.there), again.left_out) == ((), 5, ())
+    assert contents(hosts / "evidence") == contents(hosts / "b")
+
+
+def test_of_two_contents_of_one_run_none_is_merged(hosts: Path, pristine: Path) -> None:
+    """Both are sound. The order of the hosts decides nothing, and a third host that agrees with one neither."""
+    other = hosts.joinpath("a", *pristine.parts[-3:])
+    rewrite(other, "record.json", set_at("seconds", 9.5))
+    assert verify(other).sound
+    copy_of(other, hosts / "c")
+    for order in (("a", "b", "c"), ("c", "b", "a")):
+        found = merged(hosts, *order)
+        assert {(left.bundle.path.relative_to(hosts).parts[0], left.differs) for left in found.left_out} == {
+            ("a", "record.json"),
+            ("b", "record.json"),
+            ("c", "record.json"),
+        }
+        assert [one.run for one in found.new + found.there] == ["b-fail"]
+
+
+@pytest.mark.parametrize("obstacle", ["other bytes", "file", "link to the same", "added folder"])
+def test_what_is_there_stays(hosts: Path, pristine: Path, obstacle: str) -> None:
+    """A sound bundle does not replace what has its place, not even what is unsound."""
+    place = copy_of(pristine, hosts / "evidence")
+    match obstacle:
+        case "other bytes":
+            tamper(place)
+        case "added folder":
+            (place / "empty").mkdir()
+        case _:
+            place.rename(hosts / "moved")
+            place.symlink_to(hosts / "moved") if obstacle.startswith("link") else place.write_text("mine")
+    before = contents(hosts / "evidence")
+    found = merged(hosts, "a")
+    (left,) = found.left_out
+    differs = {"other bytes": "environment.json", "added folder": "empty"}.get(obstacle, ".")
+    assert (found.new, found.there, left.other, left.differs) == ((), (), place, differs)
+    assert contents(hosts / "evidence") == before
+
+
+def test_unsound_bundles_are_left_out_and_named(hosts: Path, pristine: Path) -> None:
+    """Changed, with a link or a pipe, unfinished, or with an end before its start. The others are merged."""
+    run = Path(*pristine.parts[-3:])
+    tamper(copy_of(pristine, hosts / "c"))
+    (copy_of(pristine, hosts / "d") / "artifacts" / "link").symlink_to("/etc/passwd")
+    os.mkfifo(copy_of(pristine, hosts / "e") / "pipe")
+    unfinished = copy_of(pristine, hosts / "f")
+    unfinished.rename(unfinished.with_name(f".unfinished-{unfinished.name}"))
+    rewrite(copy_of(pristine, hosts / "g"), "record.json", set_at("seconds", -1))
+    found = merged(hosts, "b", "c", "d", "e", "f", "g")
+    codes = {left.bundle.path.relative_to(hosts).parts[0]: left.bundle.findings[0].code for left in found.left_out}
+    assert codes == {
+        "c": Code.TAMPERED, "d": Code.TAMPERED, "e": Code.TAMPERED, "f": Code.INCOMPLETE, "g": Code.INVALID
+    }  # fmt: skip
+    assert contents(hosts / "evidence") == contents(hosts / "b")
+    (negative,) = (left for left in found.left_out if "g" in left.bundle.path.relative_to(hosts).parts)
+    assert "/seconds" in [one.pointer for one in negative.bundle.findings]
+    assert verify(hosts / "evidence" / run).sound
+
+
+def test_no_link_on_the_way_is_followed(hosts: Path, pristine: Path) -> None:
+    """Neither below a host nor below the evidence."""
+    (hosts / "elsewhere").mkdir()
+    (hosts / "c").mkdir()
+    (hosts / "c" / "link").symlink_to(hosts / "a")
+    assert find_bundles([hosts / "c"]) == []
+    (hosts / "evidence").mkdir()
+    (hosts / "evidence" / pristine.parts[-3]).symlink_to(hosts / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link") as refused:
+        merged(hosts, "a")
+    assert refused.value.errno == errno.ELOOP
+    assert list((hosts / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("failing", ["_copy", "sync_tree", "move"])
+def test_after_an_error_nothing_is_left(hosts: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    """Not even the folder of evidence, if it is new."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(merging, failing, full)
+    with pytest.raises(OSError, match="No space"):
+        merged(hosts, "b")
+    assert not (hosts / "evidence").exists()
+
+
+def test_a_bundle_that_changes_after_it_was_verified_is_not_merged(
+    hosts: Path, pristine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is merged is what was verified."""
+    source = hosts.joinpath("a", *pristine.parts[-3:])
+    for name, moment in (("_sealed", "_sealed"), ("made", "made")):
+        original = getattr(merging, name)
+
+        def change(*arguments: object, original: object = original) -> object:
+            tamper(source)
+            return original(*arguments)  # type: ignore[operator]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(merging, moment, change)
+            with pytest.raises(OSError, match="changed") as refused:
+                merged(hosts, "a")
+        assert refused.value.errno == errno.EBUSY
+        (source / "environment.json").write_bytes((pristine / "environment.json").read_bytes())
+    assert not (hosts / "evidence").exists()
+
+
+@pytest.mark.parametrize(
+    ("ago", "seconds", "places"),
+    [(-2, 60, ["/started"]), (2, 4 * 3600, ["/seconds"]), (2, 1e300, ["/seconds"]), (2, 2 * 3600, [])],
+)
+def test_a_run_of_the_future_is_merged_with_a_remark(
+    tmp_path: Path, ago: int, seconds: float, places: list[str]
+) -> None:
+    """It starts or ends more than an hour later than now, by this machine's clock."""
+    source = sealed(tmp_path / "a")
+    started = (datetime.now(UTC) - timedelta(hours=ago)).isoformat(timespec="seconds")
+    rewrite(source, "record.json", lambda record: {**record, "started": started, "seconds": seconds})
+    (one,) = merge([source], tmp_path / "evidence").new
+    assert [remark.pointer for remark in one.remarks if remark.code is Code.CLOCK_AHEAD] == places
