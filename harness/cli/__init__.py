@@ -91,7 +91,11 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = import_module(f"harness.cli.{cmd_name}").command
-        return command
+        if "_HARNESS_COMPLETE" not in os.environ:
+            return command
+        from harness.cli.completion import completed
+
+        return completed(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
-from harness.cli.completion import claim_ids
 from harness.cli.parameter_options import checked_device, overrides
 from harness.contract import Contract
 from harness.contract.project import Project
@@ -26,7 +25,7 @@ __all__ = ["command"]
 
 
 @click.command("calibrate")
-@click.argument("ids", nargs=-1, required=True, metavar="ID…", shell_complete=claim_ids)
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--runs", type=click.IntRange(min=1), default=30, show_default=True, help="Seeds per claim.")
 @click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first of the seeds.")
 @click.option(

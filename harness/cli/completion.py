@@ -1,4 +1,6 @@
-"""What a shell completes: the ids of claims, and bundles. Options with fixed values, such as --profile, need none.
+"""What a shell completes: the ids of claims, and bundles. Options with fixed values, such as --profile, need nothing.
+
+The metavar of an argument says what it takes, so a new command is completed without a word about it.
 
 click writes the scripts: `_HARNESS_COMPLETE=bash_source harness` prints the one for bash (docs/running.md).
 """
@@ -14,23 +16,31 @@ from click.shell_completion import CompletionItem
 from harness.base import strictjson
 from harness.contract.project import Project, ProjectError
 
-__all__ = ["bundles", "claim_ids", "claims_and_bundles"]
+__all__ = ["completed"]
 
 _DEPTH = "*/*/*/record.json"
 """Bundles in the folder of evidence: issue, claim, run."""
 
 
-def claim_ids(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the ids of the project's claims that begin like this, with their titles."""
+def completed(command: click.Command) -> click.Command:
+    """Return the command, with arguments that are completed."""
+    for parameter in command.params:
+        find = _BY_METAVAR.get(parameter.metavar or "") if isinstance(parameter, click.Argument) else None
+        if find is not None:
+            parameter.shell_complete = find  # type: ignore[method-assign]
+    return command
+
+
+def _claim_ids(context: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the ids of all known claims that begin like this, with their titles."""
     if (project := _project()) is None:
         return []
-    return [
-        CompletionItem(path.stem, help=_title(path)) for path in project.files() if path.stem.startswith(incomplete)
-    ]
+    found = {path.stem: path for path in project.known() if path.stem.startswith(incomplete)}
+    return [CompletionItem(name, help=_title(path)) for name, path in sorted(found.items())]
 
 
-def bundles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the bundles of the project whose path or claim begins like this; else folders, from the shell itself."""
+def _bundles(context: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Return the bundles of the project whose path or claim begins like this; else paths, from the shell itself."""
     project = _project()
     places = [] if project is None else sorted(place.parent for place in project.evidence.glob(_DEPTH))
     found = [
@@ -38,12 +48,23 @@ def bundles(context: click.Context, parameter: click.Parameter, incomplete: str)
         for place in places
         if (path := os.path.relpath(place)).startswith(incomplete) or place.parent.name.startswith(incomplete or "/")
     ]
-    return found or [CompletionItem(incomplete, type="dir")]
+    return found or [CompletionItem(incomplete, type="file")]
 
 
-def claims_and_bundles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _claims_and_bundles(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Return both, for commands that take either."""
-    return claim_ids(context, parameter, incomplete) or bundles(context, parameter, incomplete)
+    return _claim_ids(context, incomplete) or _bundles(context, incomplete)
+
+
+_BY_METAVAR = {
+    "ID": _claim_ids,
+    "ID…": _claim_ids,
+    "[ID]…": _claim_ids,
+    "BUNDLE": _bundles,
+    "BUNDLE…": _bundles,
+    "PATH…": _bundles,
+    "ID | A B": _claims_and_bundles,
+}
 
 
 def _project() -> Project | None:

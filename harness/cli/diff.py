@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.completion import claims_and_bundles
 from harness.cli.history import need_pandas
 from harness.evidence.measurement_history import Shift
 from harness.report import noise_text, number_text
@@ -31,7 +30,7 @@ _DIGEST = re.compile("[0-9a-f]{40,64}")
 
 
 @click.command("diff")
-@click.argument("runs", nargs=-1, required=True, metavar="ID | A B", shell_complete=claims_and_bundles)
+@click.argument("runs", nargs=-1, required=True, metavar="ID | A B")
 @click.option(
     "--evidence",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.completion import claim_ids
 from harness.report import noise_text, number_text
 from harness.report.columns import aligned, filled, tell, terminal_width
 from harness.report.escaping import printable
@@ -22,7 +21,7 @@ __all__ = ["command", "need_pandas"]
 
 
 @click.command("history")
-@click.argument("identifier", metavar="ID", shell_complete=claim_ids)
+@click.argument("identifier", metavar="ID")
 @click.option(
     "--measurement", "names", multiple=True, metavar="NAME", help="Only this measurement, run by run; repeatable."
 )

@@ -17,7 +17,7 @@ from harness.report.columns import STATUS_COLOURS, tell
 __all__ = ["command"]
 
 UNKNOWN = "UNKNOWN"
-"""The status of a claim whose contract is refused, or that is installed."""
+"""The status of a claim whose contract is refused."""
 WIDEST = len("DISCHARGED")
 
 _LONGEST = 300
@@ -66,7 +66,7 @@ def command(as_json: bool) -> ExitStatus:
 def _statuses(project: Project) -> dict[str, str]:
     from harness.evidence.survey import Survey
 
-    return {claim.id: str(claim.status) for claim in Survey.of(project).claims}
+    return dict(Survey.of(project).by_id)
 
 
 def _show(rows: list[dict[str, str]]) -> None:

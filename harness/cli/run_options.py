@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.completion import claim_ids
 from harness.cli.parameter_options import checked_device
 from harness.cli.subject import choose
 from harness.contract import Contract
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RunOptions", "on_gpus", "refuse_without_gpu", "request_of", "run_options"]
 
 OPTIONS = (
-    click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=claim_ids),
+    click.argument("ids", nargs=-1, metavar="[ID]…"),
     click.option("--all", "everything", is_flag=True, help="Run every claim of the project."),
     click.option("--stale", is_flag=True, help="Run only claims whose evidence no longer covers the code."),
     click.option("--issue", metavar="ISSUE", help="Run the claims of an issue, such as PMAT-697."),

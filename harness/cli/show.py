@@ -13,7 +13,6 @@ import click
 
 from harness.base import strictjson
 from harness.base.device import hardware
-from harness.cli.completion import claim_ids
 from harness.cli.parameter_options import allowed
 from harness.contract import Contract, Profile
 from harness.contract.clauses import SchemaClause
@@ -31,7 +30,7 @@ __all__ = ["command"]
 
 
 @click.command("show")
-@click.argument("identifier", metavar="ID", shell_complete=claim_ids)
+@click.argument("identifier", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the contract as JSON.")
 def command(identifier: str, as_json: bool) -> None:
     """Show a claim: its text and sources, what will run here, and what would refute it."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.base.vocabulary import ExitStatus
-from harness.cli.completion import claim_ids
 from harness.report.columns import tell
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic only as of c
 
 
 @click.command("status")
-@click.argument("ids", nargs=-1, metavar="[ID]…", shell_complete=claim_ids)
+@click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--issue", metavar="ISSUE", help="Only claims of an issue, such as PMAT-697.")
 @click.option("--spec", metavar="SPEC", help="Only claims of a spec, such as SPEC-DISTILL-001.")
 @click.option("--device", metavar="TEXT", help="Only evidence from devices with this in their name, such as H200.")

@@ -10,7 +10,6 @@ import click
 
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.cli.bundle_paths import BundlePaths
-from harness.cli.completion import bundles
 from harness.cli.key_options import against, trusted_key_option
 from harness.evidence.findings import NOT_ACCEPTED, Code, Severity
 
@@ -33,9 +32,7 @@ _PROJECT = frozenset(
 
 
 @click.command("verify")
-@click.argument(
-    "paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path), shell_complete=bundles
-)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
 @trusted_key_option
 @click.option("--fail-on", metavar="CODE,…", multiple=True, help="Remarks that count as failures; `any` means all.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the remarks below each bundle, not grouped.")

@@ -1,6 +1,6 @@
 """The status of every claim, remembered until a file changes on which it depends.
 
-    known = known_statuses(project, lambda: {claim.id: str(claim.status) for claim in Survey.of(project).claims})
+    known = known_statuses(project, lambda: dict(Survey.of(project).by_id))
 
 To work the statuses out takes a second for fifty claims: contracts are validated, and the imports of falsifiers are
 followed. To find that nothing has changed takes some milliseconds: the contracts, the records of evidence and the
@@ -23,7 +23,7 @@ from harness.machine.paths import NoCacheFolderError, cache_folder
 
 __all__ = ["known_statuses", "remember"]
 
-_CODE = ("claim_status.py", "staleness.py", "index.py")
+_CODE = ("claim_status.py", "staleness.py", "index.py", "survey.py")
 """The modules beside this one that decide a status."""
 
 

@@ -16,7 +16,7 @@ from typing import final
 from harness.base.vocabulary import Verdict
 from harness.contract import Contract, ContractError
 from harness.contract.project import Project
-from harness.evidence.claim_status import ClaimStatus, statuses
+from harness.evidence.claim_status import ClaimStatus, Status, statuses
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.known_statuses import remember
@@ -63,6 +63,8 @@ class Survey:
     claims: tuple[ClaimStatus, ...]
     """The status of every claim whose contract was loaded, by id."""
     stale: Staleness
+    by_id: Mapping[str, str]
+    """The status of every known claim, in words: also of installed claims without evidence, which are not loaded."""
 
     @classmethod
     def of(cls, project: Project, evidence: Path | None = None, device: str = "", watch: Watch | None = None) -> Survey:
@@ -75,16 +77,19 @@ class Survey:
         """
         contents = read(evidence or project.evidence, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
-        contracts, refused = project.load_all([path for path in project.known() if path in own or path.stem in ran])
+        known = project.known()
+        contracts, refused = project.load_all([path for path in known if path in own or path.stem in ran])
         if device:
             here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
             contents = replace(contents, entries=here)
         stale = Staleness(project)
         claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
-        found = cls(tuple(contracts), tuple(refused), contents, claims, stale)
+        by_id = {path.stem: str(Status.UNRUN) for path in known if path not in own and path.stem not in ran}
+        by_id |= {claim.id: str(claim.status) for claim in claims}
+        found = cls(tuple(contracts), tuple(refused), contents, claims, stale, by_id)
         if not device and evidence in (None, project.evidence):
             sources = {name for entry in contents.entries for name in entry.sources}
-            remember(project, sources, {claim.id: str(claim.status) for claim in claims})
+            remember(project, sources, by_id)
         return found
 
 

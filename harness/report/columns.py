@@ -40,12 +40,13 @@ def wrapped(text: str, width: int | None, hanging: int | None = None) -> list[st
 
     Args:
         width: of the terminal. None means no limit.
-        hanging: spaces before further lines; by default, two more than before the first.
+        hanging: spaces before further lines; by default, and if it leaves too little room, two more than before the
+            first.
     """
     if width is None or len(text) <= width:
         return [text]
     indent = len(text) - len(text.lstrip(" "))
-    further = indent + 2 if hanging is None else hanging
+    further = indent + 2 if hanging is None or hanging > max(width // 2, width - _NARROWEST) else hanging
     return textwrap.wrap(
         text[indent:],
         width,

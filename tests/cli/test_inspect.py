@@ -18,6 +18,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.inspect.checkpoint import Kind
 from harness.report.inspection_text import KINDS
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
+from tests.cli.outputs import assert_follows_schema
 from tests.inspect.checkpoint.files import apr, safetensors_bytes, zero_tensors
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "device_code"
@@ -93,6 +94,7 @@ def test_against_another_checkpoint(tmp_path: Path, model: Path) -> None:
 def test_json(tmp_path: Path, model: Path) -> None:
     """Everything, with whole digests; strict JSON even if a number is not finite."""
     shown = json.loads(harness(tmp_path, "inspect", model.name, "--json", "--against", model.name).stdout)
+    assert_follows_schema("inspect", shown)
     assert (shown["format"], shown["elements"]) == ("safetensors", 12)
     first, second = shown["tensors"]
     assert (first["name"], first["shape"], first["dtype"], first["size"]) == ("layers.0.weight", [2, 3], "F32", 24)
@@ -210,6 +212,7 @@ def test_a_program_that_is_cut_short_is_refused(tmp_path: Path, snapshot: Snapsh
     assert done.stdout.splitlines()[1] == "no code for NVIDIA GPUs that could be read"
     assert complaint(done, tmp_path) == snapshot
     as_json = harness(tmp_path, "inspect", "cut", "--json")
+    assert_follows_schema("inspect", json.loads(as_json.stdout))
     assert (as_json.returncode, json.loads(as_json.stdout)["cut_short"]) == (ExitStatus.REFUSED, done.stderr[14:-1])
 
 

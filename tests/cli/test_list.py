@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
+from harness.evidence.known_statuses import known_statuses
+from harness.evidence.survey import Survey
 from tests.cli.harness_command import harness
 from tests.contracts import document, write_contract, write_project
 
@@ -45,6 +48,18 @@ def test_json_for_machines(project: Path) -> None:
         "from": str(project / "contracts"),
         "status": "UNRUN",
     }
+
+
+def test_installed_claims_that_never_ran(project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are UNRUN, as the project's own are, also where the statuses are remembered."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    write_project(tmp_path / "site" / "harness_claims" / "theirs", document(id="F-THEIRS-ONE-001"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    found = Project.find(project)
+    survey = Survey.of(found)
+    assert [claim.id for claim in survey.claims] == ["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001"]
+    assert survey.by_id == dict.fromkeys(["F-DEMO-A-LONGER-NAME-002", "F-DEMO-SORT-001", "F-THEIRS-ONE-001"], "UNRUN")
+    assert known_statuses(found, dict) == survey.by_id
 
 
 @pytest.mark.parametrize("text", ["{}", "no JSON", "[]", '{"id": NaN}'])

@@ -13,6 +13,7 @@ import harness as harness_package
 from harness.base.schemas import problems
 from harness.base.vocabulary import ExitStatus
 from tests.cli.harness_command import harness
+from tests.cli.outputs import assert_follows_schema
 from tests.execution.misbehaving import CONTRACT
 
 CLAIM = "F-TOY-SUM-001"
@@ -154,6 +155,7 @@ def test_two_survive(folder: Path) -> None:
     done = harness(folder, "plant", CLAIM, "--json", "planted.json")
     document = json.loads((folder / "planted.json").read_text())
     assert problems("planting", document) == []
+    assert_follows_schema("plant", document)
     assert done.returncode == ExitStatus.FAIL
     killed = {"if (not (len(items) > 1000)):", "result -= item", "pass"}
     assert fates(document) == {"killed": killed, "survived": MISSED, "not started": {"ZERO = 1"}}

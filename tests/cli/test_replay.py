@@ -17,6 +17,7 @@ from harness.base.vocabulary import ExitStatus
 from harness.execution.lease import CPU, lease
 from tests.cli.folders import contents
 from tests.cli.harness_command import complaint, harness, start
+from tests.cli.outputs import assert_follows_schema
 from tests.evidence.factory import mutant_lines, reseal
 from tests.searching import CLAIM, CONTRACT, write_searching_project
 
@@ -105,6 +106,7 @@ def test_exactly_the_case_is_run(folder: Path) -> None:
     _, bundle = run(folder, "-P", "how=overflows")
     done = harness(folder, "replay", str(bundle), "--json", "--subject", "toy.adding:StillWrong")
     document = json.loads(done.stdout)
+    assert_follows_schema("replay", document)
     assert (done.returncode, document["outcome"]) == (ExitStatus.FAIL, "FAIL")
     assert document["counterexample"] == counterexample(bundle)
     (clause,) = [one for one in document["clauses"] if one["id"] == "errors[].maximum"]

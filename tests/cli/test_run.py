@@ -16,6 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.base.vocabulary import ExitStatus
 from harness.contract.project import Project
 from tests.cli.harness_command import COMMAND, complaint, environment, harness
+from tests.cli.outputs import assert_follows_schema
 from tests.cli.toy_claim import CLAIM, bundles, record
 from tests.execution.projects import write_project
 
@@ -215,6 +216,7 @@ def test_json_and_junit(folder: Path) -> None:
     """Standard output is one JSON document, progress goes to standard error, and JUnit is written beside."""
     done = harness(folder, "run", CLAIM, "--json", "-", "--junit", "junit.xml")
     document = json.loads(done.stdout)
+    assert_follows_schema("run", document)
     assert (document["declared"], document["evaluated"], document["verdicts"]["PASS"]) == (1, 1, 1)
     assert Path(document["records"][0]["bundle"]).is_dir()
     assert "killed" in done.stderr

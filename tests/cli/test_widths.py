@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 from click.shell_completion import get_completion_class
-from jsonschema import Draft202012Validator
 
-from harness.base.schemas import schema_folder
 from harness.cli import _COMMANDS, _group
 from harness.machine import host, toolchain
 from harness.machine.toolchain import Tool, Toolchain
 from harness.report.run_lines import Lines, Shown
+from tests.cli.outputs import assert_follows_schema
 from tests.contracts import document, healthy, write_project
 from tests.evidence.factory import DEFECTIVE, sealed, tamper
 from tests.report.test_progress import finished, story
@@ -170,11 +169,8 @@ def test_json_follows_its_schema(arguments: tuple[str, ...], inside: Path, monke
     """Each document has a version, and the schema describes it."""
     if arguments[0] in ("history", "diff"):
         pytest.importorskip("pandas")
-    schema = json.loads((schema_folder() / "output.schema.json").read_text())
     text = printed((*arguments, "--json"), None, monkeypatch)
-    document = json.loads(text.splitlines()[0] if arguments[0] == "history" else text)
-    rules = {**schema["$defs"][arguments[0]], "$defs": schema["$defs"]}
-    assert [error.message for error in Draft202012Validator(rules).iter_errors(document)] == []
+    assert_follows_schema(arguments[0], json.loads(text.splitlines()[0] if arguments[0] == "history" else text))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +198,16 @@ def test_colours(
         ("bash", "harness show F-DEMO-S", f"plain,{CLAIM}"),
         ("zsh", "harness run F-DEMO-O", "F-DEMO-OTHER-002"),
         ("fish", "harness verify evidence/DEMO-1/F-DEMO-SORT-001/a", "evidence/DEMO-1/F-DEMO-SORT-001/a"),
+        ("bash", "harness plant F-DEMO-S", f"plain,{CLAIM}"),
+        ("bash", "harness calibrate F-DEMO-S", f"plain,{CLAIM}"),
+        *(
+            ("bash", f"harness {name} F-DEMO-S", "plain,evidence/DEMO-1/F-DEMO-SORT-001/a")
+            for name in ("verify", "replay", "report", "pack", "attest")
+        ),
+        ("bash", "harness diff F-DEMO-S", f"plain,{CLAIM}"),
+        ("bash", "harness unpack some", "file,some"),
         ("bash", "harness run --profile f", "plain,full"),
+        ("bash", "harness plant --profile f", "plain,full"),
         ("bash", "harness verif", "plain,verify"),
     ],
 )
@@ -212,6 +217,7 @@ def test_completion(shell: str, words: str, expected: str, inside: Path, monkeyp
     place = last if shell == "fish" else str(len(words.split()) - 1)
     monkeypatch.setenv("COMP_WORDS", words.rpartition(" ")[0] if shell == "fish" else words)
     monkeypatch.setenv("COMP_CWORD", place)
+    monkeypatch.setenv("_HARNESS_COMPLETE", f"{shell}_complete")
     found = get_completion_class(shell)
     assert found is not None
     assert expected in found(_group, {}, "harness", "_HARNESS_COMPLETE").complete()
