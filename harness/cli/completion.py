@@ -27,7 +27,7 @@ def completed(command: click.Command) -> click.Command:
     for parameter in command.params:
         find = _BY_METAVAR.get(parameter.metavar or "") if isinstance(parameter, click.Argument) else None
         if find is not None:
-            parameter.shell_complete = find  # type: ignore[method-assign]
+            parameter.shell_complete = find  # type: ignore[method-assign, assignment]
     return command
 
 
@@ -63,6 +63,7 @@ _BY_METAVAR = {
     "BUNDLE": _bundles,
     "BUNDLE…": _bundles,
     "PATH…": _bundles,
+    "DIR…": _bundles,
     "ID | A B": _claims_and_bundles,
 }
 

@@ -9,7 +9,6 @@ import click
 
 from harness.base.vocabulary import ExitStatus
 from harness.cli.bundle_paths import BundlePaths
-from harness.cli.completion import bundles
 
 if TYPE_CHECKING:
     from harness.evidence.findings import Verification
@@ -19,9 +18,7 @@ __all__ = ["command"]
 
 
 @click.command("merge")
-@click.argument(
-    "paths", nargs=-1, required=True, metavar="DIR…", type=click.Path(path_type=Path), shell_complete=bundles
-)
+@click.argument("paths", nargs=-1, required=True, metavar="DIR…", type=click.Path(path_type=Path))
 @click.option(
     "--into",
     metavar="DIR",

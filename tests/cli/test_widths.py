@@ -202,7 +202,7 @@ def test_colours(
         ("bash", "harness calibrate F-DEMO-S", f"plain,{CLAIM}"),
         *(
             ("bash", f"harness {name} F-DEMO-S", "plain,evidence/DEMO-1/F-DEMO-SORT-001/a")
-            for name in ("verify", "replay", "report", "pack", "attest")
+            for name in ("verify", "replay", "report", "pack", "attest", "merge")
         ),
         ("bash", "harness diff F-DEMO-S", f"plain,{CLAIM}"),
         ("bash", "harness unpack some", "file,some"),
