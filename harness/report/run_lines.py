@@ -141,7 +141,8 @@ class Lines:
             return
         place = ""
         if self._total > 1:
-            place = f"[{len(self._finished)}/{self._total}] {rough(self.clock() - self._began)}  "
+            # The time of the run, with waits. The claim's own time, without them, is at the end of its line.
+            place = f"[{len(self._finished)}/{self._total} after {rough(self.clock() - self._began)}]  "
         for line in claim_lines(event, place, verbose=self.shown.verbose, width=self.width()):
             self.write(line)
 

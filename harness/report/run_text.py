@@ -17,6 +17,7 @@ from harness.evidence.bundle_layout import COUNTEREXAMPLE
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, number_text, reason_text
 from harness.report.columns import aligned
+from harness.report.verdict_text import undecided
 from harness.run.events import (
     SUBJECT,
     ClaimFinished,
@@ -215,21 +216,23 @@ def _clauses(event: ClaimFinished, verbose: bool, width: int | None) -> Iterator
 
 
 def _unmeasured(clauses: Sequence[ClauseResult], reason: Reason | None, verbose: bool) -> Iterator[Line]:
-    """Yield the clauses without an outcome, by reason. What the verdict's reason says is not repeated."""
+    """Yield the clauses without an outcome, by reason, those with a bound first. The verdict's is not repeated."""
     if not verbose and any(clause.id == "subject.completes" for clause in clauses):
         yield f"  {_count(len(clauses), 'clause')} not measured (-v lists them)", COLOURS[Verdict.NOT_MEASURED]
         return
     known = None if reason is None else reason_text.of(reason.root)
     groups: dict[str, list[str]] = {}
-    for clause in clauses:
+    for clause in sorted(clauses, key=lambda one: not undecided(one)):
         why = "" if clause.reason is None else reason_text.of(clause.reason)
         if clause.reason is not None and _is_missing(clause.reason):
             why = ""
-        groups.setdefault("" if known is not None and why.endswith(known) else why, []).append(clause.id)
+        groups.setdefault("" if known is not None and why.endswith(known) else why, []).append(
+            f"{clause.id} ({bound})" if (bound := undecided(clause)) else clause.id
+        )
     for why, names in groups.items():
         shown = ", ".join(names if verbose else names[:3])
         more = "" if verbose or len(names) <= 3 else f" and {len(names) - 3} more"
-        yield f"  not measured: {shown}{more}{f' ({why})' if why else ''}", COLOURS[Verdict.NOT_MEASURED]
+        yield f"  not measured: {shown}{more}{f'; {why}' if why else ''}", COLOURS[Verdict.NOT_MEASURED]
 
 
 def _is_rule(clause: ClauseResult) -> bool:

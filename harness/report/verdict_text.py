@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.base.vocabulary import Fate, Outcome, Verdict
-from harness.contract.bound import CLOSED
+from harness.contract.bound import CLOSED, RULE
+from harness.contract.builtin import CONTRADICTION, RESOLVED, UNLIKE_FILES, builtin_clauses
 from harness.contract.reasons import ReasonCode
 from harness.evidence.findings import NOT_ACCEPTED, UNSOUND, Code, Finding, Verification
 from harness.judging.record import MutantRecord, Record
 from harness.report import bound_text, finding_text, number_text, reason_text
 
 if TYPE_CHECKING:
+    from harness.contract.clauses import ClauseResult
     from harness.evidence.verification import Against
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "signature",
     "signed",
     "statement",
+    "undecided",
     "why",
 ]
 
@@ -71,6 +74,7 @@ _HEADS = {
 IMPORTANCE = [str(code) for code in _HEADS]
 """The codes of remarks, the most important first."""
 _STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT})
+_BUILTIN = {*builtin_clauses(RESOLVED), CONTRADICTION, UNLIKE_FILES}
 _MOST_CHANGED = 4
 _KEY_LETTERS = 12
 """Letters of a key's id that suffice to recognize it."""
@@ -163,7 +167,10 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
 
 
 def why(record: Record) -> str:
-    """Return the reason of a verdict, with value and bound of the clause that decided it; empty without a reason."""
+    """Return the reason of a verdict, with value and bound of the clause that decided it; empty without a reason.
+
+    If the clause was not measured, the bound that was not decided.
+    """
     reason, told = record.reason, reason_text.marked(record.reason)
     named = reason.clauses[:1] if reason and reason.code is ReasonCode.CLAUSE else ()
     for clause in record.clauses:
@@ -173,7 +180,16 @@ def why(record: Record) -> str:
             if cause and cause.code is ReasonCode.VIOLATED and not cause.text and clause.bound.keyword != CLOSED:
                 return f"{clause.id}: {cause.place} is {value}; the bound is {bound}"
             return f"{told}: {value}; the bound is {bound}"
+        if clause.id in named and (bound := undecided(clause)):
+            return f"{told}; the bound that was not decided is {bound}"
     return told
+
+
+def undecided(clause: ClauseResult) -> str:
+    """Return the bound of a clause that was not measured; empty for a rule, a type and a built-in clause."""
+    if clause.outcome is not Outcome.NOT_MEASURED or clause.bound is None or clause.id in _BUILTIN:
+        return ""
+    return "" if clause.bound.keyword in (RULE, CLOSED, "type") else bound_text.of(clause.bound, clause.unit)
 
 
 def _said(record: Record) -> tuple[str, str]:
