@@ -169,7 +169,7 @@ def statement(record: Record, verification: Verification, remarked: Collection[C
 def why(record: Record) -> str:
     """Return the reason of a verdict, with value and bound of the clause that decided it; empty without a reason.
 
-    If the clause was not measured, the bound that was not decided.
+    If the measurement is missing, its bounds, which were not decided.
     """
     reason, told = record.reason, reason_text.marked(record.reason)
     named = reason.clauses[:1] if reason and reason.code is ReasonCode.CLAUSE else ()
@@ -180,9 +180,10 @@ def why(record: Record) -> str:
             if cause and cause.code is ReasonCode.VIOLATED and not cause.text and clause.bound.keyword != CLOSED:
                 return f"{clause.id}: {cause.place} is {value}; the bound is {bound}"
             return f"{told}: {value}; the bound is {bound}"
-        if clause.id in named and (bound := undecided(clause)):
-            return f"{told}; the bound that was not decided is {bound}"
-    return told
+    place = named[0].rpartition(".")[0] if named else ""
+    bounds = {clause.id: undecided(clause) for clause in record.clauses if place == clause.id.rpartition(".")[0] != ""}
+    listed = ", ".join(f"{name} ({bound})" for name, bound in bounds.items() if bound)
+    return "; not decided: ".join(filter(None, (told, listed)))
 
 
 def undecided(clause: ClauseResult) -> str:

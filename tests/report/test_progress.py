@@ -24,6 +24,7 @@ from harness.report import markdown, reason_text
 from harness.report.run_lines import Lines, Shown
 from harness.report.run_output import terminal_handler
 from harness.report.run_text import idle_text, interrupted_text, qualities, shown_reason
+from harness.report.verdict_text import why
 from harness.run import events
 from harness.run.events import SUBJECT, Event
 from harness.run.relay import Relay
@@ -331,3 +332,10 @@ def test_a_reason_stands_once(tmp_path: Path) -> None:
     record = replace(claim_result(tmp_path, measurements={}).record, verdict=Verdict.NOT_MEASURED, reason=why)
     lines = plain([events.ClaimFinished(record, Path("/evidence/run"))])
     assert "\n".join(lines).count("no library") == 1
+
+
+def test_a_reason_names_the_bounds_that_were_not_decided(tmp_path: Path) -> None:
+    """If a measurement is missing, the page's reason has its bounds, without its type."""
+    (record,) = [one.record for one in finished(tmp_path) if one.record.verdict is Verdict.NOT_MEASURED]
+    assert why(record).endswith("given.const (3)")
+    assert "given.type (" not in why(record)
