@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from harness.report.escaping import printable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from harness.evidence.repeats import Repeats
 
 __all__ = ["command", "need_pandas"]
 
@@ -43,6 +45,9 @@ def command(
     noise of the earlier runs: their median, plus or minus a multiple of their scatter that one healthy value in a
     hundred exceeds. With fewer than five earlier runs there is no answer.
 
+    Above them stands how many runs of the same code (contract and sources) FAIL, with the Wilson interval of that share
+    (95 %). FLAKY is a code that passed and failed. It changes no verdict and no status: a FAIL stands.
+
     The exit status is 3 if there is no run, else 0.
     """
     if as_json and as_csv:
@@ -50,6 +55,7 @@ def command(
     need_pandas("harness history")
     from harness.contract.project import Project
     from harness.evidence import index, measurement_history
+    from harness.evidence.repeats import repeats
     from harness.machine.paths import cache_folder
     from harness.report.progress_line import progress_line
     from harness.report.status_table import unreadable_line
@@ -75,7 +81,7 @@ def command(
     elif as_json:
         click.echo(table.assign(format=1).to_json(orient="records", lines=True, date_format="iso"), nl=False)
     else:
-        for line in _runs(table) if names else _newest(table):
+        for line in _runs(table) if names else _newest(table, repeats(entries)):
             tell(line)
         idle = sum(not measurement_history.ran(entry) for entry in entries)
         told = f"; {idle} measured nothing" if idle else ""
@@ -89,8 +95,8 @@ def need_pandas(what: str) -> None:
         raise click.UsageError(f"{what} needs pandas: pip install 'falsifier-harness[analysis]'")
 
 
-def _newest(table: pd.DataFrame) -> Iterator[str]:
-    """Yield the newest value of each measurement, beside the earlier ones, by series."""
+def _newest(table: pd.DataFrame, known: Sequence[Repeats]) -> Iterator[str]:
+    """Yield how often the same code failed, and the newest value of each measurement, by series."""
     from harness.evidence.measurement_history import newest_of_series
 
     for series, rows in newest_of_series(table).groupby("series", sort=False):
@@ -98,12 +104,26 @@ def _newest(table: pd.DataFrame) -> Iterator[str]:
         first, last = of_series["started"].min(), of_series["started"].max()
         count = of_series["run"].nunique()
         yield printable(f"{series}: {count} run{'' if count == 1 else 's'}, {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        for place, one in enumerate(one for one in known if one.series == series):
+            if one.is_flaky or place == 0:
+                yield _repeated(one)
         cells = [
             (row["measurement"], number_text.value(row["value"], row["unit"]), _noise(row), _shift(row))
             for row in rows.sort_values("measurement").to_dict("records")
         ]
         yield from aligned(filled([("measurement", "newest", "earlier runs", "newest is"), *cells]), terminal_width())
         yield ""
+
+
+def _repeated(one: Repeats) -> str:
+    low, high = one.interval
+    runs = one.passed + one.failed
+    undecided = f", {one.undecided} undecided" if one.undecided else ""
+    return (
+        f"same code{', FLAKY' if one.is_flaky else ''}: "
+        f"{one.failed} of {runs} run{'' if runs == 1 else 's'} FAIL{undecided}, "
+        f"so {100 * low:.3g} % to {100 * high:.3g} % of runs (95 %), {one.first:%Y-%m-%d} to {one.last:%Y-%m-%d}"
+    )
 
 
 def _runs(table: pd.DataFrame) -> Iterator[str]:

@@ -52,6 +52,13 @@ def test_the_newest_beside_those_before_it(project: Path) -> None:
     assert lines[-1] == f"7 runs of {CLAIM}"
 
 
+def test_a_code_that_passed_and_failed_is_flaky(project: Path, snapshot: SnapshotAssertion) -> None:
+    """The line gives the interval of the share that fails. The FAIL is shown elsewhere as before."""
+    sealed(project, run="run-7", started="2026-11-17T20:15:03+00:00", measurements=healthy(returned=2))
+    done = harness(project, "history", CLAIM, "--evidence", "evidence")
+    assert [line for line in done.stdout.splitlines() if line.startswith("same code")] == snapshot
+
+
 def test_one_measurement_run_by_run(project: Path, snapshot: SnapshotAssertion) -> None:
     """Each run is judged against those before it."""
     lines = harness(project, "history", CLAIM, "--measurement", "largest").stdout.splitlines()
