@@ -46,12 +46,13 @@ def wrapped(text: str, width: int | None, hanging: int | None = None) -> list[st
     if width is None or len(text) <= width:
         return [text]
     indent = len(text) - len(text.lstrip(" "))
-    further = indent + 2 if hanging is None or hanging > max(width // 2, width - _NARROWEST) else hanging
+    most = max(width // 2, width - _NARROWEST)
+    further = hanging if hanging is not None and hanging <= most else min(indent + 2, width // 2)
     return textwrap.wrap(
         text[indent:],
         width,
         initial_indent=" " * indent,
-        subsequent_indent=" " * min(further, width // 2),
+        subsequent_indent=" " * further,
         break_long_words=False,
         break_on_hyphens=False,
         replace_whitespace=False,
