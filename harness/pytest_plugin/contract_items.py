@@ -38,7 +38,7 @@ _ORDER = (Verdict.FAIL, Verdict.VOID, Verdict.NOT_MEASURED, Verdict.PASS)
 
 
 @final
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets
 class Claims:
     """What collects, runs and reports the claims of one pytest session."""
 

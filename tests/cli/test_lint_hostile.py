@@ -95,7 +95,7 @@ def test_sources_of_entry_points_are_bounded(inside: Project, kind: str) -> None
         {"type": "number"},
         {"type": "integer", "minimum": 7, "x-source": "a test"},
         {"type": "integer", "maximum": 0, "multipleOf": 3, "x-source": "a test"},
-        {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "x-source": "a test"},
+        {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "x-source": "a test", "x-unit": "ratio"},
         {"type": "string", "minLength": 5, "x-source": "a test"},
         {"type": "array", "minItems": 2, "items": {"type": "integer"}, "x-source": "a test"},
         {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "loss": {"type": "number"}}},

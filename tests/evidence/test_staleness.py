@@ -23,6 +23,7 @@ from harness.evidence.staleness import STALE, ProjectState, coverage, staleness,
 from harness.judging.record import Record
 from harness.machine import provenance
 from harness.report import finding_text
+from tests.contracts import IDENTIFIER
 from tests.evidence.factory import claim_result
 
 CLAIM = "F-DEMO-SORT-001"
@@ -262,7 +263,10 @@ def test_a_listed_source_is_looked_for_inside_the_project_alone(root: Path, name
 )
 def test_an_entry_point_that_leads_nowhere_uses_nothing(root: Path, name: str) -> None:
     """The source has any content."""
-    assert ProjectState(Project.find(root)).uses(name) <= {"falsifiers/__init__.py", "falsifiers/demo/__init__.py"}
+    assert ProjectState(Project.find(root)).uses(name, IDENTIFIER) <= {
+        "falsifiers/__init__.py",
+        "falsifiers/demo/__init__.py",
+    }
 
 
 def test_a_source_that_is_no_python_any_more_is_stale_and_nothing_worse(root: Path) -> None:

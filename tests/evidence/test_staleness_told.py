@@ -183,7 +183,7 @@ def test_a_project_is_looked_at_once(root: Path) -> None:
     """A report sees one state of the project. A new state looks again."""
 
     def seen(state: ProjectState) -> tuple[Any, ...]:
-        return state.contract_digest(IDENTIFIER), state.source_digest(SOURCE), state.uses(SUBJECT)
+        return state.contract_digest(IDENTIFIER), state.source_digest(SOURCE), state.uses(SUBJECT, IDENTIFIER)
 
     state = ProjectState(Project.find(root))
     before = seen(state)

@@ -20,8 +20,8 @@ GUIDE = (ROOT / "docs" / "trainers.md").read_text()
 
 
 def block(language: str) -> str:
-    """The only code block in a language."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, flags=re.MULTILINE | re.DOTALL)
+    """The first code block in a language."""
+    found, *_ = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, flags=re.MULTILINE | re.DOTALL)
     return str(found)
 
 

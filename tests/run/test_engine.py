@@ -53,10 +53,10 @@ def test_an_executor_that_raises_loses_one_trial(bench: Callable[..., Bench]) ->
 
 @pytest.mark.parametrize(("fail_fast", "ran"), [(True, 1), (False, 2)])
 def test_a_run_ends_with_the_first_failure_if_asked(bench: Callable[..., Bench], fail_fast: bool, ran: int) -> None:
-    """The claims after it do not run, and the run is not interrupted."""
+    """The claims that have not begun do not run, and the run is not interrupted. One at a time: none has begun."""
     whole = bench(lambda request: BROKEN)
     other = replace(whole.contract, id="F-DEMO-OTHER-001")
-    finished = whole.run(whole.contract, other, fail_fast=fail_fast)
+    finished = whole.run(whole.contract, other, fail_fast=fail_fast, jobs=1)
     assert (len(finished.records), finished.declared, finished.interrupted) == (ran, 2, False)
 
 

@@ -66,7 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         engine = Engine(
             project,
             probe(project.root),
-            lambda: LocalExecutors(project, [], tmp_path / "cache"),
+            lambda: LocalExecutors(project, [project.contract(claim)], tmp_path / "cache"),
             seal,
             lambda event: None,
             "harness run",
