@@ -123,7 +123,9 @@ def _contents(project: Project, claim: _Claim) -> tuple[Path, dict[Path, str]]:
     # Only if tests/ is a package. Otherwise a package tests/falsifiers would hide the falsifiers.
     nested = (tests / "__init__.py").exists()
     test_packages = {folder / "__init__.py": "" for folder in (mirror.parent, mirror) if nested}
-    test = {mirror / f"test_{claim.name}.py": render("test.py.template", id=claim.id)}
+    # Without packages, pytest refuses two files of one name.
+    name = claim.name if nested else f"{claim.folder}_{claim.name}"
+    test = {mirror / f"test_{name}.py": render("test.py.template", id=claim.id)}
     return contract, {
         contract: _contract(claim, contract),
         **_missing(packages),

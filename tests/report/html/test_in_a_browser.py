@@ -77,7 +77,7 @@ def test_every_page_fits_every_screen(pages: dict[str, str], show: Any) -> None:
     """Nothing overflows to the side, no name covers its number, and the verdict is visible without scrolling."""
     for name, address in pages.items():
         page = show(address)
-        for width, theme in SCREENS:
+        for width, theme in (*SCREENS, (820, "light")):
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=theme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
