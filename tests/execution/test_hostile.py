@@ -160,11 +160,11 @@ def test_a_module_that_ends_the_fork_server(tmp_path: Path) -> None:
 
 def test_a_module_that_never_ends_its_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The import is ended at its limit."""
-    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 1.0)
+    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 3.0)
     (tmp_path / "waiting.py").write_text("import time\ntime.sleep(1000)\n")
     server = ForkServer.started(tmp_path, (tmp_path,))
     try:
-        with pytest.raises(ForkServerError, match=r"\b1 s; .* waiting$"):
+        with pytest.raises(ForkServerError, match=r"\b3 s; .* waiting$"):
             server.import_modules(["json", "waiting"])
     finally:
         server.close()
@@ -175,7 +175,7 @@ def test_what_ended_the_imports_is_the_reason_of_every_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """After an endless import, the reason names the module."""
-    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 3.0)
+    monkeypatch.setattr("harness.execution.fork_server.IMPORT_SECONDS", 10.0)
     project = write_project(tmp_path)
     module = tmp_path / "toy" / "sorting.py"
     module.write_text(f"{line}\n{module.read_text()}")
