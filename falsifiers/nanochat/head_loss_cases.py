@@ -58,7 +58,7 @@ def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
         "label_smoothing": 0.0, "z_loss": 0.0, "softcap": 0.0, "reduction": "mean", "float32_sums": True,
         "upstream": 1.0, "seed": 0,
     }  # fmt: skip
-    masked = {**small, "rows": 37, "vocabulary": 100, "ignored": 0.1, "upstream": 0.3}
+    masked = {**small, "rows": 37, "vocabulary": 200, "ignored": 0.1, "upstream": 0.3}
     every = {**masked, "label_smoothing": 0.1, "z_loss": 0.01, "softcap": 15.0}
     alike = {**small, "rows": parameters["most_alike"], "vocabulary": 33, "alike": True, "reduction": "sum"}
     kinds = [

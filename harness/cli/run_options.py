@@ -191,8 +191,8 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
 def refuse_without_gpu(given: RunOptions, machine: Host) -> None:
     """Check that a GPU works if one is required, or if Slurm gave this process one and the profile is chosen here.
 
-    Otherwise the reduced profile would run on the CPU and pass. A job of `--executor slurm` is told its profile; it
-    seals why it cannot run.
+    Otherwise the reduced profile would run on the CPU and pass. A job of `--executor slurm` gets its profile
+    from the client, and seals why it cannot run.
 
     Raises:
         click.ClickException: no GPU works; the text has the driver's reason.

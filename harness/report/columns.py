@@ -86,7 +86,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None, indent: int
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return a table, of which the first row is the head, without the columns that have nothing below the head."""
+    """Return a table without the columns that have nothing below the head. The head is the first row."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:]) or not column[0]]
     return [list(row) for row in zip(*columns, strict=True)]
 

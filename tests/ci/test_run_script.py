@@ -143,7 +143,7 @@ def job(tmp_path: Path) -> Job:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Job:
-    """A job whose harness runs until it is told to end."""
+    """A job whose harness runs until a signal ends it."""
     project = tmp_path / "project"
     project.mkdir()
     made = Job(project)

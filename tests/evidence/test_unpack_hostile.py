@@ -267,7 +267,7 @@ def test_an_archive_has_at_most_so_many_entries(bundle: Path, tmp_path: Path, mo
 
 
 def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
-    """Unpacking does not wait for who might write to it."""
+    """Unpacking does not wait for a writer."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ArchiveError, match="pipe"):
         unpack(tmp_path / "pipe", tmp_path / "out")

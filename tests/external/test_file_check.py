@@ -115,7 +115,7 @@ def test_a_log_that_leaves_steps_out_contradicts_nothing() -> None:
 
 
 def test_two_runs_in_one_log(tmp_path: Path) -> None:
-    """Are known as such, by the steps' numbers or by a summary between them; the steps of neither are told."""
+    """The steps' numbers, or a summary between the runs, show that there are two. No number of steps is shown."""
     described = trainer(tmp_path)
     log = tmp_path / "run.log"
     log.write_text(lines(20, 20) + lines(20, 20))

@@ -8,7 +8,7 @@ from falsifiers.nanochat.reference.accounts import Accounting
 
 __all__ = [
     "AccumulationForgotten", "AttentionForgotten", "CausalHalf", "EmbeddingCounted", "EmbeddingLeftOut", "ForwardOnly",
-    "RoundedUp", "TimesAccumulation", "TokensOfRow",
+    "RoundedUp", "TimesAccumulation",
 ]  # fmt: skip
 
 
@@ -70,14 +70,6 @@ class AccumulationForgotten(Accounting):
     def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
         """Plan with one."""
         return super().iterations(shape, tokens_per_parameter, {**batch, "accumulated": 1})
-
-
-class TokensOfRow(Accounting):
-    """The rows of a micro-batch are counted as tokens."""
-
-    def iterations(self, shape: Mapping[str, int], tokens_per_parameter: float, batch: Mapping[str, int]) -> int:
-        """Plan with rows of one token."""
-        return super().iterations(shape, tokens_per_parameter, {**batch, "rows": 1}) // batch["rows"] + 1
 
 
 class RoundedUp(Accounting):

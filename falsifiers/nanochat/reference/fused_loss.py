@@ -12,8 +12,8 @@ __all__ = ["FusedLoss", "chunk_rows"]
 
 
 def chunk_rows(rows: int) -> int:
-    """Return how many rows a chunk has: of 128 rows or more, 32 chunks, as many as Liger makes of 65,536 rows."""
-    return max(4, -(-rows // 32))
+    """Return how many rows a chunk has: of 256 rows or more, 32 chunks, as many as Liger makes of 65,536 rows."""
+    return max(8, -(-rows // 32))
 
 
 class FusedLoss:

@@ -21,7 +21,10 @@ from triton.runtime.jit import JITFunction
 
 __all__ = ["RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
 
-_BLOCK = 8192
+_BLOCKS = {"cuda": 8192, "cpu": 128}
+"""Columns of a sweep's step. A CPU only tries the kernel, and few columns make several steps of a small vocabulary."""
+_TALL = {"cuda": 1, "cpu": 4}
+"""Rows of a program. The interpreter's cost is that of programs."""
 _ELEMENTS = 4096
 
 
@@ -126,8 +129,8 @@ def _launch(
         _launch(precise, targets, scales, losses, gathered, first, whole, of, gather=gather, write=write, shard=shard)
         logits.copy_(precise)
         return
-    block = min(_BLOCK, triton.next_power_of_2(vocabulary))
-    tall = 1 if logits.is_cuda else min(16, triton.next_power_of_2(rows))  # the interpreter's cost is that of programs
+    block = min(_BLOCKS[logits.device.type], triton.next_power_of_2(vocabulary))
+    tall = _TALL[logits.device.type]
     _ROWS.launch(
         (triton.cdiv(rows, tall),), logits,
         logits, targets, scales, losses, gathered, rows, logits.stride(0), vocabulary, first, whole,
