@@ -1,18 +1,22 @@
 """The probe's predictions beside what torch measures on this GPU, and its speed beside its peers.
 
-    python -m benchmarks.probe [--only distillation-4x256 …] [--kernels] [--json FILE]
+    python -m benchmarks.probe [--only distillation-4x256 …] [--jobs 6] [--kernels] [--json FILE] [--traces FILE]
 
-Each configuration is predicted and measured in processes of its own. Without a GPU only predictions are printed.
+Each configuration is predicted and measured in processes of its own. All are predicted first, so that nothing else of
+this benchmark uses the GPU then. Afterwards they are measured, as many at a time as fit side by side. What has
+two ranks needs two GPUs. Without a GPU only predictions are printed.
+`--traces` keeps what torch's allocator did in each measured run, a JSON line a configuration, compressed by gzip.
 `--kernels` measures instead what single operators and the context take, for device_table.py and kernel_memory.py.
 
 Columns: predicted and measured peaks of `torch.cuda.max_memory_allocated` and `max_memory_reserved` in GiB over build
 and two steps, their relative error in percent, and seconds: of the prediction, of torch's MemTracker on the same step,
-and of the measured run. `outside` is how many bytes more the GPU had in use, by NVML, while the prediction ran.
+and of the measured run. `outside` is how many bytes more the GPU had in use, by NVML, while the predictions ran.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib.util
 import json
 import os
@@ -21,8 +25,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 GIB = 1024**3
@@ -48,11 +54,20 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "decomposition-wide": ("decomposition", {"components": 16384, "sites": 4}),
 }
 
+OVER_TWO_GPUS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fsdp2-4x512": ("sharded", {}),
+    "fsdp2-1.5b-bfloat16-4x1024": ("sharded", {"size": "1.5b", "length": 1024, "bfloat16": True}),
+    "ddp-4x512": ("replicated", {}),
+    "ddp-views-4x512": ("replicated", {"views": True}),
+}
+ALL = {**CONFIGURATIONS, **OVER_TWO_GPUS}
+
 
 def main() -> int:
     """Run what the arguments ask for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", choices=list(CONFIGURATIONS), default=list(CONFIGURATIONS))
+    parser.add_argument("--only", nargs="*", choices=list(ALL), default=list(CONFIGURATIONS))
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes may run at a time")
     parser.add_argument("--kernels", action="store_true", help="measure single operators and the context")
     parser.add_argument(
         "--trackers",
@@ -61,54 +76,119 @@ def main() -> int:
         help="time MemTracker",
     )
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--traces", metavar="FILE")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(_CHILDREN[arguments.child](*_chosen(arguments.only[0]))))
+        _answer(arguments.child, arguments.only[0])
         return 0
-    import torch
-
-    has_gpu = torch.cuda.is_available()
     if arguments.kernels:
         from benchmarks.probe_kernels import measured
 
         rows: Any = measured()
         print(json.dumps(rows, indent=1))
     else:
-        rows = [_row(name, has_gpu, name in arguments.trackers) for name in arguments.only]
+        rows = _compared(arguments)
         _print_summary(rows)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(rows, file, indent=1)
+    _keep(rows, arguments.json)
     return 0
 
 
-def _row(name: str, has_gpu: bool, is_tracked: bool) -> dict[str, Any]:
-    with _Outside() as outside:
-        predicted = _child("predict", name)
-    row = {"name": name, "predicted": predicted, "outside": outside.most}
-    if has_gpu:
-        row["measured"] = _child("measure", name)
-    if is_tracked:
-        row["tracker"] = _child("track", name)
-    print(_line(row), flush=True)
-    return row
+def _compared(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    import torch
+
+    rows: list[dict[str, Any]] = [{"name": name} for name in arguments.only]
+    with ThreadPoolExecutor(arguments.jobs) as pool, _Outside() as outside:
+        found = pool.map(lambda row: _child("predict", row["name"]), rows)
+        for row, predicted in zip(rows, found, strict=True):
+            row["predicted"] = predicted
+            print("predicted", _line(row), flush=True)
+            _keep(rows, arguments.json)
+    memory = _Memory()
+
+    def complete(row: dict[str, Any]) -> None:
+        if torch.cuda.is_available():
+            with memory.taken(row["predicted"].get("reserved", 0) + GIB):
+                row["measured"] = _child("measure", row["name"])
+        if row["name"] in arguments.trackers:
+            row["tracker"] = _child("track", row["name"])
+
+    tracked_first = sorted(rows, key=lambda row: row["name"] not in arguments.trackers)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for done in as_completed([pool.submit(lambda row: (complete(row), row)[1], row) for row in tracked_first]):
+            row = done.result()
+            row["outside"] = outside.most
+            trace = row.get("measured", {}).pop("trace", None)
+            if trace and arguments.traces:
+                with gzip.open(arguments.traces, "at") as file:
+                    file.write(json.dumps({"name": row["name"], "trace": trace}) + "\n")
+            print(_line(row), flush=True)
+            _keep(rows, arguments.json)
+    return rows
+
+
+def _keep(rows: Any, name: str | None) -> None:
+    if name:
+        Path(name).write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+class _Memory:
+    """The GPU's memory, shared by the measured runs."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._free = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        size = min(size, self._free) if self._free else size
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
 
 
 def _child(what: str, name: str) -> dict[str, Any]:
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.probe", "--child", what, "--only", name]
+    launcher = ["-W", "ignore"]
+    ranks = 2 if name in OVER_TWO_GPUS else 1
+    if what == "measure" and ranks > 1:
+        launcher += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [sys.executable, *launcher, "-m", "benchmarks.probe", "--child", what, "--only", name]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        return {"error": done.stderr.strip()[-600:]}
+        return {"error": done.stderr.strip()[-1500:]}
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
+
+
+def _answer(what: str, name: str) -> None:
+    """Print a child's result; of several ranks, that of the first."""
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+    if "LOCAL_RANK" in os.environ:
+        import torch
+
+        torch.cuda.set_device(rank)
+        torch.distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    build, keywords = _chosen(name)
+    if what == "predict" and name in OVER_TWO_GPUS:
+        keywords = {**keywords, "ranks": 2}
+    found = _CHILDREN[what](build, keywords)
+    if rank == 0:
+        print(json.dumps(found))
 
 
 def _chosen(name: str) -> tuple[Callable[..., Any], dict[str, Any]]:
     from benchmarks import probe_steps
 
-    function, keywords = CONFIGURATIONS[name]
+    function, keywords = ALL[name]
     return getattr(probe_steps, function), keywords
 
 
@@ -133,6 +213,7 @@ def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, A
 
     start = time.perf_counter()
     phases = []
+    torch.cuda.memory._record_memory_history("all", context=None, max_entries=1 << 20)
 
     def note(phase: str) -> None:
         torch.cuda.synchronize()
@@ -144,15 +225,29 @@ def _measure(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, A
     for phase in ("step 1", "step 2"):
         step()
         note(phase)
-    free, total = torch.cuda.mem_get_info()
+    snapshot = torch.cuda.memory._snapshot()
+    events = snapshot["device_traces"][torch.cuda.current_device()]
     return {
         "allocated": max(allocated for _, allocated, _ in phases),
         "reserved": max(reserved for _, _, reserved in phases),
         "seconds": time.perf_counter() - start,
         "phases": phases,
-        "context": total - free - torch.cuda.memory_reserved(),
+        "context": _context(torch.cuda.memory_reserved()),
         "retries": torch.cuda.memory_stats()["num_alloc_retries"],
+        "trace": [(each["action"], each.get("addr", 0), each["size"], each.get("stream", 0)) for each in events],
     }
+
+
+def _context(reserved: int) -> int | None:
+    """What this process has of the GPU outside the allocator, if the driver tells it by process."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
+    except Exception:  # no bindings, or a driver that does not tell
+        return None
+    return next((each.usedGpuMemory - reserved for each in processes if each.pid == os.getpid()), None)
 
 
 def _track(build: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
@@ -237,8 +332,10 @@ def _line(row: dict[str, Any]) -> str:
     elif tracker:
         parts.append(f"MemTracker {tracker['allocated'] / GIB:.3f} in {tracker['seconds']:.1f} s")
     if measured:
-        parts.append(f"real {measured['seconds']:.1f} s context {measured['context'] / 1024**2:.0f} MiB")
-    if row["outside"] is not None:
+        parts.append(f"real {measured['seconds']:.1f} s")
+    if measured and measured["context"]:
+        parts.append(f"context {measured['context'] / 1024**2:.0f} MiB")
+    if row.get("outside") is not None:
         parts.append(f"outside {row['outside']} B")
     return "  ".join(parts)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 from torch import Tensor, nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -104,6 +105,33 @@ def language_model(
         with _precision(autocast):
             loss = student(input_ids=ids, labels=ids).loss
         loss.backward()
+        adam.step()
+
+    return step
+
+
+def sharded(batch: int = 4, length: int = 512, *, size: str = "0.5b", bfloat16: bool = False) -> Step:
+    """Next-token prediction with every layer sharded by FSDP2 over all ranks of the process group."""
+    student = model(size).train()
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16) if bfloat16 else MixedPrecisionPolicy()
+    for layer in (*student.model.layers, student):
+        fully_shard(layer, mp_policy=policy)
+    return _over_ranks(student, batch, length)
+
+
+def replicated(batch: int = 4, length: int = 512, *, size: str = "0.5b", views: bool = False) -> Step:
+    """Next-token prediction in DistributedDataParallel."""
+    student = nn.parallel.DistributedDataParallel(model(size).train(), gradient_as_bucket_view=views)
+    return _over_ranks(student, batch, length)
+
+
+def _over_ranks(student: nn.Module, batch: int, length: int) -> Step:
+    adam = _optimizer("foreach", student.parameters())
+    ids = torch.randint(0, 151936, (batch, length), device="cuda")
+
+    def step() -> None:
+        adam.zero_grad()
+        student(input_ids=ids, labels=ids).loss.backward()
         adam.step()
 
     return step

@@ -49,8 +49,10 @@ def named_failures() -> Iterator[None]:
 
 def _refused() -> Iterator[tuple[Any, str, str]]:
     """What would run but allocate unseen: where it is, its name, and the remedy."""
-    replicas = "its buckets are made in C++; probe the model without it and add its gradients once more"
-    yield torch.nn.parallel.DistributedDataParallel, "__init__", replicas
+    if torch.distributed.is_available():
+        hook = "its buckets are made in C++; probe the model without the hook"
+        for name in ("_register_comm_hook", "_register_builtin_comm_hook"):
+            yield torch.distributed, name, hook
     yield torch, "compile", "the buffers of compiled code are not predicted; probe the code as it is"
     if importlib.util.find_spec("triton") is not None:
         from triton.runtime.jit import JITFunction
@@ -59,7 +61,7 @@ def _refused() -> Iterator[tuple[Any, str, str]]:
 
 
 def _refusal(owner: Any, name: str, remedy: str) -> Callable[..., None]:
-    operator = "torch.compile" if owner is torch else owner.__name__
+    operator = owner.__name__ if isinstance(owner, type) else f"{owner.__name__}.{name}"
 
     def refuse(*arguments: Any, **_keywords: Any) -> None:
         kernel = getattr(arguments[0], "__name__", "") if name == "run" else ""

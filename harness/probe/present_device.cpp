@@ -6,7 +6,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <new>
+#include <utility>
 
 namespace {
 
@@ -24,7 +24,7 @@ struct Hooks final : at::CUDAHooksInterface {
   DeviceIndex deviceCount() const override { return 1; }
   void init() const override {}
 };
-static_assert(sizeof(Hooks) == sizeof(at::CUDAHooksInterface));
+static_assert(sizeof(Hooks) == sizeof(void*));
 
 Stream stream() { return Stream(Stream::DEFAULT, Device(CUDA, 0)); }
 
@@ -51,18 +51,23 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 auto& slot = c10::impl::device_guard_impl_registry[static_cast<size_t>(CUDA)];
 const c10::impl::DeviceGuardImplInterface* before = nullptr;
 
-// A CPU build keeps one object of the base class for as long as the process lives. It has no members.
-void* hooks() { return const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks()); }
+// torch has one object of hooks for as long as the process lives: of CUDA's own in a CUDA build, of the base class in a CPU
+// build. Neither has members, so an object is its table of functions. The tables are exchanged.
+void exchange_hooks() {
+  static auto* pretended = new Hooks();
+  auto* present = const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks());
+  std::swap(*reinterpret_cast<void**>(present), *reinterpret_cast<void**>(static_cast<at::CUDAHooksInterface*>(pretended)));
+}
 
 } // namespace
 
-extern "C" void pretend(bool is_cpu_build) {
+extern "C" void pretend() {
   static auto* guard = new Guard();
   before = slot.exchange(guard);
-  if (is_cpu_build) new (hooks()) Hooks();
+  exchange_hooks();
 }
 
-extern "C" void relent(bool is_cpu_build) {
+extern "C" void relent() {
   slot.store(before);
-  if (is_cpu_build) new (hooks()) at::CUDAHooksInterface();
+  exchange_hooks();
 }

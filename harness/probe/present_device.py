@@ -29,13 +29,12 @@ def present_device() -> Iterator[None]:
     Only this process is changed, and only until the end of the block. Do not run work on a GPU meanwhile.
     """
     library = ctypes.CDLL(str(_compiled()))
-    is_cpu_build = ctypes.c_bool(torch.version.cuda is None)
-    library.pretend(is_cpu_build)
+    library.pretend()
     try:
         with torch.autograd.set_multithreading_enabled(False):
             yield
     finally:
-        library.relent(is_cpu_build)
+        library.relent()
 
 
 def _compiled() -> Path:

@@ -29,6 +29,7 @@ from harness.probe.kernel_memory import BLAS, hidden_temporaries, is_unmeasured
 from harness.probe.places import Lines, Modules
 from harness.probe.present_device import present_device
 from harness.probe.pretended_cuda import pretended_cuda
+from harness.probe.replicas import reducing
 from harness.probe.trace import EMPTY_CACHE, Block, Owner, Place, Trace
 from harness.probe.unknown_value import reading_values
 
@@ -113,7 +114,7 @@ class Tracer:
     def pretending(self) -> Iterator[None]:
         """Pretend that this process has the device."""
         FakeTensorMode()  # imports parts of torch that must see the real torch.cuda
-        with present_device(), pretended_cuda(self, self._device), attention_of(self._device):
+        with present_device(), pretended_cuda(self, self._device), attention_of(self._device), reducing():
             yield
 
     def begin(self, phase: str) -> None:

@@ -85,10 +85,23 @@ def sharded(width: int = 1024) -> Callable[[], None]:
     return step
 
 
-def replicated() -> Callable[[], None]:
-    """A model in DistributedDataParallel."""
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())
-    return lambda: model(torch.randn(8, 8, device="cuda")).sum().backward()
+def replicated(*, views: bool = False, hook: Callable[..., object] | None = None) -> Callable[[], None]:
+    """Layers of 8 and 64 MiB in DistributedDataParallel."""
+    layers = torch.nn.Sequential(
+        torch.nn.Linear(1024, 2048, bias=False), torch.nn.Linear(2048, 8192, bias=False)
+    ).cuda()
+    model = torch.nn.parallel.DistributedDataParallel(layers, gradient_as_bucket_view=views)
+    if hook is not None:
+        model.register_comm_hook(None, hook)  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD(model.parameters())
+    inputs = torch.randn(8, 1024, device="cuda")
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(inputs).sum().backward()
+        optimizer.step()
+
+    return step
 
 
 def loads_data(tied: bool = True) -> Callable[[], None]:
