@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -71,10 +71,13 @@ def distributions(paths: Sequence[str] | None = None) -> dict[str, str]:
 
 
 @cache
-def harness_identity() -> dict[str, str]:
+def harness_identity(without: Collection[str] = ()) -> dict[str, str]:
     """Return the version of the harness, a digest of its source files, and Python's version.
 
     The digest tells development trees of the same version apart.
+
+    Args:
+        without: names of packages of the harness whose files the digest leaves out.
     """
     from importlib.metadata import PackageNotFoundError, version  # slow to import, and few commands need it
 
@@ -84,7 +87,9 @@ def harness_identity() -> dict[str, str]:
         number = NOT_INSTALLED
     digest, folder = sha256(), Path(__file__).parents[1]
     for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
+        place = path.relative_to(folder)
+        if place.parts[0] not in without:
+            digest.update(f"{place.as_posix()}\0".encode() + path.read_bytes())
     return {"version": number, "sha256": digest.hexdigest(), "python": sys.version.split()[0]}
 
 

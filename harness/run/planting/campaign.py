@@ -169,6 +169,8 @@ class _Work:
         """Try the sample until the time is over; what came of it, and how many defects there are."""
         found, reached = self._found(marked)
         chosen = sample.of(found, self._campaign.seed)
+        # Equivalent defects count only if a claim kills them, so they come last.
+        chosen.sort(key=lambda one: any(entry.is_equivalent for entry in _entries(marked, one)))
         seconds = {claim: one.reach.seconds for claim, one in self._trials.items()}
         schedule = Schedule(chosen, reached, seconds)
         for defect in chosen:
@@ -250,7 +252,7 @@ class _Work:
         """What came of defects, by place."""
         results: list[Planted] = []
         for one in sorted(chosen, key=lambda one: (one.file, one.edit.start, one.id)):
-            entries = [entry for entries in marked.values() for entry in entries if _is_about(entry, one)]
+            entries = _entries(marked, one)
             results.append(
                 Planted(
                     one,
@@ -280,6 +282,11 @@ class _Work:
 
     def _is_over(self) -> bool:
         return self._interruption.requested or time.monotonic() >= self._until
+
+
+def _entries(marked: Mapping[str, Sequence[Equivalent]], defect: Defect) -> list[Equivalent]:
+    """What the authors of all claims say of a defect."""
+    return [entry for entries in marked.values() for entry in entries if _is_about(entry, defect)]
 
 
 def _is_about(entry: Equivalent, defect: Defect) -> bool:

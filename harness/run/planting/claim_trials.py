@@ -40,6 +40,10 @@ _LEAST_SECONDS, _TIMES_AS_LONG = 20.0, 4.0
 """A trial may take this many seconds more, and times as long, as the subject without a defect and without a cache."""
 
 
+_ELSEWHERE = frozenset({"cli", "evidence", "lint", "pytest_plugin", "report", "run"})
+"""The rooms of the harness that neither run in a trial nor judge it, so that no fate depends on them."""
+
+
 @dataclass(frozen=True)
 class Conditions:
     """What all trials of a campaign have in common."""
@@ -191,7 +195,7 @@ class ClaimTrials:
         return {
             "contract": self.plan.contract.digest,
             "sources": dict(healthy.sources),
-            "harness": provenance.harness_identity(),
+            "harness": provenance.harness_identity(without=_ELSEWHERE),
             "profile": self.plan.profile.name,
             "parameters": dict(self.plan.parameters),
             "device": self.plan.device.name,
