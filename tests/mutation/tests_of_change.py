@@ -1,16 +1,24 @@
-"""Run the tests of the module in which the working tree differs from its commit: Cosmic Ray's test command.
+"""Run the tests of the module in which a working tree differs from its commit: Cosmic Ray's test command.
 
 Exits with 0 if they pass, which is a mutant that survives, and with 1 if one fails.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+UNCHANGED = "unchanged.json"
+"""Beside the trees: the seconds that each file of tests takes without a mutant, and its tests that fail there."""
+CACHE = "build/cache"
+"""Where pytest records these failures."""
+BYTES = 14_000_000_000
+"""The memory of a test process. A mutant of a limit can ask for all there is."""
 WHOLE = "tests/test_core.py"
 """The tests of what holds of every module."""
 POOL = ("contract", "judging", "evidence", "lint", "search", "run")
@@ -51,14 +59,30 @@ def select(tree: Path, module: str) -> list[str]:
     return [WHOLE, *(found or [f"tests/{package}"])]
 
 
+def run(files: list[str], *options: str) -> int:
+    """What pytest exits with for these files of the working tree.
+
+    The random cases are the same each time, and a run leaves nothing behind that another one could read.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES if most == resource.RLIM_INFINITY else min(BYTES, most), most))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--hypothesis-seed=0", *options, *files]
+    path = os.pathsep.join([os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
+
+
 def main() -> int:
-    tree = Path.cwd()
+    """Run the tests of the module that changed in the tree argv[1]. If files follow, run these and record failures."""
+    tree = Path(sys.argv[1])
+    os.chdir(tree)
+    if files := sys.argv[2:]:
+        return run(files, "-o", f"cache_dir={CACHE}")
     diff = subprocess.run(["git", "diff", "--name-only", "--", "harness"], capture_output=True, text=True, check=True)
     (module,) = diff.stdout.split()
-    # The random cases are the same each time, and a run leaves nothing behind that another one could read.
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
-    command = [sys.executable, "-m", "pytest", *options, *select(tree, module)]
-    return int(subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tree)}).returncode != 0)
+    failing = {test for file in json.loads((tree.parent / UNCHANGED).read_text()).values() for test in file["failing"]}
+    files = [file for file in select(tree, module) if file not in failing]
+    leave_out = (f"--deselect={test}" if "::" in test else f"--ignore={test}" for test in sorted(failing))
+    return int(run(files, "-x", "-p", "no:cacheprovider", *leave_out) != 0)
 
 
 if __name__ == "__main__":
