@@ -43,14 +43,15 @@ class Holder:
         return f"{self.text} (pid {self.pid}, {self.user}, {self.mode}{since})"
 
     @classmethod
-    def of_process(cls, pid: int) -> Holder:
+    def of_process(cls, pid: int, memory_gib: float = 0.0) -> Holder:
         """Describe a process that uses a device without a lease. One in another PID namespace cannot be described."""
         import psutil
 
         try:
             process = psutil.Process(pid)
             with process.oneshot():
-                return cls(_plain(process.name()), "without a lease", pid, process.username(), process.create_time())
+                name, user, since = _plain(process.name()), process.username(), process.create_time()
+            return cls(name, "without a lease", pid, user, since, memory_gib)
         except psutil.Error:
             return cls("a process that cannot be seen from here", "without a lease", pid, "unknown user", None)
 

@@ -41,6 +41,7 @@ __all__ = [
     "default_directory",
     "lease",
     "named",
+    "strangers",
 ]
 
 CPU = "cpu"
@@ -132,7 +133,7 @@ def lease(
         LeaseUnavailable: the time is over, or the directory cannot hold leases.
         WaitInterrupted: `interrupted` returned true.
     """
-    key = device if isinstance(device, str) else device.uuid or f"gpu-{device.index}"
+    key = _key(device)
     gpu = None if isinstance(device, str) else device
     folder = _folder(directory or default_directory(), key)
     wait = _Wait(key, folder, wait_seconds, on_wait, interrupted)
@@ -203,9 +204,9 @@ class _Wait:
 
     def until_alone(self, gpu: Gpu) -> None:
         """Wait for processes that use the GPU without a lease. There is no wait if NVML cannot list them."""
-        if _strangers(gpu):
+        if strangers(gpu, self._folder.parent):
             time.sleep(_LINGER_SECONDS)
-        while others := _strangers(gpu):
+        while others := strangers(gpu, self._folder.parent):
             time.sleep(self._pause(others))
 
     def _pause(self, holders: tuple[Holder, ...]) -> float:
@@ -227,8 +228,12 @@ def named(holders: tuple[Holder, ...]) -> tuple[str, ...]:
     return tuple(map(str, holders)) or ("a holder that left no name",)
 
 
-def _strangers(gpu: Gpu) -> tuple[Holder, ...]:
-    """The processes on the GPU, except this process and its descendants."""
+def strangers(gpu: Gpu, directory: Path | None = None) -> tuple[Holder, ...]:
+    """The processes on the GPU with their memory, except those of this process and of the holders of leases.
+
+    Args:
+        directory: the folder of leases; by default, the shared one.
+    """
     import psutil
 
     session = nvml.connect()
@@ -236,11 +241,19 @@ def _strangers(gpu: Gpu) -> tuple[Holder, ...]:
         return ()
     handle = nvml.handle_of(session, gpu.uuid)
     listed = nvml.processes(session, handle.value) if handle.reason is None else handle
-    pids = {one.pid for one in listed.value or ()}
-    if not pids:
+    used = {one.pid: (one.memory_bytes or 0) / 2**30 for one in listed.value or ()}
+    if not used:
         return ()
-    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    return tuple(Holder.of_process(pid) for pid in sorted(pids - ours))
+    ours: set[int] = set()
+    folder = _folder(directory or default_directory(), _key(gpu))
+    for pid in {os.getpid(), *(holder.pid for holder in list_holders(folder))}:
+        with contextlib.suppress(psutil.Error):
+            ours |= {pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))}
+    return tuple(Holder.of_process(pid, used[pid]) for pid in sorted(used.keys() - ours))
+
+
+def _key(device: Gpu | str) -> str:
+    return device if isinstance(device, str) else device.uuid or f"gpu-{device.index}"
 
 
 @contextlib.contextmanager

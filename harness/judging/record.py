@@ -125,6 +125,8 @@ class Record:
     """Whether each subject ran in a process of its own, apart from its falsifier."""
     waited_seconds: float = 0.0
     """How long trials waited for a device that others held."""
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
+    """Why GPUs failed the claim, by UUID. It then ran again on another one, if it could."""
     unjudged: tuple[str, ...] = ()
     """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from harness.execution.lease import Memory
+from harness.execution.lease import Memory, strangers
+from harness.machine.health import Health
 from harness.machine.host import Gpu, Host
 from harness.run.plan import MOST_PARALLEL, Plan
 from harness.run.scheduler import Amounts
@@ -31,6 +32,8 @@ class Demand:
         jobs: how many trials run in parallel; None for a number that suits the machine.
         """
         self._gpus = {_key(gpu): gpu for plan in plans for gpu in plan.gpus}
+        self._health = {key: Health(gpu) for key, gpu in self._gpus.items()}
+        self._withdrawn: dict[str, str] = {}
         trials = sum(1 + sum(obstacle is None for _, obstacle in plan.mutants) for plan in plans)
         most = min(trials, MOST_PARALLEL * max(1, len(self._gpus)), host.cpu_count)
         self._slots = max(1, most) if jobs is None else jobs
@@ -45,8 +48,31 @@ class Demand:
         }
 
     def ways(self, plan: Plan) -> tuple[Amounts, ...]:
-        """What a trial of a claim needs, on each device on which it can run."""
-        return tuple(self._on(plan, gpu) for gpu in plan.gpus or (None,))
+        """What a trial of a claim needs on each device that works; on each, if all of its GPUs failed."""
+        working = [gpu for gpu in plan.gpus if _key(gpu) not in self._withdrawn]
+        return tuple(self._on(plan, gpu) for gpu in working or plan.gpus or (None,))
+
+    def has_another(self, plan: Plan, amounts: Amounts) -> bool:
+        """Whether a claim can run on another device than that of these amounts."""
+        return any(_key(gpu) not in {self.device(amounts), *self._withdrawn} for gpu in plan.gpus)
+
+    def broken(self, amounts: Amounts) -> str:
+        """Why the GPU of a trial is no longer used; empty if it works or there is none."""
+        key = self.device(amounts)
+        return self._withdrawn.get(key) or (self._health[key].broken() if key in self._health else "")
+
+    def crowded(self, amounts: Amounts) -> str:
+        """How much of a GPU's memory processes without a lease hold, if they leave too little for a trial; or empty."""
+        key, needed = self.device(amounts), self.memory(amounts).gib
+        if key not in self._health or (memory := self._health[key].memory_gib()) is None or memory.free >= needed:
+            return ""
+        held = sum(one.memory_gib for one in strangers(self._gpus[key]))
+        total = memory.total
+        return f"processes without a lease hold {held:.1f} of {total:.1f} GiB" if held + needed > total else ""
+
+    def withdraw(self, amounts: Amounts, reason: str) -> None:
+        """Take the GPU of a trial out of the pool."""
+        self._withdrawn.setdefault(self.device(amounts), reason)
 
     def device(self, amounts: Amounts) -> str:
         """The resource that a lease is for: a GPU or the quiet of the host."""

@@ -109,6 +109,7 @@ class Recorder:
             started=times.began.isoformat(timespec="seconds"),
             seconds=round(times.seconds, 3),
             waited_seconds=round(times.waited_seconds, 3),
+            withdrawn=trials.withdrawn,
             trial_seconds=round(trials.subject.seconds, 3),
             contract_digest=contract.digest,
             sources=trials.sources,

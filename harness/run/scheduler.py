@@ -104,18 +104,6 @@ class Schedule:
         for name in names:
             self._waiting.pop(name, None)
 
-    def withdraw(self, resource: str) -> tuple[str, ...]:
-        """Let no further task have any of a resource. Returns the tasks that have no way left. They still wait."""
-        self._capacity[resource] = 0.0
-        stranded = []
-        for name, task in self._waiting.items():
-            ways = tuple(way for way in task.ways if not way.get(resource))
-            if ways:
-                self._waiting[name] = replace(task, ways=ways)
-            else:
-                stranded.append(name)
-        return tuple(stranded)
-
     def _free(self) -> dict[str, float]:
         free = dict(self._capacity)
         for amounts in self._running.values():

@@ -47,6 +47,8 @@ class Trials:
     outcomes: Sequence[MutantOutcome]
     """The outcome of every mutant, in the contract's order."""
     sources: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
+    """Why GPUs failed the claim, by UUID."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class ClaimRun:
     Attributes:
         plan: says which GPU the trials get, once the first one has begun.
         awaited: the holders of the device while a trial waits for it; else empty.
+        withdrawn: why GPUs failed the claim, by UUID. If it can run on another one, it begins again there.
     """
 
     def __init__(self, index: int, plan: Plan, setting: Setting) -> None:
@@ -88,7 +91,8 @@ class ClaimRun:
         self._subject: tuple[TrialResult, Judgment] | None = None
         self._mutants: dict[str, tuple[TrialResult, MutantOutcome]] = {}
         self._pending = [mutant for mutant, obstacle in plan.mutants if obstacle is None]
-        self._needless = False
+        self._needless = self._begins_again = False
+        self.withdrawn: dict[str, str] = {}
         self._clock = _Clock()
 
     @property
@@ -115,17 +119,26 @@ class ClaimRun:
 
     def work(self, turn: Turn, name: str) -> Sequence[Task]:
         """Run the subject's or a mutant's trial. Returns the tasks that come after it."""
+        demand = self._setting.demand
+        if (failure := demand.broken(turn.amounts) or demand.crowded(turn.amounts)) and self._moves(turn, failure):
+            return self._next(name, turn)
         if name == events.SUBJECT:
             self.began = datetime.now(UTC)
-            self.plan = self._setting.assign(self.plan, self._setting.demand.gpu(turn.amounts))
+            self.plan = self._setting.assign(self.plan, demand.gpu(turn.amounts))
             self._emit(planned(self.plan))
         try:
             with self._leased(turn, name), self._clock.working():
                 self._prepare(turn, name)
-                self._trial(name, self._setting.demand.threads(turn.amounts))
+                ending = self._trial(name, turn)
+            failure = demand.broken(turn.amounts)
+            if ending is EndingKind.NOT_MEASURED:
+                failure = failure or demand.crowded(turn.amounts)
+            if failure:
+                self._moves(turn, failure)
         except LeaseUnavailable as error:
-            with turn.idle():
-                self._unavailable(name, str(error))
+            if not error.holders or not self._moves(turn, str(error)):
+                with turn.idle():
+                    self._unavailable(name, str(error))
         except WaitInterrupted as wait:
             raise TurnInterrupted from wait
         return self._next(name, turn)
@@ -133,7 +146,7 @@ class ClaimRun:
     def results(self) -> Trials:
         """The results. Mutants that have not run were kept from it by an interruption."""
         if self.plan.obstacle:
-            return unmeasured(self.plan, self._setting.request)
+            return replace(unmeasured(self.plan, self._setting.request), withdrawn=self.withdrawn)
         assert self._subject is not None
         result, judgment = self._subject
         outcomes: list[MutantOutcome] = []
@@ -153,7 +166,7 @@ class ClaimRun:
         imported = {**self._sources, **(external.sources if external is not None else {})}
         for trial in (result, *trials.values()):
             imported |= trial.sources
-        return Trials(result, judgment, trials, outcomes, dict(sorted(imported.items())))
+        return Trials(result, judgment, trials, outcomes, dict(sorted(imported.items())), self.withdrawn)
 
     def durations(self) -> Mapping[str, float]:
         """How long the trials took, by name."""
@@ -171,6 +184,20 @@ class ClaimRun:
             executor, self._executor = self._executor, None
         if executor is not None:
             executor.__exit__(None, None, None)
+
+    def _moves(self, turn: Turn, failure: str) -> bool:
+        """Take the GPU of a trial out of the pool. Returns whether the claim begins again on another one."""
+        demand, plan = self._setting.demand, self.plan
+        gpu = demand.gpu(turn.amounts)
+        if gpu is None:
+            return False
+        moves = demand.has_another(plan, turn.amounts)
+        demand.withdraw(turn.amounts, failure)
+        if self.withdrawn.setdefault(gpu.uuid or str(gpu.index), failure) is failure:
+            after = "the claim begins again on another GPU" if moves else "there is no other GPU for the claim"
+            self._emit(events.Remarked(plan.contract.id, f"GPU {gpu.index} is not used any more: {failure}; {after}"))
+        self._begins_again = self._begins_again or moves
+        return moves
 
     @contextmanager
     def _leased(self, turn: Turn, name: str) -> Iterator[None]:
@@ -213,19 +240,20 @@ class ClaimRun:
             self.close()
             raise
 
-    def _trial(self, name: str, threads: int) -> None:
+    def _trial(self, name: str, turn: Turn) -> EndingKind:
         plan, external = self.plan, self._setting.request.external
         if name == events.SUBJECT:
             parameters = {} if external is None else external.parameters
             seconds = (external and external.seconds) or plan.profile.seconds
-            result, judgment = self._measured(name, plan.contract.subject, parameters, seconds, threads)
+            result, judgment = self._measured(name, plan.contract.subject, parameters, seconds, turn)
             self._subject, outcome = (result, judgment), None
         else:
             mutant = self._mutant(name)
-            result, judgment = self._measured(name, mutant.subject, mutant.parameters, plan.profile.seconds, threads)
+            result, judgment = self._measured(name, mutant.subject, mutant.parameters, plan.profile.seconds, turn)
             outcome = fate_of(mutant, judgment)
             self._mutants[name] = result, outcome
         self._told(name, result, judgment, outcome)
+        return result.observation.ending.kind
 
     def _told(self, name: str, result: TrialResult, judgment: Judgment, outcome: MutantOutcome | None) -> None:
         traceback = result.observation.ending.traceback or ""
@@ -249,10 +277,10 @@ class ClaimRun:
         with self._turn:
             if name != events.SUBJECT:
                 self._pending.remove(self._mutant(name))
-                following: list[Mutant] = []
-            elif setting.interruption.requested:
-                following = []
-            else:
+            following: list[Mutant] = []
+            if self._begins_again and not setting.interruption.requested:
+                return self._again(name)
+            if name == events.SUBJECT and not setting.interruption.requested:
                 self._needless = not self.plan.obstacle and not setting.request.all_mutants and not self._passes()
                 if self.plan.obstacle or self._needless:
                     self._pending.clear()
@@ -261,12 +289,19 @@ class ClaimRun:
         if is_done:
             setting.seal(self)
         # All trials of a claim run on one device, for the verdict speaks of that.
-        mine = setting.demand.device(turn.amounts)
-        ways = tuple(way for way in setting.demand.ways(self.plan) if setting.demand.device(way) == mine)
         return [
-            Task(f"{self.index} {one.id}", ways, (*self._rank, -setting.expected(self.plan, one.id)))
+            Task(f"{self.index} {one.id}", (turn.amounts,), (*self._rank, -setting.expected(self.plan, one.id)))
             for one in following
         ]
+
+    def _again(self, name: str) -> Sequence[Task]:
+        """Begin again on another device, when no trial is left on the failed one."""
+        if name != events.SUBJECT and self._pending:
+            return ()
+        self._begins_again, self._subject = False, None
+        self._mutants.clear()
+        self._pending = [mutant for mutant, obstacle in self.plan.mutants if obstacle is None]
+        return (self.task(),)
 
     def _passes(self) -> bool:
         return self._subject is not None and self._subject[1].outcome is Outcome.PASS
@@ -289,11 +324,11 @@ class ClaimRun:
         )
 
     def _measured(
-        self, name: str, subject: str, changed: JsonObject, seconds: float, threads: int
+        self, name: str, subject: str, changed: JsonObject, seconds: float, turn: Turn
     ) -> tuple[TrialResult, Judgment]:
-        contract = self.plan.contract
+        contract, demand = self.plan.contract, self._setting.demand
         request = replace(
-            self._request(subject, changed, seconds, threads),
+            self._request(subject, changed, seconds, demand.threads(turn.amounts)),
             on_doing=lambda text: self._emit(events.TrialPhase(contract.id, name, text)),
         )
         steps = request.parameters.get("steps")
@@ -307,6 +342,9 @@ class ClaimRun:
             result = self._executor.run(request, on_step)
         except Exception as error:  # a defect of the harness in one trial must not lose the others or the evidence
             result = _silent(request, Ending(EndingKind.LOST, Phase.START, f"{type(error).__name__}: {error}"))
+        if broken := demand.broken(turn.amounts):
+            ending = Ending(EndingKind.INTERRUPTED, result.observation.ending.phase, f"the GPU failed: {broken}")
+            result = replace(result, observation=replace(result.observation, ending=ending))
         interruption = self._setting.interruption
         try:
             return result, judged(contract, result.observation, lambda: interruption.requested)

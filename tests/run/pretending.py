@@ -15,7 +15,7 @@ from harness.execution.executor import Executor, StepListener, TrialRequest, Tri
 from harness.execution.logs import Log
 from harness.execution.messages import Imports
 from harness.execution.steps import Steps
-from harness.judging.observation import Ending, EndingKind, Observation
+from harness.judging.observation import Ending, EndingKind, Observation, Residency
 from harness.judging.record import Record
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
 from harness.run import events
@@ -62,7 +62,8 @@ class Pretender:
             request.parameters,
             request.device,
             measured,
-            {"device": "cpu", "steps": request.parameters["steps"]},
+            {"device": request.device.type, "steps": request.parameters["steps"]},
+            Residency(1, True, 1) if request.device.is_cuda else Residency(reason="no GPU was leased"),
             ending=ending,
             seed=request.seed,
         )

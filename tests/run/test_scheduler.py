@@ -147,15 +147,6 @@ def test_a_device_for_which_one_waits_outside_is_closed() -> None:
     assert [(task.name, amounts) for task, amounts in schedule.start()] == [("0", {"slots": 4.0, "a": 1.0})]
 
 
-def test_a_device_that_is_withdrawn() -> None:
-    """Its tasks move to another. Those that need it are named."""
-    schedule = Schedule(CAPACITY)
-    schedule.add(Task("either", ({"a": 1.0}, {"b": 1.0}), (0,)))
-    schedule.add(Task("this", ({"a": 1.0},), (1,)))
-    assert schedule.withdraw("a") == ("this",)
-    assert [(task.name, amounts) for task, amounts in schedule.start()] == [("either", {"b": 1.0})]
-
-
 def test_what_the_machine_does_not_have() -> None:
     """A task that needs more than there is gets all; one that needs what is not there is refused."""
     schedule = Schedule({"slots": 2.0})

@@ -17,13 +17,19 @@ NVML_TEMPERATURE_GPU = 0
 NVML_CLOCK_SM = 1
 
 _MESSAGES = {3: "Not Supported", 6: "Not Found", 9: "Driver Not Loaded", 12: "NVML Shared Library Not Found",
-             13: "Function Not Found", 999: "Unknown Error"}  # fmt: skip
+             10: "Timeout", 13: "Function Not Found", 15: "GPU is lost", 999: "Unknown Error"}  # fmt: skip
 
 _PATH = Path(__file__).parents[1] / f"nvml-{os.environ['HARNESS_TEST_NVML']}.json"
 RECORDING = json.loads(_PATH.read_text(encoding="utf-8"))
 
 running: list[tuple[int, int | None]] | None = None
 """Process ids and bytes to list instead of the recorded ones, which no process of a test has."""
+
+xids: dict[int, list[int]] = {}
+"""Xid errors that no event has told yet, by device."""
+
+lost: set[int] = set()
+"""Devices that have fallen off the bus."""
 
 broken: set[str] = set()
 """Functions that fail with NVML_ERROR_UNKNOWN from now on."""
@@ -48,6 +54,21 @@ def nvmlDeviceGetHandleByUUID(uuid: str) -> int:  # noqa: N802
     raise NVMLError(6)
 
 
+def nvmlEventSetCreate() -> list[int]:  # noqa: N802
+    return []
+
+
+def nvmlDeviceRegisterEvents(handle: int, kinds: int, events: list[int]) -> None:  # noqa: N802
+    events.append(handle)
+
+
+def nvmlEventSetWait_v2(events: list[int], milliseconds: int) -> SimpleNamespace:  # noqa: N802
+    for handle in events:
+        if xids.get(handle):
+            return SimpleNamespace(eventData=xids[handle].pop(0))
+    raise NVMLError(10)
+
+
 def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[SimpleNamespace]:  # noqa: N802
     if running is None or "nvmlDeviceGetComputeRunningProcesses" in broken:
         return _answer(RECORDING["devices"][handle], "nvmlDeviceGetComputeRunningProcesses")
@@ -59,6 +80,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
         raise AttributeError(name)
 
     def replay(handle: int | None = None, *_: Any) -> Any:
+        if handle in lost:
+            raise NVMLError(15)
         return _answer(RECORDING["system"] if handle is None else RECORDING["devices"][handle], name)
 
     return replay

@@ -1,0 +1,87 @@
+"""Whether a GPU still works: NVML answers for it, and its driver has reported no broken hardware.
+
+    health = Health(gpu)     # from now on the driver's errors are noted
+    …
+    if reason := health.broken():
+        …                    # use another GPU
+
+NVIDIA's list of Xid errors says which of them a program can cause, such as 13 and 31. Those are not read here, so a
+subject that fails is not taken for a GPU that does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+from harness.machine import nvml
+
+if TYPE_CHECKING:
+    from harness.machine.host import Gpu
+
+__all__ = ["Health", "MemoryGib"]
+
+_XIDS = {
+    48: "double bit ECC error",
+    62: "internal micro-controller halt",
+    64: "row remapping failure",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    119: "GSP timeout",
+    120: "GSP error",
+    140: "unrecovered ECC error",
+}
+"""Errors that no program can cause (https://docs.nvidia.com/deploy/xid-errors)."""
+_LOST = {6: "NVML finds it no more", 11: "interrupt problem", 15: "GPU is lost", 16: "GPU requires a reset"}
+"""NVML's error numbers for a device that is gone."""
+_XID_EVENT = 8
+"""nvmlEventTypeXidCriticalError."""
+
+
+class MemoryGib(NamedTuple):
+    """The memory of a GPU, in GiB."""
+
+    total: float
+    free: float
+
+
+@final
+class Health:
+    """Watches one GPU. Without NVML, nothing is known against the GPU."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu, self._reason = gpu, ""
+        self._events: Any = None
+        session = nvml.connect()
+        self._session = session if isinstance(session, nvml.Session) else None
+        if self._session is None or (handle := nvml.handle_of(self._session, gpu.uuid)).reason is not None:
+            self._session = None
+        elif (events := self._session.ask("nvmlEventSetCreate")).reason is None:
+            registered = self._session.ask("nvmlDeviceRegisterEvents", handle.value, _XID_EVENT, events.value)
+            self._events = events.value if registered.reason is None else None
+
+    def broken(self) -> str:
+        """Why the GPU must not be used any more; empty if nothing is known against it."""
+        if self._session is None:
+            return ""
+        while self._events is not None and not self._reason:
+            event = self._session.ask("nvmlEventSetWait_v2", self._events, 0)
+            if event.reason is not None:  # none is left
+                break
+            if (xid := int(event.value.eventData)) in _XIDS:
+                self._reason = f"Xid {xid}: {_XIDS[xid]}"
+        self._reason = self._reason or _LOST.get(self._ask("nvmlDeviceGetTemperature", 0).code or 0, "")
+        return self._reason
+
+    def memory_gib(self) -> MemoryGib | None:
+        """The GPU's memory; None if NVML does not tell it, as of a GPU without memory of its own."""
+        if self._session is None or (answer := self._ask("nvmlDeviceGetMemoryInfo")).reason is not None:
+            return None
+        memory = answer.value
+        return MemoryGib(memory.total / 2**30, memory.free / 2**30) if memory.total else None
+
+    def _ask(self, function: str, *arguments: int) -> nvml.Reading:
+        assert self._session is not None
+        handle = nvml.handle_of(self._session, self._gpu.uuid)
+        return handle if handle.reason is not None else self._session.ask(function, handle.value, *arguments)

@@ -1,0 +1,123 @@
+"""A GPU that fails is taken out of the pool. Its claims run on another one, and their records say so."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import Fate, Verdict
+from harness.contract import Contract
+from harness.evidence.rejudge import rejudge
+from harness.execution.executor import TrialRequest
+from harness.judging.observation import Ending, EndingKind, Phase
+from harness.machine.host import Gpu
+from tests.recorded import replay
+from tests.run.pretending import BROKEN, Bench, honest, only
+
+GPUS = tuple(Gpu(index, f"GPU-{index}", "NVIDIA H200", "9.0", 140 << 30, "NVML", False) for index in range(2))
+Disaster = Callable[[ModuleType, int], None]
+
+
+def is_subject(request: TrialRequest) -> bool:
+    return request.subject.endswith(":Sorter")
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """A driver with two GPUs."""
+    module = replay("h200", monkeypatch, tmp_path)
+    (one,) = module.RECORDING["devices"]
+    idle = {"nvmlDeviceGetComputeRunningProcesses": {"value": []}}
+    devices = [{**copy.deepcopy(one), **idle, "nvmlDeviceGetUUID": {"value": gpu.uuid}} for gpu in GPUS]
+    monkeypatch.setitem(module.RECORDING, "devices", devices)
+    return module
+
+
+def on_gpus(whole: Bench, count: int = 2) -> Contract:
+    """The claim for a GPU, on a machine with so many."""
+    whole.engine._host = replace(whole.engine._host, gpus=GPUS[:count])
+    profile = replace(whole.contract.profiles["reduced"], requires={"device": "cuda", "memory_gib": 60})
+    return replace(whole.contract, profiles={"reduced": profile})
+
+
+def xid(number: int) -> Disaster:
+    return lambda driver, index: driver.xids.setdefault(index, []).append(number)
+
+
+def fall_off(driver: ModuleType, index: int) -> None:
+    driver.lost.add(index)
+
+
+def fill(driver: ModuleType, index: int) -> None:
+    """A process without a lease takes all memory."""
+    device = driver.RECORDING["devices"][index]
+    total = device["nvmlDeviceGetMemoryInfo"]["value"]["total"]
+    device["nvmlDeviceGetMemoryInfo"] = {"value": {"total": total, "free": 0, "used": total}}
+    used = [{"pid": os.getppid(), "usedGpuMemory": total}]
+    device["nvmlDeviceGetComputeRunningProcesses"] = {"value": used}
+
+
+def behaving(
+    driver: ModuleType, disaster: Disaster, chosen: Callable[[TrialRequest], bool], ran: list[tuple[str, str]]
+) -> Callable[[TrialRequest], Mapping[str, Any] | Ending]:
+    """The first chosen trial meets with the disaster and fails by it. The others are honest."""
+
+    def behave(request: TrialRequest) -> Mapping[str, Any] | Ending:
+        assert request.gpu is not None
+        ran.append((request.subject.rpartition(":")[2], request.gpu.uuid))
+        if chosen(request) and request.gpu.index == 0:
+            disaster(driver, 0)
+            return Ending(EndingKind.NOT_MEASURED, Phase.SUBJECT, "no memory") if disaster is fill else BROKEN
+        return honest(request)
+
+    return behave
+
+
+@pytest.mark.parametrize("disaster", [xid(79), fall_off, fill], ids=["Xid 79", "lost", "memory"])
+@pytest.mark.parametrize("chosen", [is_subject, lambda request: not is_subject(request)], ids=["subject", "mutant"])
+def test_the_claim_begins_again_on_another_gpu(
+    bench: Callable[..., Bench], driver: ModuleType, disaster: Disaster, chosen: Callable[[TrialRequest], bool]
+) -> None:
+    """No verdict rests on a trial of the failed one, and all trials that count are of one device."""
+    ran: list[tuple[str, str]] = []
+    whole = bench(behaving(driver, disaster, chosen, ran))
+    record = only(whole.run(on_gpus(whole), profile="reduced"))
+    assert (record.verdict, record.device.uuid) == (Verdict.PASS, "GPU-1")
+    assert list(record.withdrawn) == ["GPU-0"]
+    assert [subject for subject, uuid in ran if uuid == "GPU-1"] == ["Sorter", "Forgetful"]
+    (result,) = whole.sealed
+    observed = {name: one.observation for name, one in result.mutants.items()}
+    assert rejudge(record, result.contract, result.subject.observation, observed).findings == ()
+
+
+def test_what_waits_for_the_failed_gpu_moves(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """Claims that have not begun run on the other one."""
+    ran: list[tuple[str, str]] = []
+    whole = bench(behaving(driver, xid(79), is_subject, ran))
+    claim = replace(on_gpus(whole), exclusive=True)
+    others = [replace(claim, id=f"F-DEMO-{number}-001") for number in range(4)]
+    records = whole.run(*others, profile="reduced", jobs=1).records
+    assert {(record.verdict, record.device.uuid) for record in records} == {(Verdict.PASS, "GPU-1")}
+    assert [uuid for _, uuid in ran].count("GPU-0") == 1
+
+
+def test_what_a_program_can_cause_is_the_subjects_fault(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """Xid 31 is a bad address in a kernel. The subject's FAIL stands, and the GPU stays."""
+    whole = bench(behaving(driver, xid(31), is_subject, []))
+    record = only(whole.run(on_gpus(whole), profile="reduced"))
+    assert (record.verdict, record.device.uuid, record.withdrawn) == (Verdict.FAIL, "GPU-0", {})
+
+
+def test_there_is_no_other_gpu(bench: Callable[..., Bench], driver: ModuleType) -> None:
+    """What a broken GPU refutes is NOT_MEASURED."""
+    whole = bench(behaving(driver, xid(79), is_subject, []))
+    record = only(whole.run(on_gpus(whole, 1), profile="reduced"))
+    assert (record.verdict, record.device.uuid, list(record.withdrawn)) == (Verdict.NOT_MEASURED, "GPU-0", ["GPU-0"])
+    assert [mutant.fate for mutant in record.mutants] == [Fate.NOT_RUN]
