@@ -1,0 +1,1 @@
+"""The recommender family: HSTU attention and what is said of it."""

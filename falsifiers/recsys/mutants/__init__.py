@@ -1,0 +1,1 @@
+"""Subjects with one known defect each."""

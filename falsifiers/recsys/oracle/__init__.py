@@ -1,0 +1,1 @@
+"""What the answers should be, computed from the definitions alone."""

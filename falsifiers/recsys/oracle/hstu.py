@@ -1,0 +1,118 @@
+"""HSTU attention and its gradients in float64, a sequence and a head at a time, from the definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.subject import Question
+
+__all__ = ["Part", "Truth", "mask", "product_along", "truth"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor of an answer as it should be.
+
+    Attributes:
+        value: float64, [rows, heads, width].
+        noise: float64, of the same shape: the size of the error that one rounding of every summand makes, relative to
+            the rounding unit. Summands' errors are independent, so their squares are added.
+    """
+
+    value: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The output, and the gradients of the sum of `above * output`."""
+
+    out: Part
+    of_q: Part
+    of_k: Part
+    of_v: Part
+
+
+def mask(asked: Question, item: int, length: int) -> Tensor:
+    """Return which rows of a sequence attend to which keys, [length, length]."""
+    ids, end = torch.arange(length, device=asked.q.device), length
+    contextuals = asked.num_contextuals
+    if contextuals is not None:
+        ids, end = (ids - contextuals[item] + 1).clamp_min(0), length - int(contextuals[item]) + 1
+    rows, keys = ids[:, None], ids[None, :]
+    distance = rows - keys
+    if not asked.causal:
+        distance = distance.abs()
+    valid = torch.eye(length, dtype=torch.bool, device=ids.device) | (distance > 0)
+    if asked.num_targets is not None:
+        targets = int(asked.num_targets[item])
+        groups = (ids - end + targets).clamp_min(-1).div(asked.target_group_size, rounding_mode="floor")
+        of_rows, of_keys = groups[:, None], groups[None, :]
+        valid &= (of_rows == of_keys) | (of_rows < 0) | (of_keys < 0)
+        end -= targets
+    if asked.max_attn_len:
+        near = distance <= asked.max_attn_len
+        if asked.min_full_attn_seq_len:
+            near = near | (rows >= end - asked.min_full_attn_seq_len)
+        valid &= near
+    if contextuals is not None:
+        valid |= (rows == 0) & (keys < end)
+    return valid
+
+
+def truth(asked: Question) -> Truth:
+    """Evaluate the definition, taking the inputs as the exact numbers that they are."""
+    q, k, v, above = (one.detach().double() for one in (asked.q, asked.k, asked.v, asked.above))
+    values = [torch.zeros_like(one) for one in (v, q, k, v)]
+    noises = [torch.zeros_like(one) for one in (v, q, k, v)]
+    alpha, scale = asked.alpha, 1.0 / asked.scaling_seqlen
+    bounds = asked.offsets.tolist()
+    for item, (start, end) in enumerate(pairwise(bounds)):
+        valid = mask(asked, item, end - start).double()
+        for head in range(q.shape[1]):
+            my_q, my_k, my_v, my_above = (one[start:end, head] for one in (q, k, v, above))
+            scores = alpha * my_q @ my_k.T
+            sigmoid = torch.sigmoid(scores)
+            weights = valid * scores * sigmoid * scale
+            slopes = valid * sigmoid * (1.0 + scores * (1.0 - sigmoid)) * scale
+            of_weights = my_above @ my_v.T
+            of_scores = of_weights * slopes
+            # a sigmoid in hardware is exact to an eighth of a rounding unit, whatever its size
+            weight_noise = weights.abs() + valid * scores.abs() * scale / 8.0
+            score_noise = of_scores.abs() + valid * (1.0 + scores.abs()) * scale * of_weights.abs() / 8.0
+            sums = (
+                (weights, weight_noise, my_v, 1.0), (of_scores, score_noise, my_k, alpha),
+                (of_scores.T, score_noise.T, my_q, alpha), (weights.T, weight_noise.T, my_above, 1.0),
+            )  # fmt: skip
+            for value, noise, (left, left_noise, right, factor) in zip(values, noises, sums, strict=True):
+                product = factor * left @ right
+                value[start:end, head] = product
+                noise[start:end, head] = (factor**2 * left_noise**2 @ right**2 + product**2).sqrt()
+    return Truth(*(Part(value, noise) for value, noise in zip(values, noises, strict=True)))
+
+
+def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: float) -> float:
+    """Return the derivative of the sum of `above * output` along directions of q, k and v, by a central difference.
+
+    Its error is of the order of the step's fourth power: two differences are extrapolated to a step of zero.
+    """
+
+    def value(by: float) -> float:
+        q, k, v = (
+            one.double() + by * way for one, way in zip((asked.q, asked.k, asked.v), toward, strict=True)
+        )  # fmt: skip
+        total = 0.0
+        bounds = asked.offsets.tolist()
+        for item, (start, end) in enumerate(pairwise(bounds)):
+            valid = mask(asked, item, end - start).double()
+            scores = asked.alpha * torch.einsum("rhd,khd->hrk", q[start:end], k[start:end])
+            out = torch.einsum("hrk,khd->rhd", torch.nn.functional.silu(scores) * valid, v[start:end])
+            total += float((asked.above[start:end].double() * out).sum()) / asked.scaling_seqlen
+        return total
+
+    near, far = ((value(one) - value(-one)) / (2.0 * one) for one in (step, 2.0 * step))
+    return (4.0 * near - far) / 3.0

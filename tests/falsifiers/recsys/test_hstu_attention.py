@@ -1,0 +1,92 @@
+"""HSTU attention: what its claims do not ask, such as code for an absent GPU, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from falsifiers.recsys.reference import hstu_kernels
+from falsifiers.recsys.reference.hstu_attention import Blocks, HstuMask, Plan, hstu_attention
+
+POINTERS = ("q", "k", "v", "above", "out", "of_k", "of_v")
+MASK = {"causal": True, "has_targets": True, "context_kind": 2, "has_window": True, "has_full": True}
+SIZES = {"fast": True, "use_tma": True, "pad": 4, "width": 32, "value_width": 64, "row_block": 64, "key_block": 64}
+
+
+def inputs(rows: int, width: int = 32, dtype: torch.dtype = torch.float16) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one head."""
+    chance = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(rows, 1, width, generator=chance).to(dtype) for _ in range(3))
+    return q, k, v
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rest"), [("over_keys", {"gradient": False}), ("over_keys", {"gradient": True}), ("over_rows", {})]
+)
+def test_the_kernels_compile_for_hopper(kernel: str, rest: dict[str, bool]) -> None:
+    """With every kind of mask, tensor cores, bulk loads and one tanh; nothing is kept in local memory."""
+    function = getattr(hstu_kernels, kernel)
+    constants: dict[str, Any] = {**MASK, **SIZES, "stages": 2, **rest}
+    types = {}
+    for name in function.arg_names:
+        width = SIZES["value_width"] if name[0] in "av" else SIZES["width"]
+        types[name] = (
+            "constexpr" if name in constants
+            else f"tensordesc<bf16[1, 64, {width}]>" if name.endswith("_tma")
+            else "*bf16" if name in POINTERS
+            else "*i64" if name in ("offsets", "targets", "contextuals")
+            else "fp32" if name.endswith(("scale", "alpha"))
+            else "i32"
+        )  # fmt: skip
+    source = ASTSource(function, types, constants)
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm["ptx"]
+    assert all(word in ptx for word in ("wgmma.mma_async", "cp.async.bulk.tensor", "tanh.approx"))
+    assert "ld.local" not in ptx
+
+
+def test_a_plan_changes_no_value_by_more_than_rounding() -> None:
+    """Blocks that fit no length, larger and smaller than it."""
+    q, k, v = inputs(50)
+    offsets, mask = torch.tensor([0, 39, 39, 50]), HstuMask(num_targets=torch.tensor([5, 0, 2]), target_group_size=2)
+    small, large = Blocks(16, 16, 4, 1, tma=False), Blocks(64, 32, 4, 1, tma=False)
+    one, other = (
+        hstu_attention(q, k, v, offsets, 64, alpha=0.2, mask=mask, plan=Plan(of, of, of)) for of in (small, large)
+    )
+    assert torch.allclose(one, other, rtol=2e-3, atol=1e-5)
+
+
+def test_a_bad_number_in_one_sequence_stays_there() -> None:
+    """Blocks reach into the next sequence, whose numbers have no effect."""
+    q, k, v = inputs(20)
+    offsets = torch.tensor([0, 9, 20])
+    spoilt = [one.clone() for one in (q, k, v)]
+    for one in spoilt:
+        one[9:] = float("nan")
+    whole = hstu_attention(q, k, v, offsets, 20, alpha=1.0)
+    assert torch.equal(hstu_attention(*spoilt, offsets, 20, alpha=1.0)[:9], whole[:9])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"q": torch.zeros(4, 1, 48)}, "are"),
+        ({"q": torch.zeros(4, 1, 32, dtype=torch.float32)}, "bfloat16 or float16"),
+        ({"offsets": torch.zeros(1, 2)}, "batch"),
+        ({"mask": HstuMask(num_targets=torch.tensor([1, 2, 3]))}, "num_targets"),
+        ({"mask": HstuMask(target_group_size=0)}, "target_group_size"),
+        ({"mask": HstuMask(num_contextuals=-1)}, "num_contextuals"),
+        ({"scaling_seqlen": 0}, "scaling_seqlen"),
+    ],
+)
+def test_what_is_not_supported_is_refused(change: dict[str, Any], words: str) -> None:
+    """Before a kernel runs, so that forward and backward agree."""
+    q, k, v = inputs(4)
+    given: dict[str, Any] = {"q": q, "k": k, "v": v, "offsets": torch.tensor([0, 4]), "max_seqlen": 4, "alpha": 1.0}
+    with pytest.raises(ValueError, match=words):
+        hstu_attention(**{**given, **change})
