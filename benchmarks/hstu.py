@@ -280,7 +280,8 @@ def compile_all(shapes: tuple[str, ...], theirs: Path | None, sweep: bool, proce
     """Fill Triton's cache: a process compiles one candidate after another, on inputs of one row a sequence."""
     started = time.monotonic()
     jobs = []
-    for shape in {shape.rstrip("j") for shape in shapes}:
+    alike = {tuple(shape.rstrip("j").split("x")[i] for i in (0, 2, 3)): shape.rstrip("j") for shape in shapes}
+    for shape in alike.values():
         width = int(shape.split("x")[3])
         jobs += [(shape, kernel, blocks) for kernel in KERNELS for blocks in candidates(kernel, width) if sweep]
         if theirs is not None:

@@ -14,6 +14,9 @@ import triton.language as tl
 
 __all__ = ["over_keys", "over_rows"]
 
+PLAIN = ["context", "group", "window", "full", "heads", "batch", "blocks"]
+"""Numbers for whose value no kernel is compiled anew."""
+
 
 @triton.jit
 def _sequence(  # type: ignore[no-untyped-def]
@@ -145,7 +148,7 @@ def _key_step(  # type: ignore[no-untyped-def]
     return tl.dot(factors.to(right.dtype), right, total, input_precision="ieee")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLAIN)
 def over_keys(  # type: ignore[no-untyped-def]
     q, k, v, above, out, k_tma, v_tma, offsets, targets, contextuals,
     q_row, q_head, k_row, k_head, v_row, v_head, above_row, above_head, out_row, out_head,
@@ -263,7 +266,7 @@ def _row_step(  # type: ignore[no-untyped-def]
     return of_k, of_v
 
 
-@triton.jit
+@triton.jit(do_not_specialize=PLAIN)
 def over_rows(  # type: ignore[no-untyped-def]
     q, k, v, above, of_k, of_v, q_tma, above_tma, offsets, targets, contextuals,
     q_row, q_head, k_row, k_head, v_row, v_head, above_row, above_head, of_k_row, of_k_head, of_v_row, of_v_head,
