@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+from unittest import mock
 
 from harness.probe.errors import ProbeError
 
@@ -27,6 +29,24 @@ def simulated_ranks(count: int) -> Iterator[None]:
         raise ProbeError("this process has a process group already; destroy it, or probe in another process")
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=count)
     try:
-        yield
+        with _shapes_unseen():
+            yield
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def _shapes_unseen() -> Iterator[None]:
+    """Let DTensor find the shapes of results in fake tensors of its own, which take no memory on a device."""
+    from torch.distributed.tensor._sharding_prop import ShardingPropagator
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    name = "_propagate_tensor_meta_non_cached"
+    propagate = getattr(ShardingPropagator, name)
+
+    def unseen(self: Any, *arguments: Any) -> Any:
+        with _disable_current_modes():
+            return propagate(self, *arguments)
+
+    with mock.patch.object(ShardingPropagator, name, unseen):
+        yield

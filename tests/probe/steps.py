@@ -68,21 +68,26 @@ def scales_gradients(fused: bool) -> Callable[[], None]:
 
 def sharded(width: int = 1024) -> Callable[[], None]:
     """The same layers, each sharded over all ranks."""
+    return sharded_with_optimizer(width, "cuda")[0]
+
+
+def sharded_with_optimizer(width: int, device: str) -> tuple[Callable[[], None], torch.optim.Optimizer]:
+    """The step, and the optimizer that holds the parameters and their state."""
     model = torch.nn.Sequential(
         torch.nn.Linear(width, 4 * width, bias=False), torch.nn.GELU(), torch.nn.Linear(4 * width, width, bias=False)
-    ).cuda()
-    mesh = init_device_mesh("cuda", (torch.distributed.get_world_size(),))
+    ).to(device)
+    mesh = init_device_mesh(device, (torch.distributed.get_world_size(),))
     for layer in (model[0], model[2], model):
         fully_shard(layer, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters())
-    inputs = torch.randn(64, width, device="cuda")
+    inputs = torch.randn(64, width, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
         model(inputs).square().mean().backward()
         optimizer.step()
 
-    return step
+    return step, optimizer
 
 
 def replicated(*, views: bool = False, hook: Callable[..., object] | None = None) -> Callable[[], None]:

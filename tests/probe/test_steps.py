@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from harness.probe import ProbeError, StepFailed, Unseeable, predict
 from tests.probe import steps
@@ -16,6 +17,28 @@ def test_a_rank_holds_its_share_of_parameters_gradients_and_state(ranks: int) ->
     owners = predict(steps.sharded, ranks=ranks).by_owner
     assert owners["parameters"] == WEIGHTS / ranks
     assert owners["optimizer"] == pytest.approx(2 * WEIGHTS / ranks, abs=4096)
+
+
+def test_one_real_rank_holds_what_two_simulated_ones_hold_together() -> None:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        step, optimizer = steps.sharded_with_optimizer(256, "cpu")
+        step()
+        states = [value for state in optimizer.state.values() for name, value in state.items() if name != "step"]
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        held = [sum(one.to_local().nbytes for one in tensors) for tensors in (parameters, states)]
+    finally:
+        torch.distributed.destroy_process_group()
+    owners = predict(steps.sharded, 256, ranks=2).by_owner
+    assert [2 * owners["parameters"], 2 * owners["optimizer"]] == held
+
+
+def test_the_shapes_of_whole_tensors_take_no_memory() -> None:
+    """DTensor computes with them to find the shapes of shards."""
+    trace = predict(steps.sharded, ranks=8).trace
+    largest = WEIGHTS // 2  # one gathered layer
+    optimizer = [block.bytes for block in trace.blocks if block.place.phase.endswith("optimizer")]
+    assert max(optimizer) == largest // 8
 
 
 @pytest.mark.parametrize(("views", "copies"), [(False, 2), (True, 1)])
