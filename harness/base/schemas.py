@@ -24,7 +24,7 @@ __all__ = ["NAMES", "Problem", "pointer", "problems", "schema_folder"]
 
 NAMES = (
     "contract", "calibration", "equivalent", "planting", "observation", "record", "environment", "mutant", "artifacts",
-    "counterexample", "attestation", "trainer", "probe",
+    "counterexample", "attestation", "trainer", "probe", "roofline",
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ _COMMANDS = {
     "calibrate": "by what margin a falsifier is right, over many seeds",
     "plant": "plant defects in a subject; which does its falsifier miss?",
     "probe": "the memory that a training step needs, without a GPU",
+    "roofline": "measured roofs of this device, and a step's kernels under them",
     "new": "scaffold a claim: contract, falsifier, mutant, test",
     "init": "make the harness at home in another repository",
 }

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from harness.base import strictjson
 from harness.base.vocabulary import ExitStatus
+from harness.cli.step_function import found, pair, refuse_unwritable, value
 from harness.report.columns import tell
 
 __all__ = ["command"]
@@ -51,8 +50,8 @@ def command(
     0 if a value fits, 1 if none does. 2 if the probe cannot see through the step.
     """
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported, so that not even a context is created
-    chosen = dict(_pair(text, "--set") for text in fixed)
-    values = {name: [_value(each) for each in text.split(",")] for name, text in _pairs(sweeps)}
+    chosen = dict(pair(text, "--set") for text in fixed)
+    values = {name: [value(each) for each in text.split(",")] for name, text in _pairs(sweeps)}
 
     from harness.probe.errors import ProbeError
     from harness.probe.sweep import document, swept
@@ -62,10 +61,10 @@ def command(
 
     capacity = None if device_memory is None else int(device_memory * _GIB)
     for option, place in (("--json", json_file), ("--html", html_file)):
-        _refuse_unwritable(option, place)
+        refuse_unwritable(option, place)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
-            cases = list(swept(_found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
+            cases = list(swept(found(target), chosen, values, device=device, ranks=ranks, capacity=capacity))
     except ProbeError as error:
         raise click.ClickException(str(error)) from error
     told = document(target, cases, values)
@@ -80,36 +79,10 @@ def command(
     return _status([case["fit"] for case in told["cases"]])
 
 
-def _refuse_unwritable(option: str, file: str | None) -> None:
-    if file is None or file == "-":
-        return
-    try:
-        open(file, "a", encoding="utf-8").close()
-    except OSError as error:
-        raise click.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint=option) from error
-
-
 def _status(fits: list[str]) -> ExitStatus:
     if "fits" in fits:
         return ExitStatus.PASS
     return ExitStatus.NOT_MEASURED if "unknown" in fits else ExitStatus.FAIL
-
-
-def _found(target: str) -> Callable[..., Any]:
-    module, separator, name = target.partition(":")
-    if not (separator and module and name):
-        raise click.BadParameter(f"{target!r} is not MODULE:FUNCTION", param_hint="MODULE:FUNCTION")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise click.BadParameter(f"{target}: {error}", param_hint="MODULE:FUNCTION") from error
-    if not callable(found):
-        raise click.BadParameter(f"{target} is not a function", param_hint="MODULE:FUNCTION")
-    function: Callable[..., Any] = found
-    return function
 
 
 def _pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
@@ -118,18 +91,3 @@ def _pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
         if not (separator and name and value):
             raise click.BadParameter(f"{text!r} is not NAME=V,V,…", param_hint="--sweep")
         yield name, value
-
-
-def _pair(text: str, option: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not (separator and name):
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
-    return name, _value(value)
-
-
-def _value(text: str) -> Any:
-    """JSON, such as 8 or true; otherwise the text itself."""
-    try:
-        return strictjson.loads(text)
-    except strictjson.JsonError:
-        return text

@@ -52,6 +52,13 @@ class Axis:
         low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
         return cls(low, high, start, end, False, all(float(value).is_integer() for value in values))
 
+    @classmethod
+    def powers(cls, values: Sequence[float], start: float, end: float, room: float = 0.04) -> Axis:
+        """Return a logarithmic axis for the positive ones of these values."""
+        logarithms = [math.log10(value) for value in values if value > 0] or [0.0]
+        margin = room * max(max(logarithms) - min(logarithms), 1.0)
+        return cls(min(logarithms) - margin, max(logarithms) + margin, start, end, True)
+
     def place(self, value: float) -> float:
         """Return the coordinate of a number; of one outside the range, the nearer end."""
         if self.logarithmic:

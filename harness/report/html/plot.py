@@ -69,11 +69,14 @@ class Figure:
     divisor: float = 1.0
     """The divisor that converts values to the unit, such as bytes to GiB."""
     height: int = 190
+    powers: bool = False
+    """Whether equal distances on both axes are equal ratios, whatever the values."""
 
     @property
     def scale(self) -> Axis:
         """The vertical axis."""
-        return Axis.of([y / self.divisor for line in self.lines for _, y in line.finite()], self.height - _BELOW, _TOP)
+        axis = Axis.powers if self.powers else Axis.of
+        return axis([y / self.divisor for line in self.lines for _, y in line.finite()], self.height - _BELOW, _TOP)
 
 
 Drawing = tuple[Figure, Markup, list[str]]
@@ -109,7 +112,7 @@ def summary(figure: Figure, line: Line) -> str:
 def draw(figure: Figure) -> Markup:
     """Return the plot as SVG. The caption of its figure has the same facts in words."""
     data = [line for line in figure.lines if line.form is not Form.BOUND]
-    across = Axis.exactly([x for line in data for x in line.x], _LEFT, _RIGHT)
+    across = (Axis.powers if figure.powers else Axis.exactly)([x for line in data for x in line.x], _LEFT, _RIGHT)
     up, bottom = figure.scale, figure.height - _BELOW
     parts, grid, axis = [], "", f"M{_LEFT} {bottom}H{_RIGHT}"
     has_zero = up.logarithmic and any(y == 0 for line in figure.lines for _, y in line.finite())

@@ -1,0 +1,69 @@
+"""`harness roofline`: the measured roofs of this device, and a step's kernels under them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.base import strictjson
+from harness.base.vocabulary import ExitStatus
+from harness.cli.step_function import found, pair, refuse_unwritable
+from harness.report.columns import tell
+
+__all__ = ["command"]
+
+
+@click.command("roofline")
+@click.argument("target", metavar="[MODULE:FUNCTION]", required=False)
+@click.option("--set", "fixed", multiple=True, metavar="NAME=VALUE", help="An argument of the function.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), help="By default cuda, where torch sees it.")
+@click.option("--again", is_flag=True, help="Measure the roofs again, although they are in the cache.")
+@click.option("--json", "json_file", metavar="FILE|-", help="Also write JSON; with -, it replaces the tables.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page with the kernels under the roofs.")
+def command(
+    target: str | None,
+    fixed: tuple[str, ...],
+    device: str | None,
+    again: bool,
+    json_file: str | None,
+    html_file: str | None,
+) -> ExitStatus:
+    """Measure the roofs of this device, and say how near to them the kernels of a step come.
+
+    The roofs are copy, read and write bandwidth, the bandwidth of the last cache, products of random matrices by dtype,
+    and the time of a launch. They are kept in the cache folder by device and driver.
+
+    FUNCTION builds model, optimizer and inputs on the device, and returns a callable that runs one step.
+
+    Exit status: 0; 1 if a kernel did more operations a second than the measured peak, which is then wrong.
+    """
+    chosen = dict(pair(text, "--set") for text in fixed)
+    for option, place in (("--json", json_file), ("--html", html_file)):
+        refuse_unwritable(option, place)
+    build = None if target is None else found(target)
+
+    from harness.report.columns import terminal_width
+    from harness.report.roofline_text import roofline_lines
+    from harness.roofline.document import document
+    from harness.roofline.roofs import RooflineError
+
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # what the step prints is no part of the JSON
+            told: dict[str, Any] = document(device, again, target, None if build is None else lambda: build(**chosen))
+    except RooflineError as error:
+        raise click.ClickException(str(error)) from error
+    if json_file is not None:
+        with click.open_file(json_file, "w", encoding="utf-8") as file:
+            file.write(strictjson.dumps(told) + "\n")
+    if html_file is not None:
+        from harness.report.html.roofline_page import roofline_page
+
+        Path(html_file).write_text(roofline_page(told), encoding="utf-8")
+    if json_file != "-":
+        for line in roofline_lines(told, terminal_width()):
+            tell(line)
+    return ExitStatus.FAIL if told["step"] and told["step"]["above_peak"] else ExitStatus.PASS

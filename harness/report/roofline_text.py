@@ -1,0 +1,81 @@
+"""Roofs, and a step's kernels under them, as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.base.strictjson import JsonObject
+from harness.report.columns import aligned
+from harness.report.escaping import printable
+
+__all__ = ["device_line", "kernel_rows", "roof_rows", "roofline_lines", "seconds"]
+
+_MOST_KERNELS = 20
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_LONGEST_NAME = 44
+
+
+def roofline_lines(document: JsonObject, width: int | None) -> Iterator[str]:
+    """The roofs as a table, then the kernels of the step, longest first."""
+    yield printable(device_line(document))
+    yield from aligned([("roof", "peak", "median", "reached by"), *roof_rows(document)], width)
+    yield f"  one launch after another: {seconds(document['launch_seconds'])}"
+    for name, why in document["missing"].items():
+        yield printable(f"  {name}: not measured, {why}")
+    step = document["step"]
+    if step is None:
+        return
+    busy = sum(kernel["seconds"] for kernel in step["kernels"])
+    yield ""
+    yield printable(f"{step['target']}: {seconds(step['seconds'])} a step, {seconds(busy)} in kernels")
+    yield from aligned([("kernel", "calls", "time", "rate", "of roof"), *kernel_rows(step["kernels"])], width)
+    rest = len(step["kernels"]) - _MOST_KERNELS
+    if rest > 0:
+        yield f"  and {rest} shorter ones; --json has all"
+    for one in step["above_peak"]:
+        yield printable(f"error: {one['operator']}: {one['error']}; measure the roofs with --again on a quiet machine")
+
+
+def device_line(document: JsonObject) -> str:
+    """Return the device, what drives it, and its clocks."""
+    device = document["device"]
+    clocks = ", ".join(f"{name} {value:g}" for name, value in document["clocks"]["after"].items())
+    told = f"{device['name']}, driver {device['driver']}, torch {device['torch']}"
+    return f"{told}; {clocks}" if clocks else told
+
+
+def roof_rows(document: JsonObject) -> Iterator[tuple[str, ...]]:
+    """Yield name, peak, median and arm of each roof."""
+    for name, roof in document["roofs"].items():
+        unit = "op/s" if name.startswith("product") else "B/s"
+        yield name, rate(roof["peak"], unit), rate(roof["median"], unit), roof["arm"]
+
+
+def kernel_rows(kernels: Sequence[JsonObject]) -> Iterator[tuple[str, ...]]:
+    """Yield name, calls, time, rate and share of the roof for each of the longest kernels."""
+    for kernel in kernels[:_MOST_KERNELS]:
+        name = kernel["operator"].removeprefix("aten::") or kernel["name"]
+        name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+        if kernel["roof"] is None:
+            yield printable(name), str(kernel["calls"]), seconds(kernel["seconds"]), "-", kernel["unplaced"]
+            continue
+        amount, unit = ("operations", "op/s") if kernel["roof"].startswith("product") else ("bytes", "B/s")
+        achieved = rate(kernel[amount] / kernel["seconds"], unit)
+        share = f"{100 * kernel['share']:.0f} % of {kernel['roof']}"
+        yield printable(name), str(kernel["calls"]), seconds(kernel["seconds"]), achieved, share
+
+
+def rate(value: float, unit: str) -> str:
+    """Return a rate with a decimal prefix, such as 4.12 TB/s."""
+    for size, prefix in _PREFIXES:
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def seconds(value: float) -> str:
+    """Return a time in s, ms or µs."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"

@@ -1,0 +1,53 @@
+"""Roofs, and a step's kernels under them, as one JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.roofline.kept import kept
+from harness.roofline.roofs import PeakTooLowError
+from harness.roofline.step import Kernel, placed, profiled
+
+__all__ = ["document"]
+
+
+def document(
+    kind: str | None, again: bool, target: str | None, build: Callable[[], Callable[[], object]] | None
+) -> dict[str, Any]:
+    """Return what `harness roofline --json` writes, for the device of a kind; by default CUDA's, where there is one.
+
+    Args:
+        kind: "cuda" or "cpu".
+        again: measure the roofs even if the cache has them.
+        target: what names `build`, as MODULE:FUNCTION.
+        build: builds what runs a step; None for the roofs alone.
+
+    Raises:
+        RooflineError: there is no such device, or the step ran nothing on it.
+    """
+    kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
+    roofs = kept(kind, again=again)
+    if build is None:
+        return {"format": 1, **roofs.as_json(), "step": None}
+    seconds, kernels = profiled(build(), kind)
+    rows, above = [], []
+    for kernel in kernels:
+        try:
+            under = placed(kernel, roofs)
+            place = {"roof": under.roof, "share": under.share, "unplaced": under.unplaced}
+        except PeakTooLowError as error:
+            above.append({"name": kernel.name, "operator": kernel.operator, "error": str(error)})
+            place = {"roof": None, "share": None, "unplaced": "above the measured peak"}
+        rows.append({**_told(kernel), **place})
+    step = {"target": target, "seconds": seconds, "kernels": rows, "above_peak": above}
+    return {"format": 1, **roofs.as_json(), "step": step}
+
+
+def _told(kernel: Kernel) -> dict[str, Any]:
+    told = {"name": kernel.name, "operator": kernel.operator, "calls": kernel.calls, "seconds": kernel.seconds}
+    work = kernel.work
+    found = (None, None, None) if work is None else (work.operations, work.bytes, work.dtype)
+    return {**told, **dict(zip(("operations", "bytes", "dtype"), found, strict=True))}

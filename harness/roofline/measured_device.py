@@ -1,0 +1,60 @@
+"""What identifies the device whose speed is measured, and the clocks that it runs at now."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from harness.machine import nvml
+
+__all__ = ["clocks", "identity"]
+
+_READINGS = {
+    "sm_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+    "memory_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+    "largest_sm_mhz": ("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+}
+
+
+def identity(kind: str) -> dict[str, Any]:
+    """Return what a measured speed holds for: the device, its driver, and the versions of what drives it.
+
+    On a CPU the driver is the kernel of the operating system.
+    """
+    software = {"torch": str(torch.__version__), "cuda": torch.version.cuda}
+    if kind != "cuda":
+        found = {"name": _processor(), "driver": platform.release(), "threads": torch.get_num_threads()}
+        return {"kind": kind, **found, **software}
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    session = nvml.connect()
+    driver = session.ask("nvmlSystemGetDriverVersion").value if isinstance(session, nvml.Session) else None
+    found = {"name": properties.name, "driver": driver, "multiprocessors": properties.multi_processor_count}
+    return {"kind": kind, **found, "uuid": str(getattr(properties, "uuid", "")), **software}
+
+
+def clocks(kind: str) -> dict[str, float]:
+    """Return clocks in MHz, power in watts: what can be read of them."""
+    if kind != "cuda":
+        frequency = psutil.cpu_freq()
+        return {"mhz": frequency.current} if frequency else {}
+    session = nvml.connect()
+    if not isinstance(session, nvml.Session):
+        return {}
+    handle = nvml.handle_of(session, f"GPU-{identity(kind)['uuid'].removeprefix('GPU-')}").value
+    found = {name: session.ask(call, handle, session.constant(of)).value for name, (call, of) in _READINGS.items()}
+    milliwatts = session.ask("nvmlDeviceGetPowerUsage", handle).value
+    found["watts"] = None if milliwatts is None else milliwatts / 1000
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()
