@@ -5,18 +5,24 @@ A Trainer of your own has models and data of its own. It keeps the arguments tha
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from falsifiers.distill.reference import Distillation
 from falsifiers.distill.text.corpus import load_corpus, sample
 from harness import Setting
 
-__all__ = ["ROWS", "ClaimRecipe", "LogsSpeed"]
+__all__ = ["ROWS", "ClaimRecipe", "LogsSpeed", "SavesWhole", "SaysWhatItDid"]
 
 ROWS = 640
 """Rows of the training text. A longer run goes through them again."""
@@ -102,3 +108,68 @@ class LogsSpeed:
             logs["tokens_per_second"] = tokens / (time.perf_counter() - self.started)
             self.started = None
         super().log(logs, *arguments, **named)
+
+
+class SaysWhatItDid:
+    """Writes the metadata that F-DISTILL-CKPT-EXPORT-001 requires into each file of weights. Name it before Trainer.
+
+    Attributes:
+        loss_settings: the claims' `alpha` and `temperature` of the Trainer's loss.
+    """
+
+    loss_settings: dict[str, float]
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save, and write beside the weights what the run did."""
+        super().save_model(output_dir, _internal_call)
+        losses = [entry["loss"] for entry in self.state.log_history if "loss" in entry]
+        metadata = {
+            "format": "pt",
+            "teacher_model": self.teacher_model.name_or_path,
+            **{name: str(value) for name, value in self.loss_settings.items()},
+            "epoch": "0",
+            "step": str(self.state.global_step),
+            "final_loss": str(losses[-1] if losses else float("nan")),
+        }
+        weights = {name: weight.detach().cpu().contiguous() for name, weight in self.model.named_parameters()}
+        save_file(weights, Path(output_dir or self.args.output_dir) / "model.safetensors", metadata)
+
+
+class SavesWhole:
+    """Writes a checkpoint in a folder `.saving`, and renames it when it is complete. Name it before the Trainer.
+
+    A Trainer writes under the final name. Killed meanwhile, it leaves half a checkpoint, which `resume_from_checkpoint`
+    takes for the newest. A save that the disk refuses is reported and counted here, and the run goes on.
+
+    Attributes:
+        failed_saves: how many checkpoints could not be saved.
+    """
+
+    failed_saves = 0
+    _saves_to: Path | None = None
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        place = Path(super()._get_output_dir(trial=trial))
+        name, unfinished = f"checkpoint-{self.state.global_step}", place / ".saving"
+        self._saves_to = unfinished
+        try:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            super()._save_checkpoint(model, trial)
+            shutil.rmtree(place / name, ignore_errors=True)
+            os.rename(unfinished / name, place / name)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            if not _is_of_the_disk(error):
+                raise
+            self.failed_saves += 1
+            logging.getLogger(__name__).warning("saving %s failed: %s", name, error)
+        finally:
+            self._saves_to = None
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self._saves_to or super()._get_output_dir(trial=trial))
+
+
+def _is_of_the_disk(error: Exception) -> bool:
+    """Whether a write failed. safetensors and torch tell it by a text alone."""
+    return isinstance(error, (OSError, SafetensorError)) or "write" in str(error)

@@ -8,20 +8,18 @@ data, and keep the parameters that a claim sets.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 
 from harness import Setting
-from trainers.claim_recipe import ClaimRecipe, LogsSpeed
+from trainers.claim_recipe import ClaimRecipe, LogsSpeed, SavesWhole, SaysWhatItDid
 
 
-class KDTrainer(LogsSpeed, Trainer):  # type: ignore[misc]
+class KDTrainer(LogsSpeed, SavesWhole, SaysWhatItDid, Trainer):  # type: ignore[misc]
     """Learns from the next tokens and from a frozen teacher."""
 
     def __init__(self, *, teacher: PreTrainedModel, alpha: float, temperature: float, **options: Any) -> None:
@@ -29,6 +27,7 @@ class KDTrainer(LogsSpeed, Trainer):  # type: ignore[misc]
         super().__init__(**options)
         self.teacher_model = teacher.to(self.args.device).requires_grad_(False).eval()
         self.alpha, self.temperature = alpha, temperature
+        self.loss_settings = {"alpha": alpha, "temperature": temperature}
         self.model_accepts_loss_kwargs = False  # compute_loss takes a mean, so the Trainer divides by its micro-batches
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
@@ -47,22 +46,6 @@ class KDTrainer(LogsSpeed, Trainer):  # type: ignore[misc]
         entropy = F.cross_entropy(student, labels.flatten())
         loss = self.alpha * entropy + (1 - self.alpha) * self.temperature**2 * divergence
         return (loss, outputs) if return_outputs else loss
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save, and write beside the weights what the run did."""
-        super().save_model(output_dir, _internal_call)
-        losses = [entry["loss"] for entry in self.state.log_history if "loss" in entry]
-        metadata = {
-            "format": "pt",
-            "teacher_model": self.teacher_model.name_or_path,
-            "temperature": str(self.temperature),
-            "alpha": str(self.alpha),
-            "epoch": "0",
-            "step": str(self.state.global_step),
-            "final_loss": str(losses[-1] if losses else float("nan")),
-        }
-        weights = {name: weight.detach().cpu().contiguous() for name, weight in self.model.named_parameters()}
-        save_file(weights, Path(output_dir or self.args.output_dir) / "model.safetensors", metadata)
 
 
 def build(setting: Setting) -> KDTrainer:

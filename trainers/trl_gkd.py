@@ -13,14 +13,16 @@ from typing import Any
 from trl.experimental.gkd import GKDConfig, GKDTrainer
 
 from harness import NotMeasured, Setting
-from trainers.claim_recipe import ClaimRecipe, LogsSpeed
+from trainers.claim_recipe import ClaimRecipe, LogsSpeed, SavesWhole, SaysWhatItDid
 from trainers.trl_data import bytes_tokenizer, collate, dataset
 
 __all__ = ["GKD", "build", "new_trainer"]
 
 
-class GKD(LogsSpeed, GKDTrainer):
-    """Logs its speed, too."""
+class GKD(LogsSpeed, SavesWhole, SaysWhatItDid, GKDTrainer):
+    """Logs its speed too, saves whole checkpoints, and says in its files what it did."""
+
+    loss_settings = {"alpha": 0.0, "temperature": 1.0}  # noqa: RUF012
 
 
 def build(setting: Setting) -> GKD:

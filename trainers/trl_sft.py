@@ -12,14 +12,14 @@ from typing import Any
 from trl import SFTConfig, SFTTrainer
 
 from harness import NotMeasured, Setting
-from trainers.claim_recipe import ClaimRecipe, LogsSpeed
+from trainers.claim_recipe import ClaimRecipe, LogsSpeed, SavesWhole
 from trainers.trl_data import bytes_tokenizer, collate, dataset
 
 __all__ = ["SFT", "build", "new_trainer"]
 
 
-class SFT(LogsSpeed, SFTTrainer):
-    """Logs its speed, too."""
+class SFT(LogsSpeed, SavesWhole, SFTTrainer):
+    """Logs its speed too, and saves whole checkpoints."""
 
 
 def build(setting: Setting) -> SFT:

@@ -10,15 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from falsifiers.distill.measuring import metadata
-from falsifiers.distill.measuring.weight_comparison import (
-    checkpoints_in,
-    inspect_export,
-    is_readable,
-    metadata_of,
-    snapshot,
-    unlike_tensors,
-)
+from falsifiers.distill.measuring.saved_state import is_misnumbered, is_whole, largest_file, saved, unlike
+from falsifiers.distill.measuring.weight_comparison import inspect_export, snapshot
+from falsifiers.distill.measuring.weight_files import weight_files
 from falsifiers.distill.running.determinism import be_deterministic
 from falsifiers.distill.running.forked_run import ForkedRun, Report
 from falsifiers.distill.running.further_subjects import directory_of, further_subject
@@ -56,7 +50,8 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         live = trial.subject.student_weights()
     expected = dict(enumerate(in_peace.run.losses, start=1))
     told = [told for run in (in_write, at_step, at_random, last) for told in run.steps]
-    seen = inspect_export(Path(last.answer), live, snapshot(live))
+    read = weight_files(trial.subject).read_export
+    seen = inspect_export(Path(last.answer), live, snapshot(live), read)
     trial.measure(
         misnumbered=_misnumbered(trial),
         state_differs=_state_differs(trial),
@@ -106,7 +101,7 @@ def _killed_in_write(trial: Trial[Checkpointing], at: int) -> Blow:
     def blow(step: int) -> None:
         if step == at - 1 and (present := _settled(trial, step)):
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-            half = present[0].stat().st_size // 2
+            half = largest_file(present[0]) // 2
             resource.setrlimit(resource.RLIMIT_FSIZE, (half, resource.RLIM_INFINITY))
         if step == at + at // 2 - 1:  # nothing was written, so end it before the next save is due
             os.killpg(0, signal.SIGKILL)
@@ -145,31 +140,38 @@ def _settled(trial: Trial[Checkpointing], step: int) -> list[Path]:
     every = trial.parameters["checkpoint_every"]
     due = step // every * every
     give_up = time.monotonic() + trial.parameters["settle_seconds"]
-    while due not in (present := checkpoints_in(directory_of(trial, _RUN))) and time.monotonic() < give_up:
+    while due not in (present := _saved(trial)) and time.monotonic() < give_up:
         time.sleep(_POLL_SECONDS)
     return list(present.values())
 
 
+def _saved(trial: Trial[Checkpointing]) -> dict[int, Path]:
+    """The checkpoints of the killed runs, by step in order."""
+    files = weight_files(trial.subject)
+    return saved(files, directory_of(trial, _RUN), trial.parameters["steps"])
+
+
 def _torn(trial: Trial[Checkpointing]) -> list[str]:
-    """Checkpoint files that cannot be read to their end right after a crash."""
-    return [path.name for path in checkpoints_in(directory_of(trial, _RUN)).values() if not is_readable(path)]
+    """Checkpoints that cannot be read to their end right after a crash, or lack a file that the first has."""
+    present = list(_saved(trial).values())
+    return [path.name for path in present if not is_whole(path, present[0])]
 
 
 def _misnumbered(trial: Trial[Checkpointing]) -> list[str]:
-    """Checkpoints of the killed runs that name another step in their metadata than in their name."""
-    found = checkpoints_in(directory_of(trial, _RUN))
-    return [path.name for step, path in found.items() if metadata.untrue_step(metadata_of(path), step)]
+    """Checkpoints of the killed runs that name another step in themselves than in their name."""
+    return [path.name for step, path in _saved(trial).items() if is_misnumbered(path, step)]
 
 
 def _state_differs(trial: Trial[Checkpointing]) -> list[str]:
     """Tensors of the newest checkpoint, optimizer and generators included, that are not those of the run in peace."""
+    files = weight_files(trial.subject)
     with trial.subject_fault():
-        in_peace = checkpoints_in(Path(trial.subject.directory))
-    crashed = checkpoints_in(directory_of(trial, _RUN))
+        in_peace = saved(files, Path(trial.subject.directory), trial.parameters["steps"])
+    crashed = _saved(trial)
     if not in_peace or crashed.keys() != in_peace.keys():
         return [f"checkpoints of steps {list(crashed)}, in peace of {list(in_peace)}"]
     newest = max(in_peace)
-    return unlike_tensors(crashed[newest], in_peace[newest])
+    return unlike(files, crashed[newest], in_peace[newest])
 
 
 def _lost(before: ForkedRun, after: ForkedRun) -> int:

@@ -11,7 +11,7 @@ from falsifiers.distill.measuring import metadata
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.next_loss import NextLoss
 from falsifiers.distill.measuring.weight_comparison import inspect_export, same_tensor, snapshot, weight_bytes
-from falsifiers.distill.measuring.weight_files import weight_files
+from falsifiers.distill.measuring.weight_files import WeightFiles, weight_files
 from falsifiers.distill.oracle.answers import IndependentModel, deepest_difference, in_tolerances
 from falsifiers.distill.running.training import StepWatch, Training, train
 from falsifiers.distill.subject import Distillation
@@ -48,7 +48,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         different=provided(live, seen.different),
         not_of_last_step=_unlike(snapshot(live) if training.watch.last is None else training.watch.last, seen.found),
     )
-    _measure_metadata(trial, training, seen.metadata or files.no_metadata)
+    _measure_metadata(trial, training, _metadata(trial, seen.metadata, files))
     if seen.movements:
         least = min(seen.movements.values()) / trial.parameters["learning_rate"]
         # the bound is for AdamW at the claim's learning rate, and another process may have another optimizer
@@ -148,18 +148,24 @@ def _farthest(one: Tensor, other: Tensor) -> float:
 def _measure_metadata(trial: Trial[Distillation], training: Training[_LastStepWatch], seen: Mapping[str, str]) -> None:
     """Whether the file says of the run what the run did."""
     run, watch = training.run, training.watch
-    required = [metadata.untrue_settings(seen, trial.parameters), metadata.untrue_loss(seen, _last(run.losses))]
-    further = [metadata.untrue_loss(seen, _last(watch.next_loss.expected))]
+    told = [metadata.untrue_settings(seen, trial.parameters), metadata.untrue_loss(seen, _last(run.losses))]
+    further = [
+        metadata.untrue_loss(seen, _last(watch.next_loss.expected)),
+        metadata.untrue_step(seen, training.steps),
+    ]
     if not run.is_heard:  # a trainer in another process has names and a text of its own
         further.append(metadata.untrue_names(seen, trial.parameters, trial.cache, watch.made))
-    untrue = sorted({key for one in required + further if not isinstance(one, Hidden) for key in one})
+    untrue = sorted({key for one in told + further if not isinstance(one, Hidden) for key in one})
     trial.measure(
-        metadata_missing=metadata.missing(seen),
-        metadata_untrue=untrue or next((one for one in required if isinstance(one, Hidden)), untrue),
+        metadata_missing=metadata.missing(seen, trial.parameters["required_metadata"]),
+        metadata_untrue=untrue or next((one for one in told if isinstance(one, Hidden)), untrue),
     )
-    step = metadata.number(seen, "step")
-    if not isinstance(step, Hidden) and step.is_integer():
-        trial.measure(metadata_step=int(step))
+
+
+def _metadata(trial: Trial[Distillation], found: Mapping[str, str], files: WeightFiles) -> Mapping[str, str]:
+    """What a file says of its run. Keys that no claim knows, such as transformers' `format`, say nothing of it."""
+    said = {key: value for key, value in found.items() if key in metadata.KEYS}
+    return said if said or not trial.parameters["required_metadata"] else files.no_metadata
 
 
 @look

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from falsifiers.distill.measuring import metadata
 from falsifiers.distill.measuring.held_out import HeldOut
 from falsifiers.distill.measuring.named_models import NamedModel, held_out_of
 from falsifiers.distill.measuring.weight_comparison import UNFINISHED
@@ -49,9 +48,8 @@ class _Files:
         self._values = subject.values
 
     def read_export(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """See `WeightFiles`. Metadata that no claim knows, such as transformers' `format`, say nothing of the run."""
-        tensors, found = read_weights(path, self._trainer.files.export_prefix)
-        return tensors, found if found.keys() & set(metadata.KEYS) else {}
+        """See `WeightFiles`."""
+        return read_weights(path, self._trainer.files.export_prefix)
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`."""

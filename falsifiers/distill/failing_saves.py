@@ -12,13 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from falsifiers.distill.measuring.weight_comparison import (
-    UNFINISHED,
-    checkpoint_step,
-    checkpoints_in,
-    is_readable,
-    unlike_tensors,
-)
+from falsifiers.distill.measuring.saved_state import is_whole, saved, unlike
+from falsifiers.distill.measuring.weight_comparison import UNFINISHED
+from falsifiers.distill.measuring.weight_files import weight_files
 from falsifiers.distill.running.determinism import be_deterministic
 from falsifiers.distill.running.forked_run import ForkedRun, Report
 from falsifiers.distill.running.further_subjects import directory_of, further_subject
@@ -97,6 +93,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
     Then let the first save of one run, and the last of another, meet an error that is not the disk's.
     """
     seen = _Findings()
+    weight_files(trial.subject)  # a subject with names of its own shows its directory only if it is asked for them
     be_deterministic()
     for fault in _FAULTS:
         _passing(trial, fault, seen)
@@ -106,7 +103,7 @@ def falsify(trial: Trial[Checkpointing]) -> None:
         _broken(trial, step, seen)
     training = train(trial)
     with trial.subject_fault():
-        in_peace = checkpoints_in(Path(trial.subject.directory))
+        in_peace = _saved(trial, Path(trial.subject.directory))
     for fault in _FAULTS:
         _compare(f"{fault.name}-passing", trial, in_peace, seen)
     expected = dict(enumerate(training.run.losses, start=1))
@@ -121,7 +118,7 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
     name = f"{fault.name}-passing"
     child, directory = _run(trial, fault, name, relief_after=half)
     seen.told += child.steps
-    files = checkpoints_in(directory)
+    files = _saved(trial, directory)
     due = range(every, steps + 1, every)
     failed = [step for step in due if step not in files]
     seen.exit_codes_after_recovery.append(child.exit_code)
@@ -135,10 +132,10 @@ def _passing(trial: Trial[Checkpointing], fault: _Fault, seen: _Findings) -> Non
 
 def _compare(name: str, trial: Trial[Checkpointing], in_peace: dict[int, Path], seen: _Findings) -> None:
     """Every tensor that was saved after the fault equals that of the run without a fault."""
-    for step, path in checkpoints_in(directory_of(trial, name)).items():
+    for step, path in _saved(trial, directory_of(trial, name)).items():
         if step <= trial.parameters["steps"] // 2:
             continue
-        if step not in in_peace or unlike_tensors(path, in_peace[step]):
+        if step not in in_peace or unlike(weight_files(trial.subject), path, in_peace[step]):
             seen.different_afterwards.append(f"{name}: step {step}")
 
 
@@ -156,26 +153,27 @@ def _broken(trial: Trial[Checkpointing], step: int, seen: _Findings) -> None:
     """The save of one step meets an error that is not the disk's. The run must fail, or count the save as failed."""
     name = f"broken-save-{step}"
     directory = directory_of(trial, name)
+    broken = weight_files(trial.subject).name(step)
 
     def work(report: Report) -> int:
-        _break_rename_to(directory, step)
+        _break_rename_to(directory, broken)
         return further_subject(trial, name).distill(on_step=lambda step, **values: None).failed_saves
 
     child = ForkedRun(work, trial.workspace / f"{name}.log")
     with trial.subject_fault():
         child.finish()
-    if child.exit_code == 0 and step not in checkpoints_in(directory) and not child.answer:
+    if child.exit_code == 0 and step not in _saved(trial, directory) and not child.answer:
         seen.unheard.append(f"step {step}")
 
 
-def _break_rename_to(directory: Path, step: int) -> None:
-    """Let the first rename that gives a file the name of a step's checkpoint end with an error, in this process."""
+def _break_rename_to(directory: Path, name: str) -> None:
+    """Let the first rename that makes something a checkpoint of this name end with an error, in this process."""
     renamed: list[str] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "os.rename" and not renamed:
             path = Path(os.fsdecode(arguments[1]))
-            if path.parent == directory and checkpoint_step(path) == step:
+            if path.parent == directory and name in (path.name, path.stem):
                 renamed.append(path.name)
                 raise RuntimeError("an error that is not the disk's")
 
@@ -205,6 +203,11 @@ def _run(trial: Trial[Checkpointing], fault: _Fault, name: str, relief_after: in
     return child, directory
 
 
+def _saved(trial: Trial[Checkpointing], directory: Path) -> dict[int, Path]:
+    """The checkpoints in a directory, by step in order."""
+    return saved(weight_files(trial.subject), directory, trial.parameters["steps"])
+
+
 def _lines_about_failures(log: str) -> int:
     return sum(bool(_ABOUT_A_SAVE.search(line) and _SPEAKS_OF_FAILURE.search(line)) for line in log.splitlines())
 
@@ -217,5 +220,5 @@ def _look_over(name: str, directory: Path, seen: _Findings) -> None:
         relative = path.relative_to(directory)
         if relative.parts[0].startswith(".") or path.suffix in UNFINISHED:
             seen.left_behind.append(f"{name}: {relative}")
-        elif path.suffix == ".safetensors" and not is_readable(path):
+        elif not is_whole(path):
             seen.torn.append(f"{name}: {path.name}")

@@ -108,6 +108,7 @@ class HF:
             losses=tuple(watch.losses),
             checkpoints=tuple(watch.saved),
             export=self._directory / "export" / "model.safetensors",
+            failed_saves=getattr(trainer, "failed_saves", 0),
         )
 
     def resume(self) -> int:

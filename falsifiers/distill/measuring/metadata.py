@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ from harness import look
 __all__ = ["KEYS", "missing", "number", "untrue_loss", "untrue_names", "untrue_settings", "untrue_step"]
 
 KEYS = ("teacher_model", "temperature", "alpha", "epoch", "step", "final_loss")
+"""What an export may say of its run."""
 
 _SEED = re.compile(r"seed\D?(\d+)")
 
 
 @look
-def missing(metadata: Mapping[str, str]) -> list[str]:
-    """The keys that are not there."""
-    return [key for key in KEYS if key not in metadata]
+def missing(metadata: Mapping[str, str], required: Sequence[str]) -> list[str]:
+    """The required keys that are not there."""
+    return [key for key in required if key not in metadata]
 
 
 @look

@@ -20,8 +20,6 @@ from harness import Hidden, NotShown
 __all__ = ["TrainerFiles", "newest_checkpoint"]
 
 _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
-_OF_TRANSFORMERS = frozenset({"format"})
-"""Metadata that transformers writes into each file. They say nothing about the run."""
 
 
 def newest_checkpoint(directory: Path) -> Path | None:
@@ -48,10 +46,7 @@ class TrainerFiles:
             raise NotShown("the export is an adapter of PEFT, and not a whole model")
         tensors, metadata = read_safetensors(path)
         left_out = self._left_out()
-        return (
-            {name: tensor for name, tensor in tensors.items() if name not in left_out},
-            {key: value for key, value in metadata.items() if key not in _OF_TRANSFORMERS},
-        )
+        return {name: tensor for name, tensor in tensors.items() if name not in left_out}, metadata
 
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`: the weights, and the slots of the optimizer. An export will do."""

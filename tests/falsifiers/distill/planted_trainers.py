@@ -122,6 +122,15 @@ def saves_before(setting: Setting) -> KDTrainer:
     return new_trainer(setting, _SavesBefore)
 
 
+class _SavesInPlace(KDTrainer):
+    _save_checkpoint = Trainer._save_checkpoint
+
+
+def saves_in_place(setting: Setting) -> KDTrainer:
+    """Writes a checkpoint under its final name, as a Trainer does if nothing is done about it."""
+    return new_trainer(setting, _SavesInPlace)
+
+
 def steps_twice(setting: Setting) -> KDTrainer:
     """The optimizer steps twice, and one step is counted."""
     trainer = build(setting)

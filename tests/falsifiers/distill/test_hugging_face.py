@@ -18,7 +18,7 @@ from harness.base.vocabulary import Outcome
 from harness.external.file_check import check_run
 from harness.external.trainer_file import load as trainer_file
 from tests.external.trainers import ROOT
-from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, failed, outside
+from tests.falsifiers.distill.outside import EXPORT, MAX_STEPS, PERIOD, SMOKE, clauses, failed, outside, run
 from tests.falsifiers.distill.outside import outcomes as judged_outcomes
 from tests.falsifiers.distill.trials import a_setting
 from trainers.kd_trainer import build
@@ -29,6 +29,7 @@ READY_MADE = ROOT / "trainers" / "transformers-trainer.toml"
 
 STEP = "F-DISTILL-STEP-001"
 CRASH = "F-DISTILL-CKPT-CRASH-001"
+PLANTED = "tests.falsifiers.distill.planted_trainers:"
 BATCH = "F-DISTILL-BATCH-001"
 EMBED = "F-DISTILL-EMBED-001"
 SHORT: dict[str, dict[str, Any]] = {
@@ -37,7 +38,6 @@ SHORT: dict[str, dict[str, Any]] = {
     EXPORT: {"steps": 3, "checkpoint_every": 2, "batch": 2, "sequence": 16},
     STEP: {"steps": 6, "checkpoint_every": 4, "warmup_steps": 2, "batch": 2, "sequence": 16},
     SMOKE: {"batch": 2, "sequence": 16, "held_out_batches": 1},
-    CRASH: {},
     BATCH: {"sequence": 16},
     EMBED: {"batch": 2, "sequence": 16},
 }
@@ -120,9 +120,14 @@ def test_a_function_that_cannot_be_asked(function: str, tmp_path: Path) -> None:
     assert failed(outcomes(tmp_path, MAX_STEPS, function)) == set()
 
 
-def test_a_claim_that_looks_for_other_files(tmp_path: Path) -> None:
-    """It does not say that a Trainer's checkpoints are missing."""
-    assert failed(outcomes(tmp_path, CRASH, "trainers.kd_trainer:build")) == set()
+@pytest.mark.parametrize(
+    ("function", "torn"), [("trainers.kd_trainer:build", "PASS"), (PLANTED + "saves_in_place", "FAIL")]
+)
+def test_a_trainer_that_is_killed(function: str, torn: str, tmp_path: Path) -> None:
+    """A Trainer writes its checkpoints in place, unless it is taught better. From the command line: the trial forks."""
+    short = [word for name, value in {"steps": 11, "checkpoint_every": 2}.items() for word in ("-P", f"{name}={value}")]
+    status, said = run(tmp_path, CRASH, "--profile", "reduced", "--subject", f"hf:{function}", *short)
+    assert (status, clauses(tmp_path)["torn.maxItems"]) == (int(torn == "FAIL"), torn), said
 
 
 def test_the_ready_made_file_describes_a_script(tmp_path: Path) -> None:

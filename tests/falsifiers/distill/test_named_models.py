@@ -108,9 +108,9 @@ def folder(distilled: Path, tmp_path: Path) -> Path:
     return shutil.copytree(distilled, tmp_path / "copy")
 
 
-def _seen(folder: Path, claim: str = SMOKE) -> Seen:
+def _seen(folder: Path, claim: str = SMOKE, **changed: Any) -> Seen:
     asked = {"trainer": str(folder / "trainer.toml"), "dir": str(folder / "run"), "root": str(folder)}
-    return outside(folder, claim, Recorded, **asked, **ASKED)
+    return outside(folder, claim, Recorded, **asked, **ASKED, **changed)
 
 
 def _outcomes(folder: Path, claim: str = SMOKE) -> dict[str, Outcome]:
@@ -242,6 +242,32 @@ def test_what_cannot_be_loaded_is_not_measured(folder: Path, old: str, new: str)
     (folder / "trainer.toml").write_text(FILE.replace(old, new))
     found = _outcomes(folder)
     assert (failed(found), found["kl-falls"]) == (set(), Outcome.NOT_MEASURED)
+
+
+METADATA = ("metadata_missing.maxItems", "metadata_untrue.maxItems")
+
+
+def _rewritten(folder: Path, metadata: dict[str, str] | None) -> None:
+    path = folder / "run" / "export" / "model.safetensors"
+    save_file(load_file(path), path, metadata)
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+def test_an_export_that_says_nothing_of_its_run(folder: Path, metadata: dict[str, str] | None) -> None:
+    """What transformers writes says as little as nothing does, and neither matters if nothing is required."""
+    _rewritten(folder, metadata)
+    found = _outcomes(folder, EXPORT)
+    assert [found[name] for name in METADATA] == [Outcome.NOT_MEASURED] * 2
+    free = outcomes(EXPORT, _seen(folder, EXPORT, required_metadata=[]), ASKED)
+    assert [free[name] for name in METADATA] == [Outcome.PASS] * 2
+
+
+def test_a_key_that_is_missing_is_said_once(folder: Path) -> None:
+    """By the clause on what is missing. Only the keys that the contract requires count."""
+    _rewritten(folder, {"format": "pt", "alpha": "0.3", "temperature": "4.0", "step": "49"})
+    seen = _seen(folder, EXPORT, required_metadata=["alpha", "epoch"])
+    assert seen.measurements["metadata_missing"] == ["epoch"]
+    assert seen.measurements["metadata_untrue"] == ["step"]
 
 
 def test_a_loss_that_is_not_stated_is_not_compared(folder: Path) -> None:
