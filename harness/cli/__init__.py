@@ -25,6 +25,8 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "run": "run claims: real work, judged, proven by mutants, sealed",
+    "runs": "the runs that go on in Slurm",
+    "attach": "follow a run that goes on in Slurm",
     "list": "the claims of the project",
     "show": "what a claim says, what runs here, what would refute it",
     "lint": "show that contracts can be satisfied, and violated",

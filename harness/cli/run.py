@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from harness.machine.host import Host
     from harness.run.due import Due
     from harness.run.events import Event, Handler
+    from harness.run.slurm.detached import DetachedRun
 
-__all__ = ["command"]
+__all__ = ["carry_out", "command"]
 
 _GONE = (errno.EPIPE, errno.EIO)
 """A closed pipe, a closed terminal."""
@@ -45,7 +46,14 @@ def command(**options: Any) -> ExitStatus:
     it has. If nothing is left to run, the exit status is 0, or 1 if a claim that was left out is FALSIFIED.
     """
     given, project = RunOptions(**options), Project.find()
+    return carry_out(given, project, None)
+
+
+def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None) -> ExitStatus:
+    """Run claims, or follow those of a run that was detached."""
     request = request_of(given, project)
+    if given.detach and attached is None:
+        return _detached(given, project, request)
     # Schedulers end jobs with SIGTERM. The engine then keeps what was measured; before it runs, nothing can be lost.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for output in (sys.stdout, sys.stderr):
@@ -69,7 +77,8 @@ def command(**options: Any) -> ExitStatus:
     if selection is not None:
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay(handlers)
-    runner = compose(project, machine, request, sealer.seal, relay, lambda line: tell(line, err=True))
+    tasks = None if attached is None else attached.tasks()
+    runner = compose(project, machine, request, sealer.seal, relay, lambda line: tell(line, err=True), tasks)
     for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
@@ -86,6 +95,20 @@ def command(**options: Any) -> ExitStatus:
     if selection is not None:
         verdicts += selection.standing
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
+
+
+def _detached(given: RunOptions, project: Project, request: RunRequest) -> ExitStatus:
+    from harness.run.compose import submission_of
+    from harness.run.slurm.detached import detach
+
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(given).items()}
+    try:
+        run = detach(submission_of(project, request), request, options, given.shards)
+    except OSError as error:
+        raise click.ClickException(f"nothing was submitted: {error}") from error
+    tell(f"{run.name}: {len(request.contracts)} claims in Slurm's arrays {', '.join(run.jobs)}")
+    tell(f"harness attach {run.name} shows what they come to; harness runs lists the runs")
+    return ExitStatus.PASS
 
 
 def _sealer(request: RunRequest, project: Project) -> Sealer:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.base.vocabulary import Verdict
 from harness.cli.parameter_options import checked_device
 from harness.cli.subject import choose
 from harness.contract import Contract
@@ -76,6 +77,20 @@ OPTIONS = (
         "--slurm-args", metavar="TEXT", default="", help="With --executor slurm: further options of srun, as one text."
     ),
     click.option(
+        "--detach",
+        is_flag=True,
+        help="With --executor slurm: submit arrays of jobs and return; see harness runs and attach.",
+    ),
+    click.option(
+        "--shards",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --detach: at most N jobs of a kind, of several claims each; by default, a job for each claim.",
+    ),
+    click.option(
+        "--unless", type=click.Path(path_type=Path), hidden=True, help="Leave out what these events finished."
+    ),
+    click.option(
         "--event-lines", is_flag=True, hidden=True, help="Print every event as a line of JSON; no other reports."
     ),
     click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write a JUnit report."),
@@ -133,6 +148,9 @@ class RunOptions:
     executor: str
     partition: str | None
     slurm_args: str
+    detach: bool
+    shards: int | None
+    unless: Path | None
     event_lines: bool
     junit: Path | None
     json_file: str | None
@@ -151,9 +169,16 @@ def request_of(given: RunOptions, project: Project) -> RunRequest:
     if given.quiet and given.verbose:
         raise click.UsageError("say one of -q and -v")
     slurm = _slurm_options(given.executor, given.partition, given.slurm_args)
+    if (given.detach and slurm is None) or (given.shards and not given.detach):
+        raise click.UsageError("--detach needs --executor slurm, and --shards needs --detach")
     if slurm is not None and given.fail_fast:
         raise click.UsageError("the jobs of all claims are submitted at once; leave out --fail-fast")
     contracts = _select(project, given)
+    if given.unless is not None:
+        from harness.run.slurm.detached import verdicts
+
+        told = verdicts(given.unless)  # NOT_MEASURED may be how an interruption ended it
+        contracts = [one for one in contracts if told.get(one.id, Verdict.NOT_MEASURED) == Verdict.NOT_MEASURED]
     chosen = choose(given.subject, given.parameters, contracts, project)
     request = RunRequest(
         contracts=contracts,

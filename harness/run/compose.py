@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from harness.contract.project import Project
@@ -15,10 +15,10 @@ from harness.run.engine import Engine
 from harness.run.events import Handler, Remarked, RunFinished
 from harness.run.plan import with_subject
 from harness.run.request import RunRequest
-from harness.run.slurm.dispatcher import Dispatcher
+from harness.run.slurm.dispatcher import Dispatcher, Followed
 from harness.run.slurm.submission import Submission
 
-__all__ = ["Runner", "compose"]
+__all__ = ["Runner", "compose", "submission_of"]
 
 
 class Runner(Protocol):
@@ -30,7 +30,13 @@ class Runner(Protocol):
 
 
 def compose(
-    project: Project, host: Host, request: RunRequest, seal: Seal, emit: Handler, remark: Callable[[str], None]
+    project: Project,
+    host: Host,
+    request: RunRequest,
+    seal: Seal,
+    emit: Handler,
+    remark: Callable[[str], None],
+    attached: Mapping[str, Followed] | None = None,
 ) -> Runner:
     """The runner for a request.
 
@@ -38,6 +44,7 @@ def compose(
         seal: writes the bundle of a claim.
         emit: takes every event, from several threads.
         remark: takes each other line that a Slurm job writes.
+        attached: the jobs that run already, by claim; None to begin the run.
 
     Raises:
         NoCacheFolderError: there is no folder for the caches of trials.
@@ -59,5 +66,11 @@ def compose(
     engine = Engine(project, host, executors, seal, emit, command, cache)
     if request.slurm is None:
         return engine
-    submission = Submission(project.root, request.evidence or project.evidence, request.slurm, request.key)
-    return Dispatcher(submission.submit, engine.unmeasured, emit, remark)
+    submission = submission_of(project, request)
+    submit = submission.submit if attached is None else lambda contract, request: attached[contract.id]
+    return Dispatcher(submit, engine.unmeasured, emit, remark)
+
+
+def submission_of(project: Project, request: RunRequest) -> Submission:
+    """What submits the request's jobs."""
+    return Submission(project.root, request.evidence or project.evidence, request.slurm or (), request.key)

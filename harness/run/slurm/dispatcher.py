@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from harness.base.vocabulary import ExitStatus, Verdict
 from harness.contract import Contract
@@ -19,9 +20,29 @@ from harness.judging.record import Record
 from harness.run import events, wire
 from harness.run.interruption import Interruption
 from harness.run.request import RunRequest
-from harness.run.slurm.job import Job
 
-__all__ = ["Dispatcher", "Unmeasured"]
+__all__ = ["Dispatcher", "Followed", "Unmeasured"]
+
+
+class Followed(Protocol):
+    """A job that a dispatcher follows."""
+
+    def follow(self, on_line: Callable[[str], None], on_word: Callable[[str], None]) -> int:
+        """Listen until it has ended, and return an exit status."""
+        ...
+
+    def ended_by(self) -> str:
+        """What became of it, in Slurm's words."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ask it to end in good order."""
+        ...
+
+    def cancel(self) -> None:
+        """End it."""
+        ...
+
 
 Unmeasured = Callable[[Contract, RunRequest, str], tuple[events.ClaimPlanned, events.ClaimFinished]]
 """Seals a claim without measurements, for the reason given."""
@@ -39,7 +60,7 @@ class _Dispatch:
 
     contract: Contract
     events: queue.SimpleQueue[events.Event | None] = field(default_factory=queue.SimpleQueue)
-    job: Job | None = None
+    job: Followed | None = None
     status: int = 0
     trouble: str = ""
     """Why no job could be submitted."""
@@ -50,7 +71,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        submit: Callable[[Contract, RunRequest], Job],
+        submit: Callable[[Contract, RunRequest], Followed],
         unmeasured: Unmeasured,
         emit: events.Handler,
         remark: Callable[[str], None],

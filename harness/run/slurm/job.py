@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import final
 
-__all__ = ["Job"]
+__all__ = ["Job", "ask"]
 
 _ASK_SECONDS = 30.0
 """How long a busy controller may take to answer a question."""
@@ -89,14 +89,14 @@ class Job:
     def interrupt(self) -> None:
         """Ask the command to end in good order; a job that still waits in the queue is taken out of it."""
         if self.number is not None and self._state == "RUNNING":
-            _ask(["scancel", "--signal=TERM", self._number or ""])
+            ask(["scancel", "--signal=TERM", self._number or ""])
         else:
             self.cancel()
 
     def cancel(self) -> None:
         """Have Slurm end the job; one that Slurm has not accepted yet is withdrawn."""
         if self.number is not None:
-            _ask(["scancel", self._number or ""])
+            ask(["scancel", self._number or ""])
         else:
             self._process.terminate()
 
@@ -112,7 +112,7 @@ class Job:
     def _look(self) -> None:
         """Find the job among the user's by the session that submitted it; finished ones are listed for minutes."""
         columns = "JobID:20,AllocSID:20,State:20,PreemptTime:20"
-        listed = _ask(["squeue", "--me", "--states=all", "--noheader", f"--Format={columns}"])
+        listed = ask(["squeue", "--me", "--states=all", "--noheader", f"--Format={columns}"])
         rows = [words for line in listed.splitlines() if len(words := line.split()) == 4]
         mine = [row for row in rows if row[1] == str(self._process.pid)]
         if mine:
@@ -121,7 +121,8 @@ class Job:
             self._preempted = preempted[:1].isdigit()
 
 
-def _ask(command: Sequence[str]) -> str:
+def ask(command: Sequence[str]) -> str:
+    """What a client of Slurm prints; empty if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired):

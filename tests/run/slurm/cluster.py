@@ -1,4 +1,4 @@
-"""A real Slurm of one node with two simulated GPUs, private to a folder."""
+"""A real Slurm of two nodes with two simulated GPUs each, private to a folder."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pathlib import Path
 __all__ = ["NoSlurm", "cluster"]
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "scancel", "squeue", "scontrol", "sinfo")
+_NODES = ("hopper", "spark")
 _CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost={host}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 SlurmctldPort={controller}
-SlurmdPort={daemon}
 SrunPortRange={first}-{last}
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -43,9 +43,13 @@ SchedulerParameters=sched_interval=2
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 GresTypes=gpu
-NodeName={host} CPUs={cpus} Gres=gpu:2 State=UNKNOWN
-PartitionName=day Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5
-PartitionName=urgent Nodes={host} MaxTime=INFINITE State=UP PriorityTier=2
+SlurmdParameters=config_overrides
+NodeName=DEFAULT CPUs={cpus} Gres=gpu:2 State=UNKNOWN
+NodeName=hopper NodeHostname={host} NodeAddr=127.0.0.1 Port={first_daemon} Features=sm_90
+NodeName=spark NodeHostname={host} NodeAddr=127.0.0.1 Port={second_daemon} Features=sm_121
+PartitionName=day Nodes=hopper Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=5
+PartitionName=fleet Nodes=hopper,spark MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=3 PreemptMode=REQUEUE
+PartitionName=urgent Nodes=hopper,spark MaxTime=INFINITE State=UP PriorityTier=2
 """
 
 
@@ -72,7 +76,8 @@ def cluster(folder: Path, seconds: float = 30.0) -> Iterator[dict[str, str]]:
         _start(daemons, folder, environment, "munged", *_munge_options(folder))
         _await(lambda: (folder / "munge.socket").exists(), "munged", seconds)
         _start(daemons, folder, environment, "slurmctld", "-D")
-        _start(daemons, folder, environment, "slurmd", "-D", "-N", _host())
+        for node in _NODES:
+            _start(daemons, folder, environment, "slurmd", "-D", "-N", node)
         _await(lambda: _idle(environment), "Slurm", seconds)
         try:
             yield variables
@@ -84,17 +89,19 @@ def cluster(folder: Path, seconds: float = 30.0) -> Iterator[dict[str, str]]:
 
 
 def _configure(folder: Path) -> None:
-    for name in ("state", "spool"):
+    for name in ("state", *(f"spool-{node}" for node in _NODES)):
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)
     (folder / "munge.key").write_bytes(os.urandom(1024))
     (folder / "munge.key").chmod(0o400)
-    ports = _free_ports(2)
+    controller, first, second = _free_ports(3)
     text = _CONFIGURATION.format(
-        host=_host(), folder=folder, controller=ports[0], daemon=ports[1], first=50000, last=59999, cpus=os.cpu_count()
-    )
+        host=_host(), folder=folder, controller=controller, first_daemon=first, second_daemon=second, first=50000,
+        last=59999, cpus=os.cpu_count(),
+    )  # fmt: skip
     (folder / "slurm.conf").write_text(text)
-    (folder / "gres.conf").write_text(f"NodeName={_host()} Name=gpu File={folder}/gpu[0-1]\n")
+    gpus = [f"NodeName={node} Name=gpu File={folder}/gpu[0-1]\n" for node in _NODES]
+    (folder / "gres.conf").write_text("".join(gpus))
     for index in range(2):
         (folder / f"gpu{index}").touch()
 
@@ -107,7 +114,7 @@ def _munge_options(folder: Path) -> list[str]:
 def _start(daemons: ExitStack, folder: Path, environment: dict[str, str], name: str, *options: str) -> None:
     program = _program(name)
     assert program is not None
-    with open(folder / f"{name}.out", "wb") as log:
+    with open(folder / f"{name}.out", "ab") as log:
         process = subprocess.Popen([program, *options], env=environment, stdout=log, stderr=log)
     daemons.callback(_end, process)
 
@@ -123,7 +130,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _idle(environment: dict[str, str]) -> bool:
     asked = subprocess.run(
-        ["sinfo", "--noheader", "--format=%t", "--partition=day"], env=environment, capture_output=True, text=True
+        ["sinfo", "--noheader", "--format=%t", "--partition=fleet"], env=environment, capture_output=True, text=True
     )
     return asked.stdout.strip() == "idle"
 

@@ -50,9 +50,9 @@ def job(claim: str = CLAIM) -> str:
     raise AssertionError("no job runs")
 
 
-def bundles(folder: Path) -> list[Path]:
+def bundles(folder: Path, claim: str = CLAIM) -> list[Path]:
     """The sealed bundles of the claim, by age."""
-    return sorted((folder / "evidence" / "TOY-1" / CLAIM).glob("[!.]*"))
+    return sorted((folder / "evidence" / "TOY-1" / claim).glob("[!.]*"))
 
 
 def read(bundle: Path, name: str) -> dict[str, object]:
@@ -219,7 +219,7 @@ def test_a_job_that_is_killed_outright(folder: Path) -> None:
 def test_a_preempted_job(folder: Path) -> None:
     """A job of higher priority takes the node: NOT_MEASURED with that reason."""
     process = started(folder, "--slurm-args=--exclusive")
-    slurm("srun", "--partition=urgent", "--exclusive", "true")
+    slurm("srun", "--partition=urgent", "--nodelist=hopper", "--exclusive", "true")
     output = ended(process)
     assert process.returncode == ExitStatus.NOT_MEASURED, output
     assert "PREEMPTED" in output or "PREEMPTION" in output, output

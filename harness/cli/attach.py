@@ -1,0 +1,43 @@
+"""`harness attach`: follows a run that was detached."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.base.vocabulary import ExitStatus
+from harness.cli.run import carry_out
+from harness.cli.run_options import RunOptions
+from harness.contract.project import Project
+
+__all__ = ["command"]
+
+
+@click.command("attach")
+@click.argument("run", required=False)
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="Where its bundles go, instead of the project's evidence/."
+)
+def command(run: str | None, evidence: Path | None) -> ExitStatus:
+    """Follow RUN, which `harness run --executor slurm --detach` submitted; without RUN, the newest.
+
+    What the run has printed so far comes first. The reports and the exit status are those that `harness run` would have
+    had. Ctrl-C leaves the jobs alone.
+    """
+    from harness.run.slurm.detached import UnknownRunError, saved
+
+    project = Project.find()
+    try:
+        found = saved(evidence or project.evidence, run)
+    except UnknownRunError as error:
+        raise click.UsageError(str(error)) from error
+    paths = {field.name for field in fields(RunOptions) if "Path" in str(field.type)}
+    options: dict[str, Any] = {
+        name: Path(value) if name in paths and value is not None else tuple(value) if isinstance(value, list) else value
+        for name, value in found.options.items()
+    }
+    given = replace(RunOptions(**options), ids=tuple(found.tasks()), everything=False, issue=None, spec=None)
+    return carry_out(given, project, found)

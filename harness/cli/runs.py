@@ -1,0 +1,31 @@
+"""`harness runs`: the runs that were detached."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from harness.base.vocabulary import ExitStatus
+from harness.contract.project import Project
+from harness.report.columns import tell
+
+__all__ = ["command"]
+
+
+@click.command("runs")
+@click.option(
+    "--evidence", type=click.Path(path_type=Path), help="Where their bundles go, instead of the project's evidence/."
+)
+def command(evidence: Path | None) -> ExitStatus:
+    """List the runs that `harness run --executor slurm --detach` submitted, the newest last.
+
+    Behind each is how many claims have which verdict, and the state of the jobs of the others.
+    """
+    from harness.run.slurm.detached import saved_runs
+
+    for run in saved_runs(evidence or Project.find().evidence):
+        counts = Counter(task.verdict() or task.state() for task in run.tasks().values())
+        tell(f"{run.name}  {', '.join(f'{count} {what}' for what, count in sorted(counts.items()))}")
+    return ExitStatus.PASS

@@ -1,0 +1,107 @@
+"""Runs that go on without a client, and the nodes that are chosen for claims, on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.base.vocabulary import ExitStatus
+from harness.run.slurm.submission import Submission
+from tests.cli.harness_command import harness
+from tests.run.slurm.test_run import CLAIM, await_empty_queue, bundles, queue, read, slurm
+
+OTHER = "F-TOY-SORT-002"
+DETACHED = ("--executor", "slurm", "--detach", "--partition", "fleet")
+
+
+def write(folder: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """A claim like the first one, but for a change."""
+    contract = json.loads((folder / "contracts" / f"{CLAIM}.json").read_text())
+    change(contract)
+    (folder / "contracts" / f"{name}.json").write_text(json.dumps({**contract, "id": name}))
+
+
+def awaited(happened: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline, (what, queue())
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("least", "target", "nodes"),
+    [
+        ("9.0", None, "sm_90|sm_121"),
+        ("10.0", None, "sm_121"),
+        ("13.0", None, "sm_130"),
+        ("9.0", "12.1", "sm_121"),
+        ("9.0", "8.0", "sm_90|sm_121"),
+        (None, None, ""),
+    ],
+)
+def test_the_features_of_the_nodes_for_a_claim(least: str | None, target: str | None, nodes: str) -> None:
+    """The target's nodes if there are any, else all that suffice; what no node has, Slurm refuses."""
+    submission = Submission(Path(), Path())
+    submission.__dict__["features"] = "sm_90,ib\nsm_121\n"
+    assert submission._nodes(least, target) == nodes
+
+
+def test_a_node_of_the_compute_capability(folder: Path) -> None:
+    """Its driver does not know its simulated GPUs, so the claim is NOT_MEASURED there."""
+    requires = {"device": "cuda", "compute_capability": "12.0"}
+    write(folder, CLAIM, lambda contract: contract["profiles"]["reduced"].update(requires=requires))
+    done = harness(folder, "run", CLAIM, "--executor", "slurm", "--partition", "fleet")
+    assert done.returncode == ExitStatus.NOT_MEASURED, done.stdout + done.stderr
+    variables = read(bundles(folder)[0], "environment.json")["variables"]
+    assert isinstance(variables, dict)
+    assert variables["SLURM_JOB_NODELIST"] == "spark"
+
+
+def test_a_detached_run(folder: Path) -> None:
+    """A task for each claim. Whoever attaches sees what an ordinary run prints, with its exit status."""
+    write(folder, OTHER, lambda contract: contract["profiles"]["reduced"]["parameters"].update(how="segfaults"))
+    done = harness(folder, "run", CLAIM, OTHER, *DETACHED, "--json", "run.json")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    name = done.stdout.partition(":")[0]
+    attached = harness(folder, "attach")
+    assert attached.returncode == ExitStatus.FAIL, attached.stdout + attached.stderr
+    assert "2 claims declared, 2 evaluated: 1 PASS, 1 FAIL" in attached.stdout
+    records = json.loads((folder / "run.json").read_text())["records"]
+    assert [(record["id"], record["verdict"]) for record in records] == [(CLAIM, "PASS"), (OTHER, "FAIL")]
+    assert harness(folder, "runs").stdout.split() == [name, "1", "FAIL,", "1", "PASS"]
+    assert harness(folder, "attach", "no-such-run").returncode == ExitStatus.REFUSED
+    assert harness(folder, "verify", "evidence").returncode == ExitStatus.PASS
+    await_empty_queue()
+
+
+def test_a_preempted_task_keeps_finished_claims(folder: Path) -> None:
+    """Slurm begins it again. The claim that was finished does not run again, and the other one does."""
+    write(folder, OTHER, lambda contract: contract["profiles"]["reduced"]["parameters"].update(how="hangs"))
+    options = ("--shards", "1", "-j", "1", "--slurm-args=--nodelist=spark --exclusive")
+    done = harness(folder, "run", CLAIM, OTHER, *DETACHED, *options)
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    (events,) = awaited_files(folder)
+    awaited(lambda: f'"{CLAIM}"' in events.read_text() and "ClaimFinished" in events.read_text(), "the first claim")
+    awaited(lambda: f'"TrialStep","id":"{OTHER}"' in events.read_text().replace(" ", ""), "the second claim")
+    write(folder, OTHER, lambda contract: None)
+    subprocess.run(["srun", "--partition=urgent", "--nodelist=spark", "--exclusive", "true"], check=True, timeout=60)
+    attached = harness(folder, "attach")
+    assert attached.returncode == ExitStatus.PASS, attached.stdout + attached.stderr
+    assert "2 claims declared, 2 evaluated: 2 PASS" in attached.stdout
+    assert len(bundles(folder)) == 1
+    verdicts = [read(bundle, "record.json")["verdict"] for bundle in bundles(folder, OTHER)]
+    assert verdicts == ["NOT_MEASURED", "PASS"]
+    assert "Restarts=1" in slurm("scontrol", "show", "job", events.name.partition("_")[0])
+    await_empty_queue()
+
+
+def awaited_files(folder: Path) -> list[Path]:
+    """The files of events, as soon as there are any."""
+    awaited(lambda: list((folder / "evidence" / ".runs").glob("*.events")), "events")
+    return list((folder / "evidence" / ".runs").glob("*.events"))
