@@ -89,9 +89,10 @@ def read(root: Path, name: str) -> tuple[bytes, str]:
         TooLarge: it has more than `bundle_layout.LARGEST_DOCUMENT` bytes.
     """
     with Beneath(root, name).open() as file:
-        content = file.read(min(os.fstat(file.fileno()).st_size, LARGEST_DOCUMENT) + 1)
-    if len(content) > LARGEST_DOCUMENT:
-        raise TooLarge(f"has more than {LARGEST_DOCUMENT} bytes")
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_DOCUMENT:
+            raise TooLarge(f"has more than {LARGEST_DOCUMENT} bytes")
+        content = file.read(size)  # a file that grows is read no further
     return content, hashlib.sha256(content).hexdigest()
 
 

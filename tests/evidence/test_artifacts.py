@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import os
 from pathlib import Path
+from typing import cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -116,3 +119,130 @@ def test_a_counterexample_is_read_from_its_file(tmp_path: Path) -> None:
     assert artifacts.counterexample(Beneath(tmp_path), Redactor()) is None
     (tmp_path / "counterexample.json").write_text(json.dumps(case.to_json()))
     assert artifacts.counterexample(Beneath(tmp_path), Redactor()) == case
+
+
+def told(*folder: Path | str) -> list[tuple[str, bool, int | None, bool, str, bytes]]:
+    """What is told of each artifact below a folder: name, whether copied, size, whether digested, reason, content."""
+    collected = artifacts.collect(Beneath(*folder), Redactor())
+    found = [(entry, content) for entry, content in collected if entry is not None]
+    return [(one.name, one.copied, one.size, one.sha256 is not None, one.reason, content) for one, content in found]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that small files reach."""
+    for name, value in (("LARGEST", 4), ("LARGEST_TOGETHER", 9), ("LARGEST_READ", 20), ("MOST_ARTIFACTS", 3)):
+        monkeypatch.setattr(artifacts, name, value)
+
+
+@pytest.mark.usefixtures("small")
+def test_artifacts_share_room(tmp_path: Path) -> None:
+    """What is copied takes room of the later ones. A file that is only digested takes none."""
+    for name, size in {"a": 4, "b": 5, "c": 4, "d": 2, "e": 1, "f": 0}.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    assert told(tmp_path) == [
+        ("a", True, 4, True, "", b"xxxx"),
+        ("b", False, 5, True, "larger than the 4 bytes that artifacts may still take", b""),
+        ("c", True, 4, True, "", b"xxxx"),
+        ("d", False, 2, True, "larger than the 1 bytes that artifacts may still take", b""),
+        ("e", True, 1, True, "", b"x"),
+        ("f", False, 0, True, "a bundle has copies of at most 3 artifacts", b""),
+    ]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_counterexample_is_not_one_of_the_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is copied beside them, before and after them."""
+    monkeypatch.setattr(artifacts, "LARGEST", 1000)
+    monkeypatch.setattr(artifacts, "LARGEST_TOGETHER", 1000)
+    monkeypatch.setattr(artifacts, "LARGEST_READ", 1000)
+    for name in ("1", "2", "e", "f"):
+        (tmp_path / name).touch()
+    (tmp_path / "counterexample.json").write_text(json.dumps(Counterexample({}, ("a",), {"b": 1}).to_json()))
+    assert [(name, copied) for name, copied, *_ in told(tmp_path)] == [
+        ("1", True),
+        ("2", True),
+        ("counterexample.json", True),
+        ("e", True),
+        ("f", False),
+    ]
+
+
+@pytest.mark.usefixtures("small")
+def test_what_was_read_for_a_digest_is_not_read_again(tmp_path: Path) -> None:
+    """An empty file, a link and a file that is too large take nothing of what is still read."""
+    for name, size in {"a": 0, "c": 12, "d": 9, "e": 8, "f": 1}.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    (tmp_path / "b").symlink_to("a")
+    assert told(tmp_path) == [
+        ("a", True, 0, True, "", b""),
+        ("b", False, None, False, "a symbolic link, which is not followed", b""),
+        ("c", False, 12, True, "larger than the 4 bytes that artifacts may still take", b""),
+        ("d", False, 9, False, "larger than the 8 bytes that are still read for digests", b""),
+        ("e", False, 8, True, "larger than the 4 bytes that artifacts may still take", b""),
+        ("f", False, 1, False, "larger than the 0 bytes that are still read for digests", b""),
+    ]
+
+
+class Growing(io.BytesIO):
+    """A file that had five bytes when it was opened, and has ten."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(b"0123456789")
+        place.write_bytes(b"01234")
+        self._opened = place.open("rb")
+
+    def fileno(self) -> int:
+        return self._opened.fileno()
+
+    def open(self) -> Growing:
+        return self
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+def test_a_file_that_grows_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    """Its size is that of the moment in which it was opened."""
+    monkeypatch.setattr(artifacts, "_CHUNK", piece)
+    place = cast(Beneath, Growing(tmp_path / "one"))
+    artifact, content = artifacts._artifact("one", place, "", artifacts._Limits(10, 10), Redactor(), "")
+    assert (artifact.size, artifact.sha256, content) == (5, hashlib.sha256(b"01234").hexdigest(), b"01234")
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    """A pipe does not block. A folder that is missing has no artifacts; one that is a link is named."""
+    os.mkfifo(tmp_path / "pipe")
+    assert told(tmp_path) == [("pipe", False, None, False, "neither a file nor a folder", b"")]
+    assert told(tmp_path / "missing") == []
+    (tmp_path / "link").symlink_to(".")
+    assert [(name, copied) for name, copied, *_ in told(tmp_path, "link")] == [(".", False)]
+
+
+def test_some_names_are_not_copied(tmp_path: Path) -> None:
+    """What stands in no manifest, the index itself, and what git takes for its own."""
+    for name in ("INDEX.json", ".gitignore", "a/.git/b", "new\nline", "a.git", "INDEX.json.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert {name: (copied, reason) for name, copied, _, _, reason, _ in told(tmp_path)} == {
+        ".gitignore": (False, "git would take it for its own"),
+        "INDEX.json": (False, "has the name of this index"),
+        "INDEX.json.txt": (True, ""),
+        "a.git": (True, ""),
+        "a/.git/b": (False, "git would take it for its own"),
+        "new\nline": (False, "its name cannot stand in a manifest"),
+    }
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"inputs": 1}'])
+def test_what_has_only_the_name_of_a_counterexample_is_not_copied(tmp_path: Path, content: str) -> None:
+    (tmp_path / "counterexample.json").write_text(content)
+    ((_, copied, size, has_digest, reason, sealed),) = told(tmp_path)
+    assert (copied, size, has_digest, sealed) == (False, len(content), True, b"")
+    assert reason.startswith("has the name of a counterexample and is none: ")
+
+
+def test_the_index_lists_fields_and_counts() -> None:
+    entry = artifacts.Artifact("a", True, 1, "0", "")
+    assert artifacts.index([entry], 3) == {
+        "artifacts": [{"name": "a", "copied": True, "size": 1, "sha256": "0", "reason": ""}],
+        "omitted": 3,
+    }
