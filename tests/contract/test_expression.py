@@ -152,6 +152,9 @@ def test_a_raw_string_ends_where_the_engine_says(text: str, quotes: str, raw: st
         ("Point{x: 1}", 6),
         (".a", 1),
         ("a # b", 3),
+        ("a# b", 2),
+        ("abc#", 4),
+        ("abc  # b", 6),
         ("'open", 1),
     ],
 )

@@ -44,6 +44,10 @@ def judged(rule: str, parameters: dict[str, Any] | None = None, **measurements: 
         "'self.a' == \"self.b\"",
         "true // self.a",
         "self.a.all(x, self.b.all(y, self.c.all(z, x < y)))",
+        "self.a.all(x)",
+        "self.a.all()",
+        "self.a.all(1.0, true)",
+        "all(self.a, x, x < 1.0)",
     ],
 )
 def test_refusals(rule: str, snapshot: Any) -> None:

@@ -116,6 +116,14 @@ def test_a_folder_above_a_bundle_is_no_bundle(tmp_path: Path, snapshot: Snapshot
     assert str(refused.value).replace(str(tmp_path), "EVIDENCE") == snapshot
 
 
+def test_a_bundle_with_a_broken_record_is_not_named_as_another(tmp_path: Path) -> None:
+    bundle = sealed(tmp_path)
+    (bundle / "record.json").write_text("{")
+    with pytest.raises(DifferenceError) as refused:
+        compare(bundle, bundle, {})
+    assert str(refused.value).endswith("; name a whole bundle")
+
+
 def test_runs_of_two_claims_have_no_difference(tmp_path: Path) -> None:
     """In either order."""
     first = sealed(tmp_path)
