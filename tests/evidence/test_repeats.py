@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,14 @@ from tests.evidence.entries import CPU, entry
 def test_the_interval_of_a_share(count: int, total: int, low: float, high: float) -> None:
     """Values of Newcombe (1998) and of R's prop.test without correction."""
     assert wilson(count, total) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_the_interval_to_the_last_digit() -> None:
+    """The formula of Wilson, solved for the two shares that are a quantile from what was counted."""
+    for count, total in ((1, 20), (3, 7), (50, 100)):
+        for share in wilson(count, total):
+            deviation = 1.959963984540054 * math.sqrt(share * (1 - share) / total)
+            assert abs(count / total - share) == pytest.approx(deviation, rel=1e-12)
 
 
 @given(st.integers(1, 10**9), st.data())
