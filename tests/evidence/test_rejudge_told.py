@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from harness.base.device import Device
 from harness.base.vocabulary import Fate, Outcome, Verdict
@@ -32,9 +34,23 @@ def parts(folder: Path, **changes: Any) -> Judged:
     return result.record, result.contract, result.subject.observation, seen
 
 
+seen_here: list[str] = []
+"""The findings that a test has seen."""
+
+
+@pytest.fixture(autouse=True)
+def recorded(snapshot: SnapshotAssertion) -> Iterator[None]:
+    """Compare every finding of a test, with its fields, with a snapshot."""
+    seen_here.clear()
+    yield
+    if seen_here:
+        assert seen_here == snapshot
+
+
 def told(rejudgment: Rejudgment) -> Told:
     """The file and the place of every finding. Every code is REJUDGED_DIFFERENTLY."""
     assert {one.code for one in rejudgment.findings} <= {Code.REJUDGED_DIFFERENTLY}
+    seen_here.extend(f"{one} {one.detail} {json.dumps(one.fields, default=str)}" for one in rejudgment.findings)
     return [(one.file, one.pointer) for one in rejudgment.findings]
 
 
@@ -256,6 +272,7 @@ def test_a_mutant_without_its_observation(sound: Judged, fate: Fate) -> None:
     missing = [found.file for found in again.findings if found.code is Code.INCOMPLETE]
     if fate is Fate.INCONCLUSIVE or not fate.has_run:
         assert missing == []
+        told(again)
         assert again.mutants["forgets-one"] is fate
     else:
         assert missing == [MUTANTS]
@@ -349,7 +366,9 @@ def _without(observation: Observation, name: str) -> Observation:
 def test_a_long_value_is_cut_in_a_finding(sound: Judged, length: int, shown: str) -> None:
     """At 120 characters of its JSON."""
     record, *others = sound
-    (finding,) = rejudge(replace(record, title="x" * length), *others).findings
+    again = rejudge(replace(record, title="x" * length), *others)
+    assert told(again) == [(RECORD, "/title")]
+    (finding,) = again.findings
     assert finding.fields["then"] == f'"{shown}'
 
 
