@@ -28,8 +28,6 @@ finding is STALE_SUBJECT.
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -37,6 +35,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, final
 
+from harness.base import regular_file
 from harness.base.device import DeviceClass, hardware
 from harness.base.vocabulary import Verdict
 from harness.contract.imports import imported_files
@@ -65,7 +64,6 @@ STALE = frozenset({Code.STALE_CONTRACT, Code.STALE_FALSIFIER, Code.STALE_SUBJECT
 """The codes that make evidence stale: contract, falsifier or subject have changed since."""
 
 _IMPORTED = (".py", ".pyi", ".so")
-_CHUNK = 1 << 20
 
 
 class Recorded(Protocol):
@@ -285,22 +283,9 @@ def _some(names: Sequence[str]) -> dict[str, Any]:
 def _digest(path: Path) -> str | None:
     """Return the sha256 of a file; None if it is not regular, cannot be read, or is too large for a source file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = regular_file.read(path, LARGEST_DOCUMENT)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_DOCUMENT:
-            return None
-        content = b""
-        while chunk := os.read(descriptor, _CHUNK):
-            content += chunk
-            if len(content) > LARGEST_DOCUMENT:
-                return None
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
     return hashlib.sha256(content).hexdigest()
 
 
