@@ -111,6 +111,7 @@ def _profile(name: str, document: JsonObject) -> Profile:
         limits["seconds"],
         limits.get("lease_seconds", 3600.0),
         frozenset(document.get("omits", ())),
+        document.get("step"),
     )
 
 
@@ -179,6 +180,11 @@ def _entry_point_problems(document: JsonObject, search: tuple[Path, ...]) -> Ite
     places: list[tuple[str, str]] = [("/falsifier", document["falsifier"]), ("/subject", document["subject"])]
     places += [
         (pointer("mutants", index, "subject"), mutant["subject"]) for index, mutant in enumerate(document["mutants"])
+    ]
+    places += [
+        (pointer("profiles", name, "step"), profile["step"])
+        for name, profile in document["profiles"].items()
+        if "step" in profile
     ]
     seen: dict[str, EntryPointError | None] = {}
     for where, text in places:

@@ -50,6 +50,8 @@ class Profile:
     """How long a trial waits for the device."""
     omits: frozenset[str] = frozenset()
     """Measurements that the profile need not take. A clause on one that was not taken is not judged."""
+    step: str | None = None
+    """The entry point of a training step whose memory is predicted before a trial gets a GPU."""
 
 
 @dataclass(frozen=True)

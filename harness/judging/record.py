@@ -127,6 +127,8 @@ class Record:
     """How long trials waited for a device that others held."""
     withdrawn: Mapping[str, str] = field(default_factory=dict)
     """Why GPUs failed the claim, by UUID. It then ran again on another one, if it could."""
+    predicted: JsonObject = field(default_factory=dict)
+    """The memory of the profile's step, predicted before the run and measured; empty if the profile names no step."""
     unjudged: tuple[str, ...] = ()
     """Ids of the contract's clauses without an outcome: the profile omits a measurement that they read."""
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.contract.project import Project
 from harness.contract.reasons import Reason, ReasonCode
@@ -26,6 +27,7 @@ from harness.run import events
 from harness.run.crew import Crew, Turn
 from harness.run.demand import Demand
 from harness.run.durations import Durations
+from harness.run.foresight import foreseen
 from harness.run.interruption import Interruption
 from harness.run.plan import Plan, device_of, make_plan
 from harness.run.recording import Recorder, Times
@@ -112,8 +114,9 @@ class _Run:
         self._interruption, self._durations = interruption, durations
         self._demand = Demand(host, [plan for plan in plans if not plan.obstacle], request.jobs)
         setting = Setting(
-            request, executors, self._demand, emit, interruption, self._assigned, durations.expected, self._seal
-        )
+            request, executors, self._demand, emit, interruption, self._foreseen, self._assigned, durations.expected,
+            self._seal,
+        )  # fmt: skip
         self._claims = [ClaimRun(index, plan, setting) for index, plan in enumerate(plans)]
         self._turn = threading.Lock()
         self._schedule = Schedule(self._demand.capacity)
@@ -150,6 +153,9 @@ class _Run:
     def _work(self, turn: Turn) -> Sequence[Task]:
         index, _, trial = turn.task.name.partition(" ")
         return self._claims[int(index)].work(turn, trial)
+
+    def _foreseen(self, plan: Plan) -> JsonObject:
+        return foreseen(plan, self._recorder.root, lambda: self._interruption.requested)
 
     def _assigned(self, plan: Plan, gpu: Gpu | None) -> Plan:
         return replace(plan, gpu=gpu, device=device_of(gpu, self._host))

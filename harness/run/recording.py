@@ -58,6 +58,11 @@ class Recorder:
         commit = git.commit(project.root, outputs=[project.evidence.relative_to(project.root).as_posix()])
         self._commit: RecordedCommit = {"revision": commit.revision, "dirty": commit.dirty, "reason": commit.reason}
 
+    @property
+    def root(self) -> Path:
+        """The project's folder."""
+        return self._project.root
+
     def finished(self, plan: Plan, request: RunRequest, trials: Trials, times: Times) -> events.ClaimFinished:
         """Seal the result of a claim. If the bundle cannot be written, the claim is NOT_MEASURED."""
         record = self._record(plan, request, trials, times)
@@ -110,6 +115,7 @@ class Recorder:
             seconds=round(times.seconds, 3),
             waited_seconds=round(times.waited_seconds, 3),
             withdrawn=trials.withdrawn,
+            predicted=trials.predicted and {**trials.predicted, "measured": observation.residency.allocator_peak_bytes},
             trial_seconds=round(trials.subject.seconds, 3),
             contract_digest=contract.digest,
             sources=trials.sources,

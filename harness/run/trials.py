@@ -25,7 +25,7 @@ from harness.judging.observation import Ending, EndingKind, Observation, Residen
 from harness.judging.verdict import MutantOutcome, fate_of, interrupted, not_run
 from harness.machine.host import Gpu
 from harness.machine.telemetry import COLUMNS, DriverResidency, Telemetry
-from harness.run import events
+from harness.run import events, foresight
 from harness.run.crew import Turn, TurnInterrupted
 from harness.run.demand import Demand
 from harness.run.interruption import Interruption
@@ -49,6 +49,8 @@ class Trials:
     sources: Mapping[str, str] = field(default_factory=dict)
     withdrawn: Mapping[str, str] = field(default_factory=dict)
     """Why GPUs failed the claim, by UUID."""
+    predicted: JsonObject = field(default_factory=dict)
+    """What the probe said of the profile's step."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Setting:
     demand: Demand
     emit: events.Handler
     interruption: Interruption
+    foresee: Callable[[Plan], JsonObject]
+    """Predicts the memory of a claim's step (`harness.run.foresight`)."""
     assign: Callable[[Plan, Gpu | None], Plan]
     """The plan of a claim on the GPU that it got."""
     expected: Callable[[Plan, str], float]
@@ -93,6 +97,7 @@ class ClaimRun:
         self._pending = [mutant for mutant, obstacle in plan.mutants if obstacle is None]
         self._needless = self._begins_again = False
         self.withdrawn: dict[str, str] = {}
+        self._predicted: JsonObject = {}
         self._clock = _Clock()
 
     @property
@@ -125,7 +130,12 @@ class ClaimRun:
         if name == events.SUBJECT:
             self.began = datetime.now(UTC)
             self.plan = self._setting.assign(self.plan, demand.gpu(turn.amounts))
+            with turn.idle():
+                self._predicted = self._setting.foresee(self.plan)
+            self.plan = replace(self.plan, obstacle=foresight.obstacle(self._predicted))
             self._emit(planned(self.plan))
+            if self.plan.obstacle:
+                return self._next(name, turn)
         try:
             with self._leased(turn, name), self._clock.working():
                 self._prepare(turn, name)
@@ -146,7 +156,8 @@ class ClaimRun:
     def results(self) -> Trials:
         """The results. Mutants that have not run were kept from it by an interruption."""
         if self.plan.obstacle:
-            return replace(unmeasured(self.plan, self._setting.request), withdrawn=self.withdrawn)
+            silent = unmeasured(self.plan, self._setting.request)
+            return replace(silent, withdrawn=self.withdrawn, predicted=self._predicted)
         assert self._subject is not None
         result, judgment = self._subject
         outcomes: list[MutantOutcome] = []
@@ -166,7 +177,8 @@ class ClaimRun:
         imported = {**self._sources, **(external.sources if external is not None else {})}
         for trial in (result, *trials.values()):
             imported |= trial.sources
-        return Trials(result, judgment, trials, outcomes, dict(sorted(imported.items())), self.withdrawn)
+        sources = dict(sorted(imported.items()))
+        return Trials(result, judgment, trials, outcomes, sources, self.withdrawn, self._predicted)
 
     def durations(self) -> Mapping[str, float]:
         """How long the trials took, by name."""

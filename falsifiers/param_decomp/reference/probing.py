@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+from falsifiers.param_decomp.memory.workloads import workloads
 from falsifiers.param_decomp.reference.trainer import Decomposition
 from harness import Setting
 from harness.probe import Prediction, predict, verdict
 
-__all__ = ["Probe"]
+__all__ = ["Probe", "largest"]
 
 _FIRST_STEP = 5
 """The sources' learning rate has risen by then."""
@@ -50,3 +52,9 @@ class Probe:
     def fits(self, workload: Mapping[str, Any], capacity: int) -> str:
         """By the probe's own error; the cap is on the allocator, so no context is taken off."""
         return str(verdict(self.prediction(workload), capacity, context=0).fit)
+
+
+def largest(**parameters: Any) -> Callable[[], object]:
+    """The step of the last workload of a profile, which needs most memory."""
+    setting = Setting(parameters, "cuda", 0, Path(), Path())
+    return Probe(setting).build(workloads(parameters)[-1], "cuda")

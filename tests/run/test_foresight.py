@@ -1,0 +1,76 @@
+"""The memory of a profile's step is predicted before a trial gets the GPU, and recorded beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from harness.base.strictjson import JsonObject
+from harness.base.vocabulary import Verdict
+from harness.contract import Contract
+from harness.execution.executor import TrialRequest
+from harness.machine.host import Gpu
+from harness.run import engine
+from harness.run.foresight import foreseen, obstacle
+from harness.run.plan import make_plan
+from harness.run.request import RunRequest
+from tests.run.pretending import Bench, honest, only
+
+GPU = Gpu(0, "GPU-0", "NVIDIA H200", "9.0", 140 << 30, "NVML", False)
+SAID: JsonObject = {"step": "steps:huge", "capacity": 140 << 30, "allocated": 200 << 30, "reserved": 200 << 30}
+
+
+def on_gpu(whole: Bench) -> Contract:
+    whole.engine._host = replace(whole.engine._host, gpus=(GPU,))
+    profile = replace(whole.contract.profiles["reduced"], requires={"device": "cuda"}, step="steps:huge")
+    return replace(whole.contract, profiles={"reduced": profile})
+
+
+@pytest.mark.parametrize(
+    ("fit", "verdict", "trials", "measured"),
+    [
+        ("does not fit", Verdict.NOT_MEASURED, 0, None),
+        ("unknown", Verdict.PASS, 2, 1),
+        ("fits", Verdict.PASS, 2, 1),
+    ],
+)
+def test_what_does_not_fit_does_not_begin(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch,
+    fit: str, verdict: Verdict, trials: int, measured: int | None,
+) -> None:  # fmt: skip
+    ran = []
+
+    def behave(request: TrialRequest) -> Mapping[str, Any]:
+        ran.append(request.subject)
+        return honest(request)
+
+    monkeypatch.setattr(engine, "foreseen", lambda *_: {**SAID, "fit": fit})
+    whole = bench(behave)
+    record = only(whole.run(on_gpu(whole), profile="reduced"))
+    assert (record.verdict, len(ran)) == (verdict, trials)
+    assert record.predicted == {**SAID, "fit": fit, "measured": measured}
+    if not trials:
+        assert whole.sealed[0].subject.observation.ending.reason == obstacle(record.predicted)
+
+
+def test_a_claim_without_a_step_is_not_predicted(bench: Callable[..., Bench]) -> None:
+    whole = bench(honest)
+    assert only(whole.run(profile="reduced")).predicted == {}
+
+
+def test_the_step_gets_the_parameters_of_the_profile(bench: Callable[..., Bench], tmp_path: Any) -> None:
+    whole = bench(honest)
+    plan = make_plan(on_gpu(whole), whole.engine._host, RunRequest(profile="reduced"))
+    (tmp_path / "steps.py").write_text(
+        "import torch\n"
+        "def huge(steps):\n"
+        "    weight = torch.empty(steps, 1 << 36, dtype=torch.uint8, device='cuda')\n"
+        "    return lambda: None\n"
+    )
+    found = foreseen(replace(plan, parameters={"steps": 3}), tmp_path, lambda: False)
+    assert found == {
+        "step": "steps:huge", "fit": "does not fit", "capacity": 140 << 30, "allocated": 3 << 36, "reserved": 3 << 36
+    }  # fmt: skip
