@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
 
-from falsifiers.blackwell.measuring.gradient_errors import largest_relative_error
+from falsifiers.blackwell.measuring.gradient_errors import largest_relative_error, relative_error
 from falsifiers.blackwell.reference.backend import Backend
 
-__all__ = ["LARGEST", "norm_error", "product_errors"]
+__all__ = ["LARGEST", "elementwise_errors", "norm_error", "product_errors", "rotation_errors", "softmax_errors"]
 
 _MOST_TILES = 3
 LARGEST = (128 * _MOST_TILES) ** 2
@@ -52,6 +53,63 @@ def norm_error(backend: Backend, size: tuple[int, int], seed: int, device: str) 
     wanted = torch.autograd.grad(output, leaves, above.double())
     found = dict(zip(("x", "weight"), backend.rms_norm_backward(x, weight, above, _EPS), strict=True))
     return largest_relative_error(found, dict(zip(found, wanted, strict=True)))
+
+
+def rotation_errors(backend: Backend, elements: int, head_dim: int, seed: int, device: str) -> list[float]:
+    """The relative errors of RoPE and of its gradient, over heads of so many elements in all.
+
+    The positions of a head are a prime number, so a part that begins inside a head shows.
+    """
+    positions, theta = 37, 1e4
+    heads = math.ceil(elements / (positions * head_dim))
+    x = torch.randn(heads, positions, head_dim, generator=torch.Generator().manual_seed(seed)).to(device)
+    rates = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim)
+    angles = torch.arange(positions, dtype=torch.float64, device=device).unsqueeze(-1) * rates
+    pairs = torch.complex(*x.double().chunk(2, dim=-1))
+    errors = []
+    for rotate, sign in ((backend.rope, 1.0), (backend.rope_backward, -1.0)):
+        turned = pairs * torch.polar(torch.ones_like(angles), sign * angles)
+        errors.append(relative_error(rotate(x, theta), torch.cat([turned.real, turned.imag], dim=-1)))
+    return errors
+
+
+def softmax_errors(backend: Backend, elements: int, seed: int, device: str) -> list[float]:
+    """The relative errors of the causal softmax and of its gradient, over matrices of so many elements in all.
+
+    The scores of a matrix are all near 0, near 100,000 or near -100,000, and those of later keys 100,000 larger. So a
+    number that hides a later key must be below all scores. The scale is a power of two, which rounds none of them.
+    """
+    keys, scale = 61, 0.5
+    generator = torch.Generator().manual_seed(seed)
+    sizes = (math.ceil(elements / keys**2), keys, keys)
+    scores, above = (torch.randn(sizes, generator=generator).to(device) for _ in range(2))
+    scores += torch.tensor([-1e5, 0.0, 1e5], device=device)[torch.arange(sizes[0], device=device) % 3, None, None]
+    later = torch.ones(keys, keys, dtype=torch.bool, device=device).triu(1)
+    scores += 1e5 * later
+    leaf = scores.double().requires_grad_()
+    with torch.enable_grad():
+        wanted = torch.softmax((scale * leaf).masked_fill(later, -math.inf), dim=-1)
+    (of_scores,) = torch.autograd.grad(wanted, leaf, above.double())
+    found = backend.causal_softmax(scores, scale)
+    of_found = backend.causal_softmax_backward(wanted.detach().float(), above, scale)
+    return [relative_error(found, wanted.detach()), relative_error(of_found, of_scores)]
+
+
+def elementwise_errors(backend: Backend, elements: int, seed: int, device: str) -> list[float]:
+    """The relative errors of the gate and of its gradients, for gates from -100 to 100 and those near 0.
+
+    The exponential of 89 is infinite in float32.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    up, above = (torch.randn(elements, generator=generator).to(device) for _ in range(2))
+    few = elements // 2
+    gate = torch.cat([torch.linspace(-100.0, 100.0, elements - few), torch.linspace(-4.0, 4.0, few)]).to(device)
+    leaves = [one.double().requires_grad_() for one in (gate, up)]
+    with torch.enable_grad():
+        wanted = F.silu(leaves[0]) * leaves[1]
+    of_leaves = torch.autograd.grad(wanted, leaves, above.double())
+    found = (backend.silu_gate(gate, up), *backend.silu_gate_backward(gate, up, above))
+    return [relative_error(one, other) for one, other in zip(found, (wanted.detach(), *of_leaves), strict=True)]
 
 
 def _sizes(chance: random.Random) -> list[tuple[int, int, int, int]]:

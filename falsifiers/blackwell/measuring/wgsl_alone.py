@@ -6,7 +6,14 @@ import math
 
 from falsifiers.blackwell.faults.adapter import described
 from falsifiers.blackwell.measuring.block_cases import BlockCase, block_case, block_error
-from falsifiers.blackwell.measuring.operation_cases import LARGEST, norm_error, product_errors
+from falsifiers.blackwell.measuring.operation_cases import (
+    LARGEST,
+    elementwise_errors,
+    norm_error,
+    product_errors,
+    rotation_errors,
+    softmax_errors,
+)
 from falsifiers.blackwell.oracle.qwen2 import SHAPES as TRUE_SHAPES
 from falsifiers.blackwell.oracle.qwen2 import TrueBlock
 from falsifiers.blackwell.reference.backend import Backend
@@ -18,6 +25,8 @@ __all__ = ["errors_in_wgsl"]
 
 _MOST_GROUPS = 61
 """Workgroups in one dimension of a small adapter: few, so that every kernel folds its workgroups into two."""
+_FEW = 20_000
+"""Elements of an operation on the adapter as it is."""
 _MANY_ROWS = (2**13 + 5, 8)
 """The size of a norm with more rows than a batch of the reduced profile."""
 
@@ -29,7 +38,7 @@ def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
     write, and behind the end of one that a shader reads too far.
 
     Returns:
-        The largest error of each block, product and norm, as a share of the expected size.
+        The largest error of each block and of each operation, as a share of the expected size.
     """
     errors: list[float] = []
     model, sequence = trial.parameters["model"], trial.parameters["sequence"]
@@ -49,10 +58,13 @@ def errors_in_wgsl(trial: Trial[FallbackBlocks]) -> list[float]:
     hidden, bound = truth.shape.hidden, _most_bound(trial, (2, sequence))
     with trial.subject_fault():
         small = _on_a_small_adapter(trial, (2, sequence))
-        for backend in (trial.subject.fallback(), small):
+        many = bound * 3 // 8  # half as many elements again as it binds at once
+        for backend, elements in ((trial.subject.fallback(), _FEW), (small, many)):
             errors += product_errors(backend, trial.seed, trial.device)
-        rows = bound * 3 // 8 // hidden  # half as much again as it binds at once
-        errors.append(norm_error(small, (rows, hidden), trial.seed, trial.device))
+            errors += rotation_errors(backend, elements, truth.shape.head_dim, trial.seed, trial.device)
+            errors += softmax_errors(backend, elements, trial.seed, trial.device)
+            errors += elementwise_errors(backend, elements, trial.seed, trial.device)
+        errors.append(norm_error(small, (many // hidden, hidden), trial.seed, trial.device))
         errors.append(norm_error(trial.subject.fallback(), _MANY_ROWS, trial.seed, trial.device))
     return errors
 
