@@ -1,15 +1,17 @@
-"""Time and memory of `harness status` and `harness merge` over the evidence of many claims, nights and hosts.
+"""Time and memory of the commands over the evidence of a fleet, and what a night costs.
 
-The records of this repository's evidence are copied under other ids and runs, one bundle a claim, night and host, into
-a project that has a contract for each claim. Merging verifies every bundle, so it gets this repository's own bundles.
+Every claim has a bundle from the first night. On each later night one per cent of the claims ran again, on the hosts in
+turn. Their records are those of this repository's evidence, under other ids. Merging verifies every bundle, so it gets
+this repository's own bundles. What a night costs follows from the sources that these bundles list.
 
-    python -m benchmarks.fleet [--claims 1000] [--nights 2] [--hosts 2]
+    python -m benchmarks.fleet [--claims 10000] [--nights 365] [--hosts 200]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -19,11 +21,15 @@ from pathlib import Path
 
 from benchmarks.indexing import populate
 from harness.contract.project import Project
+from harness.evidence.index import Entry, read
 from harness.evidence.verification import find_bundles
 
+SHARE = 0.01
+"""Of the claims that run again in a night, and of the sources that change."""
 
-def measured(root: Path, *arguments: str) -> tuple[float, float]:
-    """Wall time of a command in seconds, and the largest resident memory of its process in MiB."""
+
+def measured(root: Path, *arguments: str) -> tuple[float, float, float]:
+    """Wall and processor time of a command in seconds, and the largest resident memory of its process in MiB."""
     environment = {**os.environ, "HARNESS_CACHE_DIR": str(root / "cache")}
     started = time.perf_counter()
     with (root / "output").open("wb") as output:
@@ -34,32 +40,57 @@ def measured(root: Path, *arguments: str) -> tuple[float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit((root / "output").read_text()[-2000:])
-    return time.perf_counter() - started, usage.ru_maxrss / 1024
+    return time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def night(evidence: Path, draws: int = 1000) -> str:
+    """How many claims are stale after a change of SHARE of the sources, and the seconds that they take again.
+
+    The mean over random changes. Sources in one file that many claims import make them stale together.
+    """
+    newest: dict[str, Entry] = {}
+    for entry in sorted(read(evidence).entries, key=lambda one: one.started):
+        newest[entry.id] = entry
+    sources = sorted({name for entry in newest.values() for name in entry.sources})
+    count, seconds, chance = 0, 0.0, random.Random(0)
+    for _ in range(draws):
+        changed = set(chance.sample(sources, max(1, round(SHARE * len(sources)))))
+        stale = [entry for entry in newest.values() if not changed.isdisjoint(entry.sources)]
+        count, seconds = count + len(stale), seconds + sum(entry.seconds for entry in stale)
+    whole = sum(entry.seconds for entry in newest.values())
+    again = f"{seconds / draws:.0f} of the {whole:.0f} s of all, {100 * seconds / draws / whole:.0f} %"
+    return (
+        f"{max(1, round(SHARE * len(sources)))} of {len(sources)} sources change: {count / draws:.1f} of {len(newest)} "
+        f"claims are stale; they take {again}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--claims", type=int, default=1000)
-    parser.add_argument("--nights", type=int, default=2)
-    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--claims", type=int, default=10_000)
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--hosts", type=int, default=200)
     given = parser.parse_args(arguments)
     own = Project.find(Path(__file__).parent).evidence
+    print(night(own))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        bundles = given.claims * given.nights * given.hosts
-        populate(root, bundles, given.claims)
+        bundles = given.claims + round(given.nights * SHARE * given.claims)
+        populate(root, bundles, given.claims, given.hosts)
         sealed = len(find_bundles([own]))
-        print(f"{given.claims:,} claims, {given.nights} nights, {given.hosts} hosts: {bundles:,} bundles")
+        print(f"{given.claims:,} claims, {given.nights} nights, {given.hosts} hosts: {bundles:,} bundles", flush=True)
         for what, count, command in (
             ("status, the first time", bundles, ("status",)),
             ("status, then", bundles, ("status",)),
+            ("stale claims", bundles, ("status", "--only", "stale")),
+            ("index (list)", bundles, ("list",)),
             ("merge of other bundles", sealed, ("merge", str(own), "--into", "merged")),
             ("the same merge again", sealed, ("merge", str(own), "--into", "merged")),
         ):
-            seconds, memory = measured(root, *command)
-            each = 1000 * seconds / count
-            print(f"{what:24} {seconds:8.2f} s  {memory:6.0f} MiB  {count:7,} bundles  {each:7.2f} ms each", flush=True)
+            wall, used, memory = measured(root, *command)
+            row = f"{what:24} {wall:8.2f} s wall {used:8.2f} s of a processor {memory:6.0f} MiB {count:7,} bundles"
+            print(row, flush=True)
     return 0
 
 

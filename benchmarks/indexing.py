@@ -28,8 +28,8 @@ LIMIT = 1.0
 """Seconds."""
 
 
-def populate(root: Path, bundles: int, claims: int) -> None:
-    """A project with so many claims, and so many bundles of them, by turns."""
+def populate(root: Path, bundles: int, claims: int, hosts: int = 1) -> None:
+    """A project with so many claims, and so many bundles of them, by turns; on hosts of eight kinds if on several."""
     ours = Project.find(Path(__file__).parent)
     records = [json.loads(path.read_text()) for path in sorted(ours.evidence.glob("*/*/*/record.json"))]
     (root / "pyproject.toml").write_text("[tool.harness]\n")
@@ -49,6 +49,10 @@ def populate(root: Path, bundles: int, claims: int) -> None:
         folder = root / "evidence" / record["issue"] / identifier / f"run-{number:06}"
         folder.mkdir(parents=True)
         told = {**record, "id": identifier, "run": folder.name, "started": started}
+        if hosts > 1:
+            host = number * 7919 % hosts
+            gpu = {"name": f"NVIDIA Model {host % 8}", "compute_capability": "9.0", "uuid": f"GPU-{host}"}
+            told["device"] = {"type": "cuda", **gpu}
         text = json.dumps(told, indent=1).encode()
         (folder / RECORD).write_bytes(text)
         (folder / MANIFEST).write_bytes(manifest.render({RECORD: hashlib.sha256(text).hexdigest()}))

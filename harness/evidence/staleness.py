@@ -116,11 +116,14 @@ class Origin:
 class ProjectState:
     """The present state of a project. Each part is looked up once, on first use; make a new object to look again."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, contracts: Mapping[str, str] | None = None) -> None:
+        """Args:
+        contracts: the sha256 of contract files that are known already, by claim.
+        """
         self._project = project
         self._sources: dict[str, str | None] = {}
         self._uses: dict[str, frozenset[str]] = {}
-        self._contracts: dict[str, str | None] = {}
+        self._contracts: dict[str, str | None] = dict(contracts or {})
         self._planted: dict[str, Mapping[str, frozenset[str]]] = {}
 
     @cached_property

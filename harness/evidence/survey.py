@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import final
 
 from harness.base.vocabulary import Verdict
-from harness.contract import Contract, ContractError
+from harness.contract import ContractError
 from harness.contract.project import Project
 from harness.evidence.claim_status import ClaimStatus, Status, statuses
 from harness.evidence.findings import Finding
 from harness.evidence.index import Contents, Entry, Watch, read
 from harness.evidence.known_statuses import remember
 from harness.evidence.staleness import ProjectState, changes
+from harness.evidence.stated_claims import Stated, stated_claims
 from harness.machine.paths import cache_folder
 
 __all__ = [
@@ -35,8 +36,11 @@ __all__ = [
 class Staleness:
     """Why bundles no longer cover a project. Entries that ran the same code are looked up once."""
 
-    def __init__(self, project: Project) -> None:
-        self._state = ProjectState(project)
+    def __init__(self, project: Project, contracts: Iterable[Stated] = ()) -> None:
+        """Args:
+        contracts: what is known of the project's contracts.
+        """
+        self._state = ProjectState(project, {one.id: one.digest for one in contracts})
         self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
 
     def __call__(self, entry: Entry) -> tuple[Finding, ...]:
@@ -55,7 +59,7 @@ class Staleness:
 class Survey:
     """The claims of a project, their evidence and their status."""
 
-    contracts: tuple[Contract, ...]
+    contracts: tuple[Stated, ...]
     refused: tuple[ContractError, ...]
     """Contracts that cannot be loaded; their claims have no status."""
     contents: Contents
@@ -78,11 +82,11 @@ class Survey:
         contents = read(evidence or project.evidence, cache=cache_folder(), watch=watch)
         ran, own = {entry.id for entry in contents.entries}, set(project.files())
         known = project.known()
-        contracts, refused = project.load_all([path for path in known if path in own or path.stem in ran])
+        contracts, refused = stated_claims(project, [path for path in known if path in own or path.stem in ran])
         if device:
             here = tuple(entry for entry in contents.entries if device in str(entry.device_class))
             contents = replace(contents, entries=here)
-        stale = Staleness(project)
+        stale = Staleness(project, () if refused else contracts)  # a refused one can have the id of another
         claims = statuses(contracts, contents.entries, stale, datetime.now(UTC))
         by_id = {path.stem: str(Status.UNRUN) for path in known if path not in own and path.stem not in ran}
         by_id |= {claim.id: str(claim.status) for claim in claims}
@@ -111,7 +115,7 @@ class Gaps:
 
 
 def gaps(
-    contracts: Iterable[Contract],
+    contracts: Iterable[Stated],
     refused: Iterable[ContractError],
     entries: Iterable[Entry],
     mentions: Mapping[str, Sequence[str]],
@@ -134,7 +138,7 @@ def gaps(
         if entry.profile == "full" and entry.verdict is not Verdict.NOT_MEASURED:
             in_full.add(entry.id)
     alive = {
-        name: [mutant.id for mutant in loaded[name].mutants if mutant.id not in killed[name]]
+        name: [mutant for mutant in loaded[name].mutants if mutant not in killed[name]]
         for name in sorted(killed)
         if name in loaded
     }

@@ -1,0 +1,121 @@
+"""What the project's contracts state, as far as a status needs it, remembered until a file changes.
+
+    claims, refused = stated_claims(project, project.known())
+
+To load a contract takes milliseconds, most of it to check that it can hold. A contract that was accepted once is
+accepted again while it, its calibration, the modules of its entry points and the harness's loader are the same files:
+of the same size, time and inode. A refused contract is loaded each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, final
+
+import harness.contract
+from harness.base import strictjson
+from harness.base.device import Target
+from harness.base.schemas import Problem, schema_folder
+from harness.contract import Contract, ContractError
+from harness.contract.calibration import calibration_path
+from harness.contract.entry_point import locate
+from harness.contract.project import Project
+from harness.machine.paths import NoCacheFolderError, cache_folder
+
+__all__ = ["Stated", "stated_claims"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """The part of a contract on which its claim's status depends."""
+
+    id: str
+    issue: str
+    spec: str
+    title: str
+    target: Target
+    subject: str
+    digest: str
+    mutants: Sequence[str]
+    """The ids of the mutants."""
+
+    @classmethod
+    def of(cls, contract: Contract) -> Stated:
+        """What a contract states."""
+        return cls(
+            contract.id, contract.issue, contract.spec, contract.title, contract.target,
+            contract.document["subject"], contract.digest, [mutant.id for mutant in contract.mutants],
+        )  # fmt: skip
+
+
+def stated_claims(project: Project, paths: Iterable[Path]) -> tuple[list[Stated], list[ContractError]]:
+    """What contract files state, and the refusals. A second file with one id is refused."""
+    known, fresh, refused = _remembered(project), dict[str, Any](), list[ContractError]()
+    found: dict[str, tuple[Stated, Path]] = {}
+    state = lru_cache(maxsize=None)(_state)
+    for path in paths:
+        row = known.get(str(path))
+        if row is None or row["states"] != [state(name) for name in row["files"]]:
+            try:
+                contract = project.load(path)
+            except ContractError as error:
+                refused.append(error)
+                continue
+            entries = {contract.falsifier, contract.subject, *(mutant.subject for mutant in contract.mutants)}
+            modules = {str(locate(entry, project.search_of(path))) for entry in entries}
+            files = [str(path), str(calibration_path(path)), *sorted(modules)]
+            row = {"files": files, "states": [state(name) for name in files], "stated": asdict(Stated.of(contract))}
+        fresh[str(path)] = row
+        one = Stated(**row["stated"])
+        if one.id in found:
+            problem = Problem("/id", f"{one.id} is also in {found[one.id][1]}", "give each claim one contract")
+            refused.append(ContractError(path, [problem]))
+        found.setdefault(one.id, (one, path))
+    if fresh != known:
+        _remember(project, fresh)
+    return [one for one, _ in found.values()], refused
+
+
+def _state(name: str) -> list[int] | None:
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ino]
+
+
+def _loader() -> str:
+    """The state of the code and the schemas that decide whether a contract is accepted."""
+    folders = [Path(harness.contract.__file__).parent, Path(strictjson.__file__).parent, schema_folder()]
+    files = sorted(str(path) for folder in folders for path in folder.iterdir() if path.is_file())
+    return hashlib.sha256(json.dumps([(name, _state(name)) for name in files]).encode()).hexdigest()
+
+
+def _file(project: Project) -> Path:
+    return cache_folder() / f"contracts-{hashlib.sha256(str(project.root).encode()).hexdigest()[:16]}.json"
+
+
+def _remembered(project: Project) -> dict[str, Any]:
+    with suppress(OSError, ValueError, LookupError, TypeError, NoCacheFolderError):
+        document = json.loads(_file(project).read_bytes())
+        if document["loader"] == _loader():
+            rows: dict[str, Any] = document["rows"]
+            return rows
+    return {}
+
+
+def _remember(project: Project, rows: dict[str, Any]) -> None:
+    with suppress(OSError, NoCacheFolderError):  # without a cache, the next status takes longer
+        file = _file(project)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f"{file.name}.{os.getpid()}")
+        beside.write_text(json.dumps({"loader": _loader(), "rows": rows}))
+        beside.replace(file)
