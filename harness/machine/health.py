@@ -52,10 +52,11 @@ class Health:
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu, self._reason = gpu, ""
+        board = gpu.parent or gpu.uuid  # a slice has no errors and no temperature of its own
         self._events: Any = None
         session = nvml.connect()
         self._session = session if isinstance(session, nvml.Session) else None
-        if self._session is None or (handle := nvml.handle_of(self._session, gpu.uuid)).reason is not None:
+        if self._session is None or (handle := nvml.handle_of(self._session, board)).reason is not None:
             self._session = None
         elif (events := self._session.ask("nvmlEventSetCreate")).reason is None:
             registered = self._session.ask("nvmlDeviceRegisterEvents", handle.value, _XID_EVENT, events.value)
@@ -71,17 +72,18 @@ class Health:
                 break
             if (xid := int(event.value.eventData)) in _XIDS:
                 self._reason = f"Xid {xid}: {_XIDS[xid]}"
-        self._reason = self._reason or _LOST.get(self._ask("nvmlDeviceGetTemperature", 0).code or 0, "")
+        board = self._gpu.parent or self._gpu.uuid
+        self._reason = self._reason or _LOST.get(self._ask(board, "nvmlDeviceGetTemperature", 0).code or 0, "")
         return self._reason
 
     def memory_gib(self) -> MemoryGib | None:
         """The GPU's memory; None if NVML does not tell it, as of a GPU without memory of its own."""
-        if self._session is None or (answer := self._ask("nvmlDeviceGetMemoryInfo")).reason is not None:
+        if self._session is None or (answer := self._ask(self._gpu.uuid, "nvmlDeviceGetMemoryInfo")).reason is not None:
             return None
         memory = answer.value
         return MemoryGib(memory.total / 2**30, memory.free / 2**30) if memory.total else None
 
-    def _ask(self, function: str, *arguments: int) -> nvml.Reading:
+    def _ask(self, uuid: str, function: str, *arguments: int) -> nvml.Reading:
         assert self._session is not None
-        handle = nvml.handle_of(self._session, self._gpu.uuid)
+        handle = nvml.handle_of(self._session, uuid)
         return handle if handle.reason is not None else self._session.ask(function, handle.value, *arguments)

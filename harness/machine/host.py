@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -47,6 +47,8 @@ class Gpu:
     """Whether the GPU has no memory of its own and shares the system's; None if unknown."""
     reasons: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Why fields are None, by field name."""
+    parent: str = ""
+    """Of a MIG slice, the uuid of the GPU that it is a part of. It has that GPU's index. Empty for a whole GPU."""
 
 
 @final
@@ -81,7 +83,7 @@ class Host:
         """
         found = tuple(gpu for gpu in self.gpus if gpu.index in indices)
         if missing := sorted(set(indices) - {gpu.index for gpu in found}):
-            there = ", ".join(str(gpu.index) for gpu in self.gpus) or "none"
+            there = ", ".join(map(str, sorted({gpu.index for gpu in self.gpus}))) or "none"
             raise ValueError(f"there is no GPU {missing[0]} here; these can be used: {there}")
         return replace(self, gpus=found)
 
@@ -150,10 +152,14 @@ def _gpus(system_bytes: int | None) -> _Gpus:
         if handle.reason is not None:
             notes.append(f"GPU {index} cannot be used: {handle.reason}")
             continue
-        gpus.append(_gpu(session, handle.value, index, system_bytes))
+        gpu = _gpu(session, handle.value, index, system_bytes)
         mig = session.ask("nvmlDeviceGetMigMode", handle.value)
-        if mig.reason is None and mig.value[0] == 1:
-            notes.append(f"GPU {index} is divided by MIG; its memory is stated for the whole device")
+        if mig.reason is not None or mig.value[0] != 1:
+            gpus.append(gpu)
+            continue
+        slices = list(_slices(session, handle.value, gpu, system_bytes))
+        notes.append(f"GPU {index} is divided by MIG into {len(slices)} slices; a trial gets one")
+        gpus += slices
     reason = count.reason or (None if gpus else "the driver lists no GPU")
     kept, hidden = _visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if hidden:
@@ -178,6 +184,16 @@ def _gpu(session: nvml.Session, handle: Any, index: int, system_bytes: int | Non
         reasons={field: reading.reason for field, reading in wanted.items() if reading.reason is not None},
     )
     return _with_memory(session, handle, gpu, system_bytes)
+
+
+def _slices(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Iterator[Gpu]:
+    """The slices into which MIG divides a GPU. CUDA cannot use the GPU itself meanwhile."""
+    for place in range(session.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0):
+        one = session.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
+        if one.reason is None:
+            found = _gpu(session, one.value, gpu.index, system_bytes)
+            reasons = {name: why for name, why in found.reasons.items() if name != "compute_capability"}
+            yield replace(found, compute_capability=gpu.compute_capability, reasons=reasons, parent=gpu.uuid)
 
 
 def _with_memory(session: nvml.Session, handle: Any, gpu: Gpu, system_bytes: int | None) -> Gpu:
@@ -208,15 +224,18 @@ def _visible(gpus: list[Gpu], variable: str | None) -> tuple[list[Gpu], str | No
     """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in its order, and a sentence if it hides some.
 
     As in CUDA, the list ends at the first entry that names no device. Numbers are NVML's indices. CUDA uses the same
-    numbers if all GPUs are of one model, or under CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    numbers if all GPUs are of one model, or under CUDA_DEVICE_ORDER=PCI_BUS_ID. The entry of a GPU that MIG divides
+    stands for its first slice.
     """
     if variable is None:
         return gpus, None
     kept: list[Gpu] = []
     for entry in (part.strip() for part in variable.split(",")):
-        by_number = [gpu for gpu in gpus if entry == str(gpu.index)]
-        by_uuid = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
-        match = by_number or by_uuid
+        whole = {gpu.parent or gpu.uuid or str(gpu.index): gpu for gpu in reversed(gpus)}
+        by_number = [gpu for gpu in whole.values() if entry == str(gpu.index)]
+        by_uuid = [gpu for uuid, gpu in whole.items() if entry.startswith("GPU-") and uuid.startswith(entry)]
+        by_slice = [gpu for gpu in gpus if entry.startswith("MIG-") and gpu.uuid.startswith(entry)]
+        match = by_number or by_uuid or by_slice
         if len(match) != 1 or match[0] in kept:
             break
         kept += match

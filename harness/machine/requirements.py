@@ -94,7 +94,12 @@ def suitable(requires: Requirements, host: Host) -> tuple[Gpu, ...]:
     """The GPUs that meet what is required of one GPU, in the host's order; none where no GPU is asked for."""
     if not _needs_gpu(requires):
         return ()
-    return tuple(gpu for gpu in host.gpus if not any(_gpu_lacks(name, requires, gpu) for name in _ABOUT_GPUS))
+    found = tuple(gpu for gpu in host.gpus if not any(_gpu_lacks(name, requires, gpu) for name in _ABOUT_GPUS))
+    if requires.get("vulkan") != "gpu" or len(host.gpus) < 2:
+        return found
+    # A trial takes Vulkan's first GPU, because CUDA_VISIBLE_DEVICES hides none from Vulkan. It must be the leased one.
+    first = _vulkan_gpu() or host.gpus[0].uuid
+    return tuple(gpu for gpu in found if gpu.uuid == first)
 
 
 def _needs_gpu(requires: Requirements) -> bool:
@@ -240,6 +245,13 @@ def _vulkan_adapters() -> tuple[Tool, ...]:
     from harness.machine import toolchain
 
     return toolchain.vulkan()
+
+
+@lru_cache(maxsize=1)
+def _vulkan_gpu() -> str | None:
+    from harness.machine import toolchain
+
+    return toolchain.vulkan_gpu()
 
 
 def _unknown(name: str) -> Callable[[Requirements, Host], list[str]]:

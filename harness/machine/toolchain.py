@@ -24,7 +24,7 @@ from typing import TypeVar, final
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 
-__all__ = ["Tool", "Toolchain", "survey", "torch", "vulkan"]
+__all__ = ["Tool", "Toolchain", "survey", "torch", "vulkan", "vulkan_gpu"]
 
 T = TypeVar("T")
 
@@ -198,6 +198,14 @@ def vulkan(seconds: float = 10.0) -> tuple[Tool, ...]:
     return (Tool("vulkan", reason="; ".join(reasons)),)
 
 
+def vulkan_gpu(seconds: float = 10.0) -> str | None:
+    """Return the uuid of the GPU that Vulkan lists first, as NVML writes it; None if vulkaninfo does not tell it."""
+    answer = timebox.run(["vulkaninfo", "--summary"], seconds) if shutil.which("vulkaninfo") else None
+    adapters = _summary_adapters(answer.value or "") if answer else ()
+    uuids = [str(one.details["uuid"]) for one in adapters if "uuid" in one.details and one.details["type"] != "CPU"]
+    return f"GPU-{uuids[0]}" if uuids else None
+
+
 def _vulkan_remedy() -> str:
     """Return what is missing, with the names of Debian's and Ubuntu's packages."""
     if ctypes.util.find_library("vulkan") is None:
@@ -215,6 +223,8 @@ def _summary_adapters(summary: str) -> Iterator[Tool]:
         values = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))
         kind = values.get("deviceType", "").removeprefix("PHYSICAL_DEVICE_TYPE_")
         details = {"adapter": values.get("deviceName"), "driver": values.get("driverInfo"), "type": kind}
+        if "deviceUUID" in values:
+            details["uuid"] = values["deviceUUID"]
         yield Tool("vulkan", values.get("apiVersion"), "vulkaninfo", details)
 
 

@@ -17,6 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.machine import host as hosts
 from harness.machine import nvml, provenance, requirements, timebox, toolchain
 from harness.machine.git import Commit, commit
+from harness.machine.health import Health
 from harness.machine.host import Gpu, Host, probe
 from harness.machine.provenance import software
 from harness.machine.requirements import shortfalls, suitable
@@ -110,6 +111,53 @@ def test_visible_devices(variable: str, count: int, monkeypatch: pytest.MonkeyPa
     assert len(host.gpus) == count
     if not count:
         assert host.gpu_reason == f"CUDA_VISIBLE_DEVICES={variable} leaves 0 of 1 GPUs"
+
+
+MIG = "MIG-00000000-0000-0000-0000-00000000030"
+
+
+def test_the_slices_of_mig_stand_for_their_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each has its own name, memory and uuid; the compute capability and the index are the GPU's."""
+    replay("mig", monkeypatch, tmp_path)
+    host = probe()
+    assert [(gpu.index, gpu.uuid, gpu.compute_capability) for gpu in host.gpus] == [
+        (0, f"{MIG}0", "9.0"), (0, f"{MIG}1", "9.0"),
+    ]  # fmt: skip
+    assert [(gpu.name, gpu.memory_bytes, gpu.unified) for gpu in host.gpus] == [
+        ("NVIDIA H200 MIG 3g.71gb", 74625056768, False), ("NVIDIA H200 MIG 1g.18gb", 18253611008, False),
+    ]  # fmt: skip
+    assert {gpu.parent for gpu in host.gpus} == {"GPU-00000000-0000-0000-0000-000000000200"}
+    assert [gpu.uuid for gpu in suitable({"device": "cuda", "memory_gib": 24}, host)] == [f"{MIG}0"]
+    assert host.with_gpus([0]).gpus == host.gpus
+
+
+@pytest.mark.parametrize(
+    ("variable", "slices"),
+    [
+        (f"{MIG}1", "1"),
+        (f"{MIG}1,{MIG}0", "10"),
+        ("0", "0"),
+        ("GPU-00000000", "0"),
+        ("MIG-00000000", ""),
+        ("MIG-f", ""),
+        ("1", ""),
+    ],
+)
+def test_visible_slices(variable: str, slices: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A number or the uuid of the GPU stands for its first slice. A beginning that two slices have names none."""
+    replay("mig", monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert [gpu.uuid for gpu in probe().gpus] == [f"{MIG}{number}" for number in slices]
+
+
+def test_a_slice_is_broken_with_its_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The driver tells errors of the GPU only. The memory is that of the slice."""
+    pynvml = replay("mig", monkeypatch, tmp_path)
+    healths = [Health(gpu) for gpu in probe().gpus]
+    assert [health.broken() for health in healths] == ["", ""]
+    assert [memory and round(memory.total) for memory in (one.memory_gib() for one in healths)] == [70, 17]
+    pynvml.lost.add(0)
+    assert [health.broken() for health in healths] == ["GPU is lost", "GPU is lost"]
 
 
 def test_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +365,19 @@ def test_a_vulkan_adapter_is_looked_for_when_one_is_required(
         assert shortfalls({"device": "any", "vulkan": wanted}, a_host()) == reasons
     finally:
         requirements._vulkan_adapters.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("first", "gpus"), [("GPU-b", ["GPU-b"]), (None, ["GPU-a"]), ("GPU-c", [])], ids=["known", "unknown", "hidden"]
+)
+def test_a_claim_on_vulkan_gets_the_gpu_that_vulkan_takes(
+    monkeypatch: pytest.MonkeyPatch, first: str | None, gpus: list[str]
+) -> None:
+    """CUDA_VISIBLE_DEVICES hides no GPU from Vulkan, so the lease must be of the first one there."""
+    monkeypatch.setattr(requirements, "_vulkan_gpu", lambda: first)
+    host = a_host(a_gpu(), a_gpu(index=1, uuid="GPU-b"))
+    assert [gpu.uuid for gpu in suitable({"device": "cuda", "vulkan": "gpu"}, host)] == gpus
+    assert suitable({"device": "cuda", "vulkan": "any"}, host) == host.gpus
 
 
 def test_a_gpu_without_vulkan_comes_with_the_remedy(

@@ -189,6 +189,21 @@ def test_gb10(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert telemetry.residency == DriverResidency(True, 7 << 30, None)
 
 
+def test_a_slice_of_mig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Memory and processes are those of the leased slice. What NVML has of the whole GPU only is not taken."""
+    pynvml = replay("mig", monkeypatch, tmp_path)
+    one = {"pid": os.getpid(), "usedGpuMemory": 1 << 30}
+    monkeypatch.setitem(pynvml.RECORDING["devices"][1], "nvmlDeviceGetComputeRunningProcesses", {"value": [one]})
+    for gpu, seen in zip(probe().gpus, (True, False), strict=True):
+        sampler = Sampler(gpu)
+        sampler.watch(os.getpid())
+        telemetry = sampler.stop()
+        assert telemetry.residency.seen is seen
+        assert column(telemetry, "gpu_memory_used_bytes")[0] == 33554432
+        assert column(telemetry, "gpu_power_watts")[0] is None
+        assert telemetry.reasons["gpu_power_watts"] == "NVML: Not Supported"
+
+
 def test_a_descendant_on_the_gpu_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This includes one that sampling has not found when the driver lists it."""
     pynvml = replay("h200", monkeypatch, tmp_path)

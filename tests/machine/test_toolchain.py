@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.machine.toolchain import Tool, Toolchain, survey
+from harness.machine.toolchain import Tool, Toolchain, survey, vulkan_gpu
 
 PTXAS = """#!/bin/sh
 case $1 in
@@ -206,3 +206,14 @@ def test_tools_that_hang_or_fail_are_given_up(
     (folder / "wgpu" / "__init__.py").write_text("raise SystemExit(7)")
     (tool,) = survey(seconds=0.5).vulkan
     assert tool.reason == "wgpu: python ended with status 7; vulkaninfo ended with status 1: ERROR: no driver"
+
+
+def test_the_gpu_that_vulkan_lists_first(folder: Path) -> None:
+    """As a uuid of NVML. Software is no GPU."""
+    assert vulkan_gpu() is None
+    put(folder / "bin" / "vulkaninfo", VULKANINFO)
+    assert vulkan_gpu() is None
+    gpu = "GPU{}:\n\tdeviceType = PHYSICAL_DEVICE_TYPE_DISCRETE_GPU\n\tdeviceUUID = 0000000{}-aaaa\n"
+    listed = VULKANINFO.replace("\nEND\n", f"\n{gpu.format(1, 7)}{gpu.format(2, 8)}END\n")
+    put(folder / "bin" / "vulkaninfo", listed)
+    assert vulkan_gpu() == "GPU-00000007-aaaa"

@@ -16,7 +16,7 @@ from typing import Any
 NVML_TEMPERATURE_GPU = 0
 NVML_CLOCK_SM = 1
 
-_MESSAGES = {3: "Not Supported", 6: "Not Found", 9: "Driver Not Loaded", 12: "NVML Shared Library Not Found",
+_MESSAGES = {2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 9: "Driver Not Loaded", 12: "NVML Shared Library Not Found",
              10: "Timeout", 13: "Function Not Found", 15: "GPU is lost", 999: "Unknown Error"}  # fmt: skip
 
 _PATH = Path(__file__).parents[1] / f"nvml-{os.environ['HARNESS_TEST_NVML']}.json"
@@ -52,6 +52,13 @@ def nvmlDeviceGetHandleByUUID(uuid: str) -> int:  # noqa: N802
         if device["nvmlDeviceGetUUID"]["value"] == uuid:
             return index
     raise NVMLError(6)
+
+
+def nvmlDeviceGetMigDeviceHandleByIndex(handle: int, place: int) -> int:  # noqa: N802
+    slices: list[int] = RECORDING["devices"][handle].get("slices", [])
+    if place >= len(slices):
+        raise NVMLError(6)
+    return slices[place]
 
 
 def nvmlEventSetCreate() -> list[int]:  # noqa: N802
