@@ -8,6 +8,10 @@
    and under pytest-xdist, if these are installed. The ratio is to 30 * 2 s / 4.
 
     python benchmarks/scheduling.py [CLAIM...] [--mutants]
+    python benchmarks/scheduling.py --of RUN.json [OTHER.json]
+
+The second form prints what runs came to that wrote `--json RUN.json`: the sum of their trials' seconds against wall time,
+how busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs beside the first.
 """
 
 from __future__ import annotations
@@ -107,6 +111,37 @@ def suite(claims: list[str], mutants: bool) -> pd.DataFrame:
     return pd.DataFrame(rows).round(3)
 
 
+def runs(paths: list[Path]) -> pd.DataFrame:
+    """What finished runs came to. The efficiency is to the first one, for runs of the same claims and trials."""
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        run = json.loads(path.read_text())
+        records = run["records"]
+        trials = trial_seconds(records)
+        gpus = {record["device"].get("uuid") for record in records if record["trial_seconds"]} - {None}
+        wall = run["seconds"]
+        busy = [pd.read_csv(Path(one["bundle"]) / "telemetry.csv") for one in records if one["bundle"] and gpus]
+        samples = pd.concat(busy)["gpu_utilisation_percent"] if busy else pd.Series(dtype=float)
+        rows.append(
+            {
+                "run": path.stem,
+                "claims": len(records),
+                "trials": len(trials),
+                "GPUs": len(gpus),
+                "sum of trials (s)": sum(trials),
+                "wall (s)": wall,
+                "wall / sum": wall / sum(trials),
+                "GPU busy (%)": samples.mean(),
+            }
+        )
+    first = rows[0]
+    for row in rows:
+        same = row["trials"] == first["trials"] and row["GPUs"]
+        spent = row["wall (s)"] * row["GPUs"]
+        row["efficiency"] = first["wall (s)"] * first["GPUs"] / spent if same else None
+    return pd.DataFrame(rows).round(3)
+
+
 def idle_trials(folder: Path, trials: int) -> pd.DataFrame:
     """What a trial that does nothing costs, as the difference between many trials and one."""
     project(folder, 0.0)
@@ -162,7 +197,11 @@ def main() -> None:
     parser.add_argument("claims", nargs="*", help="by default, all")
     parser.add_argument("--mutants", action="store_true", help="with the mutants, which takes many times longer")
     parser.add_argument("--tables", default="123", help="which of the tables, such as 23")
+    parser.add_argument("--of", nargs="+", type=Path, metavar="RUN.json", help="only say what these runs came to")
     arguments = parser.parse_args()
+    if arguments.of:
+        print(runs(arguments.of).to_string(index=False))
+        return
     with tempfile.TemporaryDirectory() as name:
         if "1" in arguments.tables:
             print(suite(arguments.claims, arguments.mutants).to_string(index=False), end="\n\n")

@@ -16,8 +16,9 @@ from typing import Any
 NVML_TEMPERATURE_GPU = 0
 NVML_CLOCK_SM = 1
 
-_MESSAGES = {2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 9: "Driver Not Loaded", 12: "NVML Shared Library Not Found",
-             10: "Timeout", 13: "Function Not Found", 15: "GPU is lost", 999: "Unknown Error"}  # fmt: skip
+_MESSAGES = {2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 9: "Driver Not Loaded", 10: "Timeout",
+             12: "NVML Shared Library Not Found", 13: "Function Not Found", 15: "GPU is lost",
+             999: "Unknown Error"}  # fmt: skip
 
 _PATH = Path(__file__).parents[1] / f"nvml-{os.environ['HARNESS_TEST_NVML']}.json"
 RECORDING = json.loads(_PATH.read_text(encoding="utf-8"))
