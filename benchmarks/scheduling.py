@@ -10,8 +10,9 @@
     python benchmarks/scheduling.py [CLAIM...] [--mutants]
     python benchmarks/scheduling.py --of RUN.json [OTHER.json]
 
-The second form prints what runs came to that wrote `--json RUN.json`: the sum of their trials' seconds against wall time,
-how busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs beside the first.
+The second form prints what runs came to that wrote `--json RUN.json`: the sum of their trials' seconds against wall
+time, how busy their GPUs were (telemetry of the subjects' trials), and the efficiency of a run on several GPUs beside
+the first.
 """
 
 from __future__ import annotations
