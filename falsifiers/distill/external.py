@@ -9,7 +9,7 @@ NOT_MEASURED.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,11 @@ class _Files:
     def read_checkpoint(self, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         """See `WeightFiles`."""
         return read_weights(path, self._trainer.files.prefix)
+
+    def moving(self, names: Iterable[str]) -> list[str]:
+        """The names without those of tensors that the run leaves as they are, by the TOML file."""
+        frozen = self._trainer.files.frozen
+        return [name for name in names if frozen is None or frozen.search(name) is None]
 
     def name(self, step: int) -> str:
         """See `WeightFiles`: the TOML file says which name is that of which step."""
@@ -176,9 +181,9 @@ class _Trainer(Outside):
             last, _ = read_weights(self._export, files.export_prefix)
         except Unreadable as error:
             raise NotShown(f"the export cannot be read: {error}") from error
-        both = sorted(first.keys() & last.keys())
+        both = self.weight_files.moving(sorted(first.keys() & last.keys()))
         if not both:
-            raise NotShown("the export and the initial file have no tensor in common")
+            raise NotShown("the export and the initial file have no tensor in common that the run moves")
         return [name for name in both if torch.equal(first[name].double(), last[name].double())]
 
     def ran(self) -> dict[str, Any]:
@@ -200,7 +205,8 @@ class _Trainer(Outside):
         unmoved, made = self.unmoved(), telling.made or 0
         if isinstance(unmoved, Hidden) or made < _FEWEST_STEPS:
             return "" if compared else None
-        if len(unmoved) == len(self._weights(self._initial, self.trainer.files.initial_prefix)):
+        first = self._weights(self._initial, self.trainer.files.initial_prefix)
+        if len(unmoved) == len(self.weight_files.moving(first)):
             return f"it tells of {made} steps, and the export holds the weights of {self._initial}"
         return ""
 

@@ -44,7 +44,7 @@ def falsify(trial: Trial[Distillation]) -> None:
         reported_initial_loss=_mean(run.losses[:1]),
         reported_final_loss=_mean(run.losses[-_TAIL:]),
         weight_changes=training.changes,
-        unmoved=first_shown(training.unmoved, shown(trial.subject, "unmoved")),
+        unmoved=first_shown(shown(trial.subject, "unmoved"), training.unmoved),
     )
     after = scores(trial, held_out, in_process)
     trial.measure(

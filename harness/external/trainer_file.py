@@ -86,6 +86,8 @@ class Files:
     initial: str = ""
     initial_prefix: str = ""
     export_prefix: str = ""
+    frozen: Any = None
+    """A compiled expression on the names of tensors that the run leaves as they are; None if it moves all."""
     compute_cache: str = ""
     """For a finished run: the folder that CUDA_CACHE_PATH named."""
 
@@ -267,6 +269,7 @@ def _trainer(path: Path, document: JsonObject) -> Trainer:
     step = _expression(path, "/files/step", files["step"]) if "step" in files else None
     if step is not None and "step" not in step.groupindex:
         raise TrainerError(f"{path}: /files/step: has no group 'step'; write (?P<step>[0-9]+) where the number is")
+    frozen = _expression(path, "/files/frozen", files["frozen"]) if "frozen" in files else None
     exits: dict[int, Exit] = {}
     for meaning, statuses in command.get("exit", {}).items():
         for status in statuses:
@@ -277,7 +280,7 @@ def _trainer(path: Path, document: JsonObject) -> Trainer:
         name=document["name"],
         line=tuple(map(_entry, command["line"])),
         lines=tuple(_rule(path, position, line) for position, line in enumerate(log["line"])),
-        files=Files(**{**files, "step": step}),
+        files=Files(**{**files, "step": step, "frozen": frozen}),
         sources=tuple(document.get("sources", ())),
         parameters=document.get("parameters", {}),
         environment=command.get("environment", {}),

@@ -244,6 +244,18 @@ def test_what_cannot_be_loaded_is_not_measured(folder: Path, old: str, new: str)
     assert (failed(found), found["kl-falls"]) == (set(), Outcome.NOT_MEASURED)
 
 
+@pytest.mark.parametrize(("named", "outcome"), [("embed_tokens", Outcome.PASS), ("k_proj", Outcome.FAIL)])
+def test_tensors_that_a_run_leaves_as_they_are(folder: Path, named: str, outcome: Outcome) -> None:
+    """As one that trains adapters does; the file names them, and the others must move."""
+    weights = folder / "run" / "export" / "model.safetensors"
+    first = load_file(folder / "initial" / "model.safetensors")
+    last = {name: first[name] if "embed_tokens" in name else one for name, one in load_file(weights).items()}
+    save_file(last, weights, {"format": "pt"})
+    (folder / "trainer.toml").write_text(FILE.replace("[models]", f"frozen = '{named}'\n[models]"))
+    found = _outcomes(folder), _outcomes(folder, EXPORT)
+    assert [one["unmoved.maxItems"] for one in found] == [outcome] * 2
+
+
 METADATA = ("metadata_missing.maxItems", "metadata_untrue.maxItems")
 
 
