@@ -22,6 +22,6 @@ for claim in ${CLAIMS:-$all}; do # one after the other, so that one that ends ba
 done
 model=qwen2-0.5b device=cuda:0
 case " $* " in *" reduced "*) model=qwen2-tiny device=cpu ;; esac
-[ "${ROUNDS:-5}" -eq 0 ] || "$python" -m benchmarks.trainer_adapter --function trainers.trl_gkd:build \
-  --alpha 0 --temperature 1 --model "$model" --device "$device" --rounds "${ROUNDS:-5}"
+[ "${ROUNDS:-20}" -eq 0 ] || "$python" -m benchmarks.trainer_adapter --function trainers.trl_gkd:build \
+  --alpha 0 --temperature 1 --model "$model" --device "$device" --rounds "${ROUNDS:-20}"
 exit "$worst"
