@@ -22,7 +22,7 @@ from falsifiers.distill.measuring.weight_comparison import UNFINISHED
 from falsifiers.distill.measuring.weight_files import Unreadable
 from falsifiers.distill.measuring.weight_formats import read_weights
 from falsifiers.distill.subject import OnStep, Run
-from harness import Hidden, NotShown, look
+from harness import Hidden, NotMeasured, NotShown, look
 from harness.external import directory
 from harness.external.adapter import CommandRun, Outside, RecordedRun
 from harness.external.output_events import EventKind
@@ -32,6 +32,8 @@ from harness.inspect.model_folder import weight_paths
 __all__ = ["Command", "Recorded"]
 
 T = TypeVar("T")
+
+_LOSSES = ("distillation", "cross_entropy", "kl")
 
 _FEWEST_STEPS = 2
 """Told steps from which on weights must have moved: the first may have a learning rate of 0."""
@@ -102,8 +104,16 @@ class _Trainer(Outside):
 
     @property
     def reported_loss(self) -> str:
-        """Which loss its output has, by the TOML file; empty if that is not stated."""
-        return self.trainer.loss
+        """Which loss its output has, by the TOML file; empty if that is not stated.
+
+        Raises:
+            NotMeasured: a parameter says that it is a loss that no claim knows.
+        """
+        stated = self.trainer.loss
+        found = self.filled(stated) if self.trainer.has_values(stated, self.values) else ""
+        if found not in ("", *_LOSSES):
+            raise NotMeasured(f"{self.trainer.path.name}: /log/loss is {found!r}; it is one of {', '.join(_LOSSES)}")
+        return found
 
     @look
     def held_out(self) -> HeldOut:

@@ -137,7 +137,7 @@ class Trainer:
     ran_on: str | None = None
     models: Models = Models()
     loss: str = ""
-    """Which loss the lines have: "distillation", "cross_entropy" or "kl"; empty if it is another or unknown."""
+    """Which loss the lines have: "distillation", "cross_entropy", "kl" or a placeholder; empty if none."""
     device_code: DeviceCodeFiles = DeviceCodeFiles()
 
     def words(self, values: JsonObject) -> list[str]:
@@ -209,6 +209,7 @@ class Trainer:
                 yield f"/command/line/{position}", word
         for name, text in self.environment.items():
             yield f"/command/environment/{name}", text
+        yield "/log/loss", self.loss
         for name in ("export", "checkpoints", "initial", "compute_cache"):
             yield f"/files/{name}", getattr(self.files, name)
         for name in ("teacher", "config", "tokenizer", "text"):

@@ -13,7 +13,6 @@ import pytest
 from falsifiers.distill.external import Recorded
 from harness import Setting
 from harness.authoring.faults import NotMeasured
-from harness.authoring.hidden import Hidden
 from harness.external import directory
 from harness.external.file_check import check_log, check_run
 from harness.external.output_events import EventKind, LogReader
@@ -148,15 +147,6 @@ def test_checkpoints_in_folders_have_steps(tmp_path: Path) -> None:
     by_name = trainer(tmp_path, FILE.replace("^checkpoint-(?P<step>\\d+)/", "^nothing-(?P<step>\\d+)"))
     checked = check_run(by_name, run, {})
     assert (checked.checkpoint_files, checked.checkpoints, len(checked.problems)) == (2, [], 2)
-
-
-def test_metadata_that_no_claim_knows_say_nothing(tmp_path: Path) -> None:
-    """transformers writes its format into every export."""
-    files = recorded(tmp_path, lines(2, 2)).weight_files
-    assert files.read_export(tmp_path / "run" / "model.safetensors")[1] == {}
-    weights(tmp_path / "run" / "model.safetensors", format="pt", step="2")
-    assert files.read_export(tmp_path / "run" / "model.safetensors")[1].keys() == {"format", "step"}
-    assert isinstance(files.no_metadata, Hidden)
 
 
 def test_a_run_that_a_file_matches(tmp_path: Path) -> None:

@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from falsifiers.apr.reference.format import Reference
-from falsifiers.apr.subject import AprFile, TensorRecord
 from falsifiers.distill.external import Recorded
 from harness.base.vocabulary import Outcome
 from tests.external.trainers import ROOT
 from tests.falsifiers.distill.outside import EXPORT, SMOKE, Seen, failed, outcomes, outside
+from tests.falsifiers.distill.small_distillation import STEPS, apr_file, model, train
 
 FILE = """
 name = "a finished run"
@@ -48,36 +45,8 @@ tokenizer = "bytes"
 text = "{root}/text"
 """
 ASKED = {"batch": 4, "sequence": 32, "held_out_batches": 2}
-STEPS = 50
 MEASURED = ("loss-falls", "kl-falls", "unmoved.maxItems", "teacher-knows-more", "initial_kl.minimum", "reported.files")
 """Clauses of SMOKE that have a verdict as soon as the models are named."""
-
-
-def _model(seed: int) -> Qwen2ForCausalLM:
-    torch.manual_seed(seed)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-    return Qwen2ForCausalLM(Qwen2Config(vocab_size=256, num_key_value_heads=1, max_position_embeddings=64, **sizes))
-
-
-def _train(student: Any, text: bytes, steps: int, teacher: Any = None) -> list[float]:
-    """Losses of the steps; with a teacher that of the claim, else the cross entropy."""
-    chance, tokens = torch.Generator().manual_seed(3), torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
-    optimizer, losses = torch.optim.AdamW(student.parameters(), lr=0.02), []
-    for _ in range(steps):
-        starts = torch.randint(len(tokens) - 33, (8,), generator=chance)
-        rows = torch.stack([tokens[start : start + 33] for start in starts])
-        answer = student(rows[:, :-1]).logits.flatten(0, 1)
-        loss = F.cross_entropy(answer, rows[:, 1:].flatten())
-        if teacher is not None:
-            with torch.no_grad():
-                taught = teacher(rows[:, :-1]).logits.flatten(0, 1)
-            softened = F.log_softmax(answer / 4, -1), F.log_softmax(taught / 4, -1)
-            loss = 0.3 * loss + 0.7 * 16 * F.kl_div(*softened, log_target=True, reduction="batchmean")
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
 
 
 def _told(losses: Sequence[float], made: int | None = None) -> str:
@@ -91,11 +60,11 @@ def distilled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("distilled")
     text = b"".join(path.read_bytes() for path in sorted(ROOT.glob("harness/e*/*.py")))[:60_000]
     (folder / "text").write_bytes(text)
-    teacher, student = _model(1), _model(2)
-    _train(teacher, text, 60)
+    teacher, student = model(1), model(2)
+    train(teacher, text, 60)
     teacher.save_pretrained(folder / "teacher")
     student.save_pretrained(folder / "initial")
-    losses = _train(student, text, STEPS, teacher)
+    losses, _ = train(student, text, STEPS, teacher)
     student.save_pretrained(folder / "run" / "export")
     (folder / "run" / "train.log").write_text(_told(losses, STEPS))
     (folder / "trainer.toml").write_text(FILE)
@@ -133,17 +102,12 @@ def test_a_healthy_run_has_verdicts_on_its_losses(folder: Path) -> None:
     assert {found[name] for name in hidden} == {Outcome.NOT_MEASURED}
 
 
-def _apr(number: int, dtype: torch.dtype) -> Callable[[Path], None]:
+def _apr(dtype: torch.dtype) -> Callable[[Path], None]:
     """Write the export as APR v2 in a dtype, and its config.json beside it."""
 
     def write(export: Path) -> None:
-        tensors = {name: weight.to(dtype) for name, weight in load_file(export / "model.safetensors").items()}
-        records = [
-            TensorRecord(name, number, tuple(weight.shape), weight.contiguous().view(torch.uint8).numpy().tobytes())
-            for name, weight in tensors.items()
-        ]
+        apr_file(load_file(export / "model.safetensors"), export / "student.apr", dtype)
         (export / "model.safetensors").unlink()
-        (export / "student.apr").write_bytes(Reference(None).write(AprFile(records, {})))  # type: ignore[arg-type]
 
     return write
 
@@ -164,7 +128,7 @@ def _two_parts(export: Path) -> None:
 
 @pytest.mark.parametrize(
     "write",
-    [_apr(0, torch.float32), _apr(1, torch.float16), _apr(30, torch.bfloat16), _torch_zip, _two_parts],
+    [_apr(torch.float32), _apr(torch.float16), _apr(torch.bfloat16), _torch_zip, _two_parts],
     ids=["apr-f32", "apr-f16", "apr-bf16", "torch-zip", "parts"],
 )
 def test_the_export_may_have_any_format(folder: Path, write: Callable[[Path], None]) -> None:
@@ -188,8 +152,8 @@ def _teacher_is_student(folder: Path) -> None:
 
 
 def _shifts_twice(folder: Path) -> None:
-    student, text = _model(2), (folder / "text").read_bytes()
-    _log(folder, lambda _: _train(student, text[::2], STEPS))
+    student, text = model(2), (folder / "text").read_bytes()
+    _log(folder, lambda _: train(student, text[::2], STEPS)[0])
     student.save_pretrained(folder / "run" / "export")
 
 
