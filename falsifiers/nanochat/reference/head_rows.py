@@ -10,18 +10,19 @@ The two sweeps can be launched apart, so that processes which hold shards of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
 
-__all__ = ["RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
+from falsifiers.nanochat.reference.kernel import Kernel
 
-_BLOCKS = {"cuda": 8192, "cpu": 128}
+__all__ = ["ROUNDED", "RowLoss", "gather_rows", "row_losses", "scale_in_place", "write_rows"]
+
+ROUNDED = 128
+"""Counted rows are written up to a multiple of it, so that products may read whole tiles."""
+_BLOCKS = {"cuda": 16384, "cpu": 128}
 """Columns of a sweep's step. A CPU only tries the kernel, and few columns make several steps of a small vocabulary."""
 _TALL = {"cuda": 1, "cpu": 4}
 """Rows of a program. The interpreter's cost is that of programs."""
@@ -47,18 +48,27 @@ class RowLoss:
     softcap: float = 0.0
 
 
-def row_losses(logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, *, write: bool) -> Tensor:
+def row_losses(
+    logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, *, write: bool, counted: Tensor | None = None,
+    before: int = 0,
+) -> Tensor:  # fmt: skip
     """Return the losses of the rows [rows], unscaled, in float32, or float64 for float64 logits.
 
     Args:
         logits: [rows, vocabulary], rows contiguous. With `write`, they become the gradient of the sum of scaled losses.
         targets: [rows] int64. A target outside the vocabulary has a loss of NaN.
         scales: [rows], what each row's gradient is multiplied by before it is rounded to the dtype of the logits.
+        counted: a number on the device [], int64. Rows that it does not reach have a loss of 0. Their logits are
+            neither read nor, beyond the next multiple of `ROUNDED` rows, written. By default all rows are reached.
+        before: how many of the counted rows come before these.
     """
     if logits.dtype is torch.float64:
         return _in_torch(logits, targets, scales, of, write)
     losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
-    _launch(logits, targets, scales, losses, losses, 0, logits.shape[1], of, gather=True, write=write)
+    _launch(
+        logits, targets, scales, losses, losses, 0, logits.shape[1], of, gather=True, write=write, counted=counted,
+        before=before,
+    )  # fmt: skip
     return losses
 
 
@@ -100,33 +110,19 @@ def scale_in_place(tensor: Tensor, factor: Tensor) -> None:
     _SCALE.launch(grid, tensor, tensor, factor.float(), tensor.numel(), block=_ELEMENTS)
 
 
-class _Kernel:
-    """A kernel that is compiled on CUDA and runs in Triton's interpreter on a CPU."""
-
-    def __init__(self, function: Any) -> None:
-        self._compiled = JITFunction(function)
-        self._interpreted = InterpretedFunction(function)
-
-    def launch(self, grid: tuple[int, ...], on: Tensor, *arguments: Any, **constants: Any) -> None:
-        """Run a grid of programs on the device of the tensor `on`."""
-        if not on.is_cuda:
-            constants.pop("num_warps", None)
-            self._interpreted[grid](*arguments, **constants)
-            return
-        with torch.cuda.device_of(on):
-            self._compiled[grid](*arguments, **constants)
-
-
 def _launch(
     logits: Tensor, targets: Tensor, scales: Tensor, losses: Tensor, gathered: Tensor, first: int, whole: int,
-    of: RowLoss, *, gather: bool, write: bool, shard: bool = False,
+    of: RowLoss, *, gather: bool, write: bool, shard: bool = False, counted: Tensor | None = None, before: int = 0,
 ) -> None:  # fmt: skip
     rows, vocabulary = logits.shape
     if rows == 0:
         return
     if not logits.is_cuda and logits.dtype is not torch.float32:  # the interpreter truncates instead of rounding
         precise = logits.float()
-        _launch(precise, targets, scales, losses, gathered, first, whole, of, gather=gather, write=write, shard=shard)
+        _launch(
+            precise, targets, scales, losses, gathered, first, whole, of, gather=gather, write=write, shard=shard,
+            counted=counted, before=before,
+        )  # fmt: skip
         logits.copy_(precise)
         return
     block = min(_BLOCKS[logits.device.type], triton.next_power_of_2(vocabulary))
@@ -134,9 +130,9 @@ def _launch(
     _ROWS.launch(
         (triton.cdiv(rows, tall),), logits,
         logits, targets, scales, losses, gathered, rows, logits.stride(0), vocabulary, first, whole,
-        of.label_smoothing, of.z_loss, of.softcap, of.ignore_index,
-        gather=gather, write=write, shard=shard, capped=of.softcap != 0.0,
-        smoothed=of.label_smoothing != 0.0, tall=tall, block=block, num_warps=max(4, min(32, block // 512)),
+        of.label_smoothing, of.z_loss, of.softcap, of.ignore_index, targets if counted is None else counted, before,
+        limited=counted is not None, rounded=ROUNDED, gather=gather, write=write, shard=shard, capped=of.softcap != 0.0,
+        smoothed=of.label_smoothing != 0.0, tall=tall, block=block, num_warps=max(4, min(16, block // 512)),
     )  # fmt: skip
 
 
@@ -146,39 +142,49 @@ _sum = tl.standard._sum_combine  # type: ignore[attr-defined]
 
 def _rows(  # type: ignore[no-untyped-def]
     logits, targets, scales, losses, gathered, rows, row_stride, vocabulary, first, whole,
-    smoothing, z_loss, softcap, ignored,
+    smoothing, z_loss, softcap, ignored, counted, before, limited: tl.constexpr, rounded: tl.constexpr,
     gather: tl.constexpr, write: tl.constexpr, shard: tl.constexpr, capped: tl.constexpr, smoothed: tl.constexpr,
     tall: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """A program has `tall` rows; vectors over rows are columns [tall, 1]."""
     row = tl.program_id(0) * tall + tl.arange(0, tall)[:, None]
     there = row < rows
+    reached = rows
+    if limited:
+        reached = tl.minimum(rows, tl.maximum(tl.load(counted).to(tl.int32) - before, 0))
+        if tl.program_id(0) * tall >= (reached + rounded - 1) // rounded * rounded:
+            tl.store(losses + row, tl.full([tall, 1], 0.0, tl.float32), mask=there)
+            return
     place = logits + row.to(tl.int64) * row_stride
     target = tl.load(targets + row, mask=there, other=0)
-    counts = there & (target != ignored)
+    counts = (row < reached) & (target != ignored)
+    at = target - first
+    mine = counts & (at >= 0) & (at < vocabulary)
+    at_target = tl.load(place + at, mask=mine, other=0.0).to(tl.float32)
+    slope_at_target = 1.0
+    if capped:
+        shrunk = tl.exp(-2.0 * tl.abs(at_target) / softcap)
+        slope_at_target = 4.0 * shrunk / ((1.0 + shrunk) * (1.0 + shrunk))
+        at_target = tl.where(at_target < 0.0, -softcap, softcap) * (1.0 - shrunk) / (1.0 + shrunk)
+    own_target = at_target
     if gather:
-        maximum = tl.full([tall, 1], float("-inf"), tl.float32)
-        total = tl.full([tall, 1], 0.0, tl.float32)
+        maximum = tl.where(counts, float("-inf"), tl.full([tall, 1], 0.0, tl.float32))
+        total = tl.where(counts, 0.0, tl.full([tall, 1], 1.0, tl.float32))
         summed = tl.full([tall, 1], 0.0, tl.float32)
         for start in range(0, vocabulary, block):
             columns = start + tl.arange(0, block)[None, :]
             inside = columns < vocabulary
-            values = tl.load(place + columns, mask=inside & counts, other=0.0).to(tl.float32)
+            read = tl.load(place + columns, mask=inside & counts, other=float("-inf"), eviction_policy="evict_last")
+            values = read.to(tl.float32)
             if capped:
                 small = tl.exp(-2.0 * tl.abs(values) / softcap)
                 values = tl.where(values < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
+                values = tl.where(inside, values, float("-inf"))
             if smoothed:
                 summed += tl.reduce(tl.where(inside, values, 0.0), 1, _sum)[:, None]
-            values = tl.where(inside, values, float("-inf"))
             larger = tl.maximum(maximum, tl.reduce(values, 1, _maximum)[:, None])
             total = total * tl.exp(maximum - larger) + tl.reduce(tl.exp(values - larger), 1, _sum)[:, None]
             maximum = larger
-        at = target - first
-        mine = counts & (at >= 0) & (at < vocabulary)
-        at_target = tl.load(place + at, mask=mine, other=0.0).to(tl.float32)
-        if capped:
-            shrunk = tl.exp(-2.0 * tl.abs(at_target) / softcap)
-            at_target = tl.where(at_target < 0.0, -softcap, softcap) * (1.0 - shrunk) / (1.0 + shrunk)
         if shard:
             tl.store(gathered + row, maximum, mask=there)
             tl.store(gathered + rows + row, total, mask=there)
@@ -195,21 +201,25 @@ def _rows(  # type: ignore[no-untyped-def]
         loss = tl.where((target >= 0) & (target < whole), loss, float("nan"))
         tl.store(losses + row, tl.where(counts, loss, 0.0), mask=there)
     if write:
-        scale = tl.load(scales + row, mask=there, other=0.0)
-        pull = 1.0 + 2.0 * z_loss * log_sum
-        for start in range(0, vocabulary, block):
-            columns = start + tl.arange(0, block)[None, :]
+        scale = tl.where(counts, tl.load(scales + row, mask=there, other=0.0), 0.0)
+        factor = (1.0 + 2.0 * z_loss * log_sum) * scale
+        even = smoothing / whole * scale
+        blocks = (vocabulary + block - 1) // block
+        for number in range(blocks):
+            columns = (blocks - 1 - number) * block + tl.arange(0, block)[None, :]  # the last one read is still in L2
             inside = there & (columns < vocabulary)
-            values = tl.load(place + columns, mask=inside & counts, other=0.0).to(tl.float32)
+            read = tl.load(place + columns, mask=inside & counts, other=0.0, eviction_policy="evict_first")
+            values = read.to(tl.float32)
             slope = 1.0
             if capped:
                 small = tl.exp(-2.0 * tl.abs(values) / softcap)
                 slope = 4.0 * small / ((1.0 + small) * (1.0 + small))  # 1 - tanh^2, exact where tanh is near 1
                 values = tl.where(values < 0.0, -softcap, softcap) * (1.0 - small) / (1.0 + small)
-            gradient = tl.exp(values - log_sum) * pull - smoothing / whole
-            gradient = tl.where(first + columns == target, gradient - (1.0 - smoothing), gradient)
-            gradient = tl.where(counts, gradient * slope * scale, 0.0)
+            gradient = (tl.exp(values - log_sum) * factor - even) * slope
             tl.store(place + columns, gradient.to(logits.dtype.element_ty), mask=inside)
+        tl.debug_barrier()  # the target's element is written once more
+        gradient = tl.exp(own_target - log_sum) * factor - even - (1.0 - smoothing) * scale
+        tl.store(place + at, (gradient * slope_at_target).to(logits.dtype.element_ty), mask=mine)
 
 
 def _scale(tensor, factor, size, block: tl.constexpr):  # type: ignore[no-untyped-def]
@@ -220,8 +230,8 @@ def _scale(tensor, factor, size, block: tl.constexpr):  # type: ignore[no-untype
         tl.store(tensor + at, (values * by).to(tensor.dtype.element_ty), mask=at < size)
 
 
-_ROWS = _Kernel(_rows)
-_SCALE = _Kernel(_scale)
+_ROWS = Kernel(_rows)
+_SCALE = Kernel(_scale)
 
 
 def _in_torch(logits: Tensor, targets: Tensor, scales: Tensor, of: RowLoss, write: bool) -> Tensor:

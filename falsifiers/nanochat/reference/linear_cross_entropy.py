@@ -1,8 +1,11 @@
 """Cross-entropy fused with the product of a language model's head: the logits exist for a chunk of rows at a time.
 
-A chunk's logits are made by the platform's own matrix product, turned in place into their gradient (`head_rows`), used
-for the gradients of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients
-cost three matrix products. The backward pass only multiplies by the gradient that comes from above.
+A chunk's logits are made by a matrix product, turned in place into their gradient (`head_rows`), used for the gradients
+of the hidden states and the head, and overwritten by the next chunk's. So the loss and both gradients cost three matrix
+products. The backward pass only multiplies by the gradient that comes from above.
+
+On sm_90, in half precision, the products are our own and leave out the rows that are ignored (`counted_products`).
+Elsewhere they are the platform's, over all rows.
 
 torch.compile sees two operators and no value of the device, so it neither breaks the graph nor waits for the GPU.
 """
@@ -15,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from falsifiers.nanochat.reference.counted_products import Counted, fits
 from falsifiers.nanochat.reference.head_rows import RowLoss, row_losses, scale_in_place
 
 __all__ = ["add_product", "linear_cross_entropy", "rows_per_chunk"]
@@ -160,16 +164,41 @@ def _head(
         torch.exp2(scales.abs().amax().clamp_min(2.0**-100).log2().floor(), out=unit)
         scales = scales / unit
     buffer = hidden.new_empty(min(chunk, len(hidden)), len(weight))
+    counted = _order(hidden, weight, targets, ignore_index, len(buffer))
+    if counted is None:
+        for start in range(0, len(hidden), chunk):
+            rows = slice(start, start + chunk)
+            some = hidden[rows]
+            logits = torch.mm(some, weight.T, out=buffer[: len(some)])
+            losses[rows] = row_losses(logits, targets[rows], scales[rows] if write else scales, of, write=write)
+            if wants_hidden:
+                torch.mm(logits, weight, out=of_hidden[rows])
+            if wants_weight:
+                add_product(of_weight, logits.T, some, first=start == 0)
+        return losses, of_hidden, of_weight.to(weight.dtype), unit
+    targets, scales = targets[counted.order], scales[counted.order] if write else scales
     for start in range(0, len(hidden), chunk):
-        rows = slice(start, start + chunk)
-        some = hidden[rows]
-        logits = torch.mm(some, weight.T, out=buffer[: len(some)])
-        losses[rows] = row_losses(logits, targets[rows], scales[rows] if write else scales, of, write=write)
+        logits = buffer[: min(chunk, len(hidden) - start)]
+        rows = slice(start, start + len(logits))
+        some = counted.logits(start, logits)
+        losses[counted.order[rows]] = row_losses(
+            logits, targets[rows], scales[rows] if write else scales, of, write=write, counted=counted.counted,
+            before=start,
+        )  # fmt: skip
         if wants_hidden:
-            torch.mm(logits, weight, out=of_hidden[rows])
+            counted.of_hidden(start, logits, of_hidden)
         if wants_weight:
-            add_product(of_weight, logits.T, some, first=start == 0)
+            counted.add_of_weight(start, logits, some, of_weight)
     return losses, of_hidden, of_weight.to(weight.dtype), unit
+
+
+def _order(hidden: Tensor, weight: Tensor, targets: Tensor, ignore_index: int, chunk: int) -> Counted | None:
+    """Put the rows that count first, if there are products that can leave out the others."""
+    if not fits(hidden, weight):
+        return None
+    ignored = targets == ignore_index
+    order = torch.argsort(ignored.to(torch.uint8), stable=True)
+    return Counted(hidden, weight, len(targets) - ignored.sum(), order, chunk)
 
 
 @_head.register_fake
@@ -181,7 +210,8 @@ def _(
     losses, of_hidden, of_weight, unit = _outputs(
         hidden, weight, accumulate_float32, wants_hidden=wants_hidden, wants_weight=wants_weight
     )
-    hidden.new_empty(min(chunk, len(hidden)), len(weight))
+    chunk = min(chunk, len(hidden))
+    hidden.new_empty(chunk, len(weight)), hidden.new_empty(chunk, hidden.shape[1])
     return losses, of_hidden, of_weight.to(weight.dtype), unit
 
 

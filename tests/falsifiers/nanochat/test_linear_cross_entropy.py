@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from falsifiers.nanochat.reference.counted_products import Counted
 from falsifiers.nanochat.reference.head_rows import RowLoss, gather_rows, row_losses, write_rows
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy, rows_per_chunk
 from falsifiers.nanochat.reference.vocabulary_shards import _joined, sharded_linear_cross_entropy
@@ -138,3 +140,35 @@ def test_one_shard_is_the_whole() -> None:
     torch.testing.assert_close(
         torch.autograd.grad(loss, (hidden, weight)), torch.autograd.grad(expected, (hidden, weight))
     )
+
+
+@pytest.mark.parametrize("ignored", [0, 20, 50])
+@pytest.mark.parametrize("options", [{}, {"reduction": "sum", "softcap": 5.0, "accumulate_float32": True}])
+def test_products_leave_out_rows_that_do_not_count(
+    ignored: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU of sm_90 takes: the losses and gradients of the platform's products, with the inner sum in parts."""
+    generator = torch.Generator().manual_seed(5)
+    hidden, weight = (torch.randn(rows, 24, generator=generator).requires_grad_() for rows in (50, 72))
+    targets = torch.randint(72, (50,), generator=generator)
+    targets[torch.randperm(50, generator=generator)[:ignored]] = IGNORED
+
+    def answer() -> tuple[Tensor, ...]:
+        loss = linear_cross_entropy(hidden, weight, targets, chunk_rows=32, **options)
+        return loss.detach(), *torch.autograd.grad(loss, (hidden, weight), torch.tensor(0.5))
+
+    expected = answer()
+    monkeypatch.setattr("falsifiers.nanochat.reference.linear_cross_entropy.fits", lambda *tensors: True)
+    for got, right in zip(answer(), expected, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-5, atol=1e-6)
+
+
+def test_few_tiles_are_split_along_the_inner_dimension() -> None:
+    """Every program of a GPU has work, and no more parts than that needs."""
+
+    def splits(rows: int, width: int) -> int:
+        counted = Counted(torch.empty(rows, width), torch.empty(8, width), torch.tensor(rows), torch.arange(rows), rows)
+        return counted.splits
+
+    assert splits(16, 32) == 3  # one tile for three programs
+    assert splits(48, 32) == 1
