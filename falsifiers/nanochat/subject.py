@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Accounts", "Answer", "Changelog", "HeadLoss", "Question"]
+from harness import Trial
+
+__all__ = [
+    "Accounts", "AllocatorSetting", "Answer", "Batch", "BoundAnalysis", "Changelog", "HeadLoss", "MaybeCompiled",
+    "Parts", "Paths", "Question", "read_back",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,101 @@ class Accounts(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What a step trains on.
+
+    Attributes:
+        tokens, targets: ids [rows, sequence], int64; a target of -1 is ignored.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+
+
+Parts = Mapping[str, float]
+"""The shares of a step in percent: of `data`, `forward` and `backward`."""
+
+
+class Paths(Protocol):
+    """A trainer whose step can take several kernel paths, by name; built as `Subject(setting)`."""
+
+    def batch(self) -> Batch:
+        """Return the batch of a step, on the device of the setting."""
+        ...
+
+    def loss(self, path: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Return the loss of a path: from hidden states, head and targets to the mean."""
+        ...
+
+    def model(self, path: str) -> torch.nn.Module:
+        """Return a fresh model that takes a path. Equal settings give equal weights, whatever the path."""
+        ...
+
+    def forward(self, model: torch.nn.Module, given: Batch) -> Tensor:
+        """Return the loss of a model of `model`."""
+        ...
+
+    def parts(
+        self, path: str, given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
+    ) -> Parts:
+        """Return the shares of the parts of some steps on a path, as the trainer measures them.
+
+        Args:
+            synchronize: waits until everything that was launched is done.
+            clock: tells the time; what is not yet done is not in it.
+        """
+        ...
+
+
+class MaybeCompiled(Protocol):
+    """A loss of a head, plain and compiled: from hidden states, head and targets to the mean over targets but -1."""
+
+    def eager(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Return the loss as it is."""
+        ...
+
+    def compiled(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Return it under torch.compile."""
+        ...
+
+
+class BoundAnalysis(Protocol):
+    """What a trainer says limits a work; built as `Subject(setting)`."""
+
+    def bound(self, operations: float, moved: float, peak_operations: float, peak_bytes: float) -> str:
+        """Return "memory" or "compute".
+
+        Args:
+            operations: of floating point.
+            moved: bytes that are read and written.
+            peak_operations, peak_bytes: a second, of the device.
+        """
+        ...
+
+
+class AllocatorSetting(Protocol):
+    """How a trainer sets torch's allocator; built as `Subject(setting)`."""
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that its process begins with."""
+        ...
+
+    def late(self) -> Mapping[str, str]:
+        """Return the variables that it sets after its first tensor is on the GPU."""
+        ...
+
+
 class Changelog(Protocol):
     """The figures that a changelog publishes; built as `Subject(setting)`."""
 
     def figures(self) -> Mapping[str, Any]:
         """Return them by name, as the contract's parameters name them."""
         ...
+
+
+def read_back(trial: Trial[Any], model: torch.nn.Module) -> None:
+    """Record the devices and the dtypes of a model's parameters."""
+    devices = {one.device.type for one in model.parameters()}
+    dtypes = {str(one.dtype).removeprefix("torch.") for one in model.parameters()}
+    trial.resolve(device="+".join(sorted(devices)), dtype="+".join(sorted(dtypes)))

@@ -16,13 +16,16 @@ from torch.nn import functional
 
 from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
 
-__all__ = ["Gpt", "HeadLoss", "Shape", "fused_loss", "plain_loss"]
+__all__ = ["IGNORED", "SOFTCAP", "Gpt", "HeadLoss", "Norm", "Shape", "fused_loss", "plain_loss", "plain_norm"]
 
 HeadLoss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From hidden states [..., width], head [vocabulary, width] and targets [...] to the mean loss."""
 
-_SOFTCAP = 15.0
-_IGNORED = -1
+Norm = Callable[[Tensor], Tensor]
+"""Divides each vector of the last dimension by its root mean square."""
+
+SOFTCAP = 15.0
+IGNORED = -1
 _ROTARY_BASE = 10_000.0
 
 
@@ -47,20 +50,25 @@ class Shape:
 
 def fused_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Return the loss by our fused one."""
-    return linear_cross_entropy(hidden, weight, targets, ignore_index=_IGNORED, softcap=_SOFTCAP)
+    return linear_cross_entropy(hidden, weight, targets, ignore_index=IGNORED, softcap=SOFTCAP)
 
 
 def plain_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Return the loss of whole logits in float32."""
     logits = (hidden @ weight.T).float()
-    logits = _SOFTCAP * torch.tanh(logits / _SOFTCAP)
-    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=_IGNORED)
+    logits = SOFTCAP * torch.tanh(logits / SOFTCAP)
+    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
+
+
+def plain_norm(values: Tensor) -> Tensor:
+    """Return the values normalised by torch."""
+    return functional.rms_norm(values, (values.shape[-1],))
 
 
 class Gpt(nn.Module):
     """The model with its loss. Targets of -1 are ignored."""
 
-    def __init__(self, shape: Shape, loss: HeadLoss = plain_loss) -> None:
+    def __init__(self, shape: Shape, loss: HeadLoss = plain_loss, norm: Norm = plain_norm) -> None:
         """Draw weights from torch's generator.
 
         Raises:
@@ -71,8 +79,9 @@ class Gpt(nn.Module):
             raise ValueError(f"{shape.heads} heads cannot share a width of {shape.width} in pairs of numbers")
         self.shape = shape
         self.loss = loss
+        self.norm = norm
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
-        self.blocks = nn.ModuleList(_Block(shape) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(_Block(shape, norm) for _ in range(shape.layers))
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
         self._initialise()
 
@@ -89,11 +98,11 @@ class Gpt(nn.Module):
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return the normalised hidden states [rows, sequence, width] of tokens [rows, sequence]."""
-        stream = _norm(self.embedding(tokens))
+        stream = self.norm(self.embedding(tokens))
         rotation = _rotation(tokens.shape[1], self.shape.width // self.shape.heads, stream)
         for block in self.blocks:
             stream = block(stream, rotation)
-        return _norm(stream)
+        return self.norm(stream)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Return the mean loss of targets [rows, sequence], in nats a token."""
@@ -103,8 +112,9 @@ class Gpt(nn.Module):
 class _Block(nn.Module):
     """Attention and a perceptron, each added to the stream."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, norm: Norm) -> None:
         super().__init__()
+        self.norm = norm
         width = shape.width
         self.heads = shape.heads
         self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
@@ -113,18 +123,14 @@ class _Block(nn.Module):
 
     def forward(self, stream: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
         """Return the stream [rows, sequence, width] behind the block."""
-        normed = _norm(stream)
+        normed = self.norm(stream)
         query, key, value = (
             one(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (self.query, self.key, self.value)
         )
-        query, key = _norm(_rotated(query, *rotation)), _norm(_rotated(key, *rotation))
+        query, key = self.norm(_rotated(query, *rotation)), self.norm(_rotated(key, *rotation))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         stream = stream + self.output(mixed.transpose(1, 2).flatten(2))
-        return stream + self.down(functional.relu(self.up(_norm(stream))).square())
-
-
-def _norm(values: Tensor) -> Tensor:
-    return functional.rms_norm(values, (values.shape[-1],))
+        return stream + self.down(functional.relu(self.up(self.norm(stream))).square())
 
 
 def _rotation(sequence: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:

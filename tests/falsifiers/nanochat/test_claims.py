@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,17 +16,27 @@ from tests.falsifiers.in_process import judged
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "nanochat"
 PROJECT = Project.find(CONTRACTS)
 CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+ANYWHERE = {name: one for name, one in CLAIMS.items() if one.profiles["reduced"].requires["device"] != "cuda"}
+"""Those whose reduced profile needs no GPU."""
 FALSE = {
+    "F-GB10-BOUND-001": {"account_bound.const", "account_over_ridge.maximum"},
+    "F-GB10-FLCE-MEM-001": {"step_saved[].minimum"},
+    "F-GB10-KERNEL-ALIAS-001": {"only_triton.maxItems"},
     "F-GB10-TABLE-CONSIST-001": {
         "memory_saved_over_stated.minimum", "achieved_over_peak.maximum", "alias_ratio.minimum"
     }
 }  # fmt: skip
 """Claims that their source states falsely, and the clauses by which they fail."""
-FEWER = {"F-GB10-FLCE-EXACT-001": {"cases": 36}, "F-GB10-FLOPS-001": {"cases": 2}}
-"""Parameters for fewer cases, by claim: those that every search begins with."""
+FEWER: dict[str, dict[str, Any]] = {
+    "F-GB10-FLCE-EXACT-001": {"cases": 36},
+    "F-GB10-FLCE-MEM-001": {"layers": 2, "vocabulary": 6656},
+    "F-GB10-FLOPS-001": {"cases": 2},
+    "F-GB10-LIGER-LOSS-001": {"compiler": "eager"},
+}
+"""Parameters for fewer cases, by claim: those that every search begins with, and smaller work."""
 
 
-@pytest.mark.parametrize("claim", sorted(CLAIMS))
+@pytest.mark.parametrize("claim", sorted(ANYWHERE))
 def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     """Every clause, but those that the source states falsely."""
     judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
@@ -37,8 +48,9 @@ def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
     ("claim", "mutant"),
     [
         pytest.param(name, one, id=f"{name}-{one.id}")
-        for name, contract in CLAIMS.items()
+        for name, contract in ANYWHERE.items()
         for one in contract.mutants[::6]
+        if not one.requires
     ],
 )
 def test_a_mutant_dies(claim: str, mutant: Mutant, tmp_path: Path) -> None:

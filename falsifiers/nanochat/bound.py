@@ -1,0 +1,110 @@
+"""F-GB10-BOUND-001: a step of d20 is limited by the bandwidth of memory."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+
+from falsifiers.nanochat.reference.model import Gpt, Shape
+from falsifiers.nanochat.subject import BoundAnalysis
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_SIZES: Final = ("layers", "width", "heads", "vocabulary", "sequence")
+_NUMBERS, _SIDE = 1 << 28, 8192
+_CONTROLS: Final = {
+    "elementwise": (float(_NUMBERS), 4.0 * _NUMBERS),
+    "product": (2.0 * _SIDE**3, 6.0 * _SIDE**2),
+}
+"""Operations, and bytes of bfloat16, of an addition to each number and of a product of square matrices."""
+_BYTES_A_PARAMETER: Final = 8
+"""The account of analyze_bandwidth.py: two bytes each, read forward and backward, written and read as gradient."""
+_WARMUP, _TIMED = 3, 7
+
+
+def falsify(trial: Trial[BoundAnalysis]) -> None:
+    """Ask the subject about a step, by the published account, and about two controls; on a GPU, measure all three."""
+    asked = trial.parameters
+    peaks = asked["peak_operations"], asked["peak_bytes"]
+    with torch.device("meta"):
+        parameters = sum(one.numel() for one in Gpt(_shape(asked)).parameters())
+    step = asked["flops_per_token"] * asked["rows"] * asked["sequence"], float(_BYTES_A_PARAMETER * parameters)
+    with trial.subject_fault():
+        said = {name: str(trial.subject.bound(*work, *peaks)) for name, work in {**_CONTROLS, "account": step}.items()}
+    trial.measure(**{f"{name}_bound": one for name, one in said.items()})
+    trial.measure(account_over_ridge=step[0] / step[1] / (peaks[0] / peaks[1]))
+    if asked["timed"]:
+        _measure(trial, step[0])
+    trial.resolve(device=torch.device(trial.device).type)
+
+
+def _shape(asked: Mapping[str, Any]) -> Shape:
+    return Shape(**{name: asked[name] for name in _SIZES})
+
+
+def _measure(trial: Trial[BoundAnalysis], operations: float) -> None:
+    """Measure which shares of the measured roofs the controls and a compiled step reach.
+
+    The step's traffic is what each of its kernels is given and returns, once a launch.
+    """
+    from harness.roofline.roofs import measured
+    from harness.roofline.step import profiled
+
+    roofs = measured("cuda")
+    peak, bandwidth = roofs.roofs["product bfloat16"].peak, roofs.memory
+    trial.measure(measured_operations=peak, measured_bytes=bandwidth)
+    trial.measure(
+        elementwise_memory_fraction=_CONTROLS["elementwise"][1] / _seconds(_elementwise()) / bandwidth,
+        product_compute_fraction=_CONTROLS["product"][0] / _seconds(_product()) / peak,
+    )
+    seconds, kernels = profiled(_step(trial.parameters), "cuda")
+    moved = sum(kernel.work.bytes for kernel in kernels if kernel.work is not None)
+    unknown = sum(kernel.seconds for kernel in kernels if kernel.work is None)
+    trial.measure(
+        step_seconds=seconds,
+        step_bytes=moved,
+        step_memory_fraction=moved / seconds / bandwidth,
+        step_compute_fraction=operations / seconds / peak,
+        unknown_share=unknown / sum(kernel.seconds for kernel in kernels),
+    )
+
+
+def _elementwise() -> Callable[[], object]:
+    values = torch.randn(_NUMBERS, device="cuda", dtype=torch.bfloat16)
+    return lambda: values + 1.0
+
+
+def _product() -> Callable[[], object]:
+    left, right = (torch.randn(_SIDE, _SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return lambda: left @ right
+
+
+def _step(asked: Mapping[str, Any]) -> Callable[[], object]:
+    with torch.device("cuda"):
+        model = Gpt(_shape(asked)).to(torch.bfloat16)
+        tokens = torch.randint(asked["vocabulary"], (asked["rows"], asked["sequence"]))
+    compiled = torch.compile(model, dynamic=False)
+
+    def step() -> None:
+        model.zero_grad()
+        compiled(tokens, tokens).backward()
+
+    return step
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the median time of a work."""
+    samples = []
+    for number in range(_WARMUP + _TIMED):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        if number >= _WARMUP:
+            samples.append(time.perf_counter() - started)
+    return statistics.median(samples)

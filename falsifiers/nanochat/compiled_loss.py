@@ -1,0 +1,63 @@
+"""F-GB10-LIGER-LOSS-001: torch.compile keeps the loss of Liger's fused cross-entropy, and its gradients."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.oracle.head_loss import truth
+from falsifiers.nanochat.reference.model import IGNORED
+from falsifiers.nanochat.subject import MaybeCompiled, Question
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_WEIGHT_SCALE = 0.2
+"""Logits of a standard deviation near 1."""
+
+
+def falsify(trial: Trial[MaybeCompiled]) -> None:
+    """Compare eager and compiled results with float64, by share of ignored rows; then with captured scalars."""
+    names = ("eager", "compiled", "again", "gradient")
+    errors: dict[str, list[float]] = {name: [] for name in names}
+    for captured in (False, True):
+        for number, ignored in enumerate(trial.parameters["ignored"]):
+            asked = _question(trial, number, ignored)
+            right = truth(asked)
+            torch._dynamo.reset()
+            with trial.subject_fault(), torch._dynamo.config.patch(capture_scalar_outputs=captured):
+                eager, _ = _answer(trial.subject.eager(), asked)
+                compiled = trial.subject.compiled()
+                first, gradients = _answer(compiled, asked)
+                second, _ = _answer(compiled, asked)
+            size = max(1.0, float(right.loss))
+            for name, loss in (("eager", eager), ("compiled", first), ("again", second)):
+                errors[name].append(abs(loss - float(right.loss)) / size)
+            of_hidden, of_weight = gradients
+            pairs = ((of_hidden, right.of_hidden), (of_weight, right.of_weight))
+            errors["gradient"].append(max(_relative(one, true) for one, true in pairs))
+            trial.measure(**{f"{name}_errors": errors[name] for name in names})
+    trial.resolve(device=torch.device(trial.device).type)
+
+
+def _question(trial: Trial[MaybeCompiled], number: int, ignored: float) -> Question:
+    """Draw float32 inputs; the first rows are ignored."""
+    rows, width, vocabulary = (trial.parameters[name] for name in ("rows", "width", "vocabulary"))
+    generator = torch.Generator().manual_seed(10 * trial.seed + number)
+    hidden = torch.randn(rows, width, generator=generator)
+    weight = torch.randn(vocabulary, width, generator=generator) * _WEIGHT_SCALE
+    targets = torch.randint(vocabulary, (rows,), generator=generator)
+    targets[: round(ignored * rows)] = IGNORED
+    inputs = (one.to(trial.device) for one in (hidden, weight, targets))
+    return Question(*inputs, IGNORED, 0.0, 0.0, 0.0, "sum" if ignored == 1.0 else "mean", True, torch.tensor(1.0))
+
+
+def _answer(loss: object, asked: Question) -> tuple[float, tuple[Tensor, Tensor]]:
+    inputs = asked.hidden.detach().clone().requires_grad_(), asked.weight.detach().clone().requires_grad_()
+    value: Tensor = loss(*inputs, asked.targets)  # type: ignore[operator]
+    of_hidden, of_weight = torch.autograd.grad(value, inputs)
+    return float(value.detach()), (of_hidden, of_weight)
+
+
+def _relative(one: Tensor, true: Tensor) -> float:
+    return float((one.double() - true).abs().max() / true.abs().max().clamp_min(1e-30))

@@ -1,0 +1,147 @@
+"""The kernel paths of a step, as nanochat/kernels.py switches between them, and a path with our own fused loss.
+
+| path | normalisation | loss |
+|---|---|---|
+| current | torch | whole logits in float32 |
+| liger | Liger | Liger's fused loss |
+| triton | torch | Liger's fused loss |
+| own | torch | our fused loss |
+
+Liger's kernels need a GPU. On a CPU, operations of torch stand in for its normalisation, and our loss in chunks of its
+size for its loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from falsifiers.nanochat.reference.linear_cross_entropy import linear_cross_entropy
+from falsifiers.nanochat.reference.model import (
+    IGNORED,
+    SOFTCAP,
+    Gpt,
+    HeadLoss,
+    Norm,
+    Shape,
+    fused_loss,
+    plain_loss,
+    plain_norm,
+)  # fmt: skip
+from falsifiers.nanochat.reference.tokens import batch, encoded, project_text, train_tokenizer
+from falsifiers.nanochat.subject import Batch, Parts
+from harness import Setting
+
+__all__ = ["KernelPaths"]
+
+_EPSILON = 1e-6
+
+
+class KernelPaths:
+    """Steps of one model on the paths. Every path begins with the same weights."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Read the shape from the setting's parameters."""
+        self.asked: Mapping[str, Any] = setting.parameters
+        self.device, self.seed = setting.device, setting.seed
+        names = ("layers", "width", "heads", "vocabulary", "sequence")
+        self.shape = Shape(**{name: self.asked[name] for name in names})
+
+    def batch(self) -> Batch:
+        """See `Paths`: rows of the project's own text."""
+        text = project_text(["falsifiers/nanochat"] if self.device == "cpu" else ["falsifiers", "harness"])
+        stream = encoded(train_tokenizer(text, self.shape.vocabulary), text)
+        tokens, targets = batch(stream, self.asked["rows"], self.shape.sequence, self.seed)
+        targets[:, : round(self.asked["ignored"] * self.shape.sequence)] = IGNORED
+        return Batch(tokens.to(self.device), targets.to(self.device))
+
+    def loss(self, path: str) -> HeadLoss:
+        """See `Paths`."""
+        if path in ("liger", "triton"):
+            return _liger_loss if self.device != "cpu" else _in_chunks_of_liger
+        return {"current": plain_loss, "own": fused_loss}[path]
+
+    def norm(self, path: str) -> Norm:
+        """Return the normalisation of a path."""
+        if path != "liger":
+            return plain_norm
+        return _liger_norm if self.device != "cpu" else _RowNorm.apply
+
+    def model(self, path: str) -> torch.nn.Module:
+        """See `Paths`."""
+        torch.manual_seed(self.seed)
+        with torch.device(self.device):
+            model = Gpt(self.shape, self.loss(path), self.norm(path))
+            torch.nn.init.normal_(model.head.weight, std=self.shape.width**-0.5)  # zeros would hide what a step does
+            for block in model.blocks:
+                torch.nn.init.normal_(block.output.weight, std=self.shape.width**-0.5)
+                torch.nn.init.normal_(block.down.weight, std=self.shape.width**-0.5)
+        return model.to(getattr(torch, self.asked["dtype"]))
+
+    def forward(self, model: torch.nn.Module, given: Batch) -> Tensor:
+        """See `Paths`."""
+        loss: Tensor = model(given.tokens, given.targets)
+        return loss
+
+    def parts(
+        self, path: str, given: Batch, steps: int, synchronize: Callable[[], object], clock: Callable[[], float]
+    ) -> Parts:
+        """See `Paths`. The clock is read only after everything that was launched is done."""
+        model, seconds = self.model(path), {"data": 0.0, "forward": 0.0, "backward": 0.0}
+
+        def lap(name: str, work: Callable[[], Any]) -> Any:
+            synchronize()
+            started = clock()
+            done = work()
+            synchronize()
+            seconds[name] += clock() - started
+            return done
+
+        for _ in range(steps):
+            moved = lap("data", lambda: Batch(given.tokens.clone(), given.targets.clone()))
+            loss = lap("forward", lambda moved=moved: self.forward(model, moved))
+            lap("backward", loss.backward)
+            model.zero_grad()
+        whole = sum(seconds.values())
+        return {name: 100.0 * part / whole for name, part in seconds.items()}
+
+
+def _liger_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy as liger
+
+    loss: Tensor = liger(hidden.flatten(0, -2), weight, targets.flatten(), ignore_index=IGNORED, softcap=SOFTCAP)
+    return loss
+
+
+def _in_chunks_of_liger(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Take as many rows at a time as Liger does: its logits are as large as the hidden states, to a power of two."""
+    rows = triton.next_power_of_2(triton.cdiv(targets.numel(), triton.cdiv(*weight.shape)))
+    return linear_cross_entropy(hidden, weight, targets, ignore_index=IGNORED, softcap=SOFTCAP, chunk_rows=rows)
+
+
+def _liger_norm(values: Tensor) -> Tensor:
+    from liger_kernel.transformers.functional import liger_rms_norm
+
+    ones = torch.ones(values.shape[-1], dtype=values.dtype, device=values.device)
+    normed: Tensor = liger_rms_norm(values, ones, _EPSILON)
+    return normed
+
+
+class _RowNorm(torch.autograd.Function):
+    """The root mean square of each row is kept for the backward pass, as Liger keeps it."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        scale = (values.square().mean(dim=-1, keepdim=True) + torch.finfo(values.dtype).eps).rsqrt()
+        normed = values * scale
+        ctx.save_for_backward(normed, scale)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> Tensor:
+        normed, scale = ctx.saved_tensors
+        return scale * (above[0] - normed * (normed * above[0]).mean(dim=-1, keepdim=True))

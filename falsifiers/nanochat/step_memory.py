@@ -1,0 +1,80 @@
+"""F-GB10-FLCE-MEM-001: the fused loss saves about 60 % of a step's memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.subject import Batch, Paths
+from harness import Trial
+from harness.probe.prediction import predict
+
+__all__ = ["falsify"]
+
+Peak = Callable[[Callable[[], Callable[[], object]]], int]
+"""From a function that builds a step to the bytes at the peak of two steps."""
+
+
+def falsify(trial: Trial[Paths]) -> None:
+    """Measure the peaks of whole steps and of the loss alone; without a GPU, predict them for one."""
+    asked = trial.parameters
+    cuda = trial.device != "cpu"
+    subject = trial.subject if cuda else type(trial.subject)(dataclasses.replace(trial.setting, device="cuda"))
+    dtypes: set[str] = set()
+    peak: Peak = _measured if cuda else _predicted
+    with trial.subject_fault():
+        steps = [peak(lambda path=path: _step(subject, path, asked, dtypes)) for path in ("current", *asked["paths"])]
+        losses = [peak(lambda path=path: _loss(subject, path, asked)) for path in ("current", *asked["paths"])]
+    trial.measure(
+        step_bytes=steps,
+        loss_bytes=losses,
+        step_saved=[1.0 - one / steps[0] for one in steps[1:]],
+        loss_saved=[1.0 - one / losses[0] for one in losses[1:]],
+    )
+    trial.resolve(device=torch.device(trial.device).type, dtype="+".join(sorted(dtypes)))
+
+
+def _step(subject: Paths, path: str, asked: dict[str, int], dtypes: set[str]) -> Callable[[], object]:
+    model = subject.model(path)
+    dtypes |= {str(one.dtype).removeprefix("torch.") for one in model.parameters()}
+    tokens = torch.zeros(asked["rows"], asked["sequence"], dtype=torch.int64, device="cuda")
+
+    def step() -> None:
+        model.zero_grad()
+        subject.forward(model, Batch(tokens, tokens)).backward()
+
+    return step
+
+
+def _loss(subject: Paths, path: str, asked: dict[str, int]) -> Callable[[], object]:
+    """Return a call of the loss with its gradients. Its inputs are part of every path's peak."""
+    dtype, loss = getattr(torch, asked["dtype"]), subject.loss(path)  # type: ignore[call-overload]
+    hidden = torch.randn(asked["rows"] * asked["sequence"], asked["width"], dtype=dtype, device="cuda")
+    head = torch.randn(asked["vocabulary"], asked["width"], dtype=dtype, device="cuda")
+    targets = torch.zeros(len(hidden), dtype=torch.int64, device="cuda")
+
+    def step() -> tuple[Tensor, ...]:
+        inputs = hidden.detach().requires_grad_(), head.detach().requires_grad_()
+        return torch.autograd.grad(loss(*inputs, targets), inputs)
+
+    return step
+
+
+def _measured(build: Callable[[], Callable[[], object]]) -> int:
+    gc.collect()
+    torch.cuda.empty_cache()
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step = build()
+    for _ in range(2):
+        step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - held
+
+
+def _predicted(build: Callable[[], Callable[[], object]]) -> int:
+    return predict(build).allocated

@@ -1,0 +1,93 @@
+"""F-GB10-SPEEDUP-001: which path makes a step faster, by steps that take turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.nanochat.subject import Batch, Paths, read_back
+from harness import NotMeasured, Trial
+from harness.authoring.timing import interleave
+
+__all__ = ["falsify"]
+
+_PATHS = ("current", "liger", "triton", "own")
+_AGAIN = "current again"
+_WARMUP = 3
+
+
+def falsify(trial: Trial[Paths]) -> None:
+    """Compare loss and gradients of the paths, and then time steps of all paths in turns, the current one twice.
+
+    Raises:
+        NotMeasured: two arms of the current path differ too much.
+    """
+    with trial.subject_fault():
+        given = trial.subject.batch()
+    _compare(trial, given)
+    asked = trial.parameters
+    if not asked["rounds"]:
+        return
+    with trial.subject_fault():
+        arms = {path: _arm(trial.subject, path.removesuffix(" again"), given) for path in (*_PATHS, _AGAIN)}
+        timing = interleave(
+            arms, rounds=asked["rounds"], warmup=_WARMUP, seed=trial.seed, synchronize=torch.cuda.synchronize
+        )
+    (trial.artifacts / "timing.json").write_text(json.dumps(timing.as_json()))
+    noise = timing.ratio("current", _AGAIN)
+    trial.measure(
+        seconds_current=timing.seconds["current"],
+        seconds_again=timing.seconds[_AGAIN],
+        noise_low=noise.low,
+        noise_high=noise.high,
+    )
+    if max(1 / noise.low, noise.high) > asked["noise_limit"]:
+        raise NotMeasured(
+            f"this machine is too busy to time steps: two arms of the current path differ by a factor between "
+            f"{noise.low:.3f} and {noise.high:.3f}, and {asked['noise_limit']} is the most that is allowed"
+        )
+    measured: dict[str, Any] = {}
+    for path in _PATHS[1:]:
+        speedup = timing.ratio("current", path)
+        measured |= {f"seconds_{path}": timing.seconds[path], f"{path}_low": speedup.low, f"{path}_high": speedup.high}
+    trial.measure(**measured)
+
+
+def _arm(subject: Paths, path: str, given: Batch) -> Callable[[], object]:
+    model = subject.model(path)
+
+    def step() -> None:
+        model.zero_grad()
+        subject.forward(model, given).backward()
+
+    return partial(step)
+
+
+def _compare(trial: Trial[Paths], given: Batch) -> None:
+    """Measure how far each path's loss and gradients are from the current path's."""
+    found: list[tuple[float, list[Tensor]]] = []
+    for path in _PATHS:
+        with trial.subject_fault():
+            model = trial.subject.model(path)
+            loss = trial.subject.forward(model, given)
+            loss.backward()
+        read_back(trial, model)
+        found.append((float(loss.detach()), [one.grad.detach() for one in model.parameters() if one.grad is not None]))
+    (right, rights), *others = found
+    trial.measure(
+        loss=right,
+        loss_differences=[abs(loss - right) / right for loss, _ in others],
+        gradient_differences=[_difference(gradients, rights) for _, gradients in others],
+        gradients=[len(gradients) for _, gradients in found],
+    )
+
+
+def _difference(gradients: list[Tensor], rights: list[Tensor]) -> float:
+    """Return the largest distance of a gradient from the right one, relative to the right one's length."""
+    pairs = zip(gradients, rights, strict=False)
+    return max(float((one.float() - right.float()).norm() / right.float().norm()) for one, right in pairs)
