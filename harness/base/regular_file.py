@@ -11,7 +11,10 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-__all__ = ["LARGEST", "opened", "read"]
+__all__ = ["CHUNK", "LARGEST", "opened", "read"]
+
+CHUNK = 1 << 20
+"""Bytes that are read at a time of a file that is not kept as a whole. Any number gives the same result."""
 
 LARGEST = 16 << 20
 """Bytes of a contract, a source file or another document."""

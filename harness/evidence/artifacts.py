@@ -21,6 +21,7 @@ from typing import Any, Final
 from harness.base import strictjson
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
+from harness.base.regular_file import CHUNK
 from harness.evidence import manifest
 from harness.evidence.bundle_layout import ARTIFACTS, COUNTEREXAMPLE, INDEX, MOST_ARTIFACTS
 from harness.search.counterexample import Counterexample, CounterexampleError
@@ -36,7 +37,6 @@ MOST: Final = 1000
 LARGEST_READ: Final = 16 << 30
 """Bytes of all artifacts that are read for their digest. A sparse file can have a size that takes years to read."""
 _DEEPEST = 8
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _artifact(
                 reason = f"larger than the {limits.read} bytes that are still read for digests"
                 return Artifact(name, False, declared, None, reason), b""
             content, size, digest = b"", 0, hashlib.sha256()
-            while chunk := file.read(min(_CHUNK, declared - size)):  # a file that grows is read no further
+            while chunk := file.read(min(CHUNK, declared - size)):  # a file that grows is read no further
                 size += len(chunk)
                 digest.update(chunk)
                 if size <= limits.copied:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
+from harness.base.regular_file import CHUNK
 from harness.execution.process_control import die_with_parent
 
 __all__ = ["Limits", "Stopped", "isolated_all"]
@@ -124,7 +125,7 @@ class _Child:
             if time.monotonic() >= self.deadline:
                 self.stop(f"did not end within {self._limits.elapsed:g} s")
             return
-        chunk = os.read(self._reading, 1 << 16)
+        chunk = os.read(self._reading, CHUNK)
         self._chunks.append(chunk)
         self._size += len(chunk)
         if not chunk:

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from harness.base import regular_file
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyRefused", "exposure", "generate", "load_private", "load_public", "require", "signed", "signers"]
 
 _LARGEST = 1 << 16
-"""Bytes that are read of a key's file, so that a pipe or a disk image named by mistake is not read to its end."""
+"""Bytes of a key's file. A pipe or a disk image that is named by mistake is refused."""
 
 
 class KeyRefused(ValueError):
@@ -50,12 +53,11 @@ def generate(path: Path) -> tuple[SSlibKey, Path]:
             (path, signer.private_bytes, 0o600),
             (public, _public_pem(signer.public_key), 0o644),
         ):
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-            written.append(place)
-            with open(descriptor, "wb") as file:
+            with open(place, "xb", opener=partial(os.open, mode=mode)) as file:
+                written.append(place)
                 file.write(content)
                 file.flush()
-                os.fsync(descriptor)
+                os.fsync(file.fileno())
     except OSError as error:
         for place in written:
             place.unlink(missing_ok=True)
@@ -169,14 +171,9 @@ def _read(path: Path) -> bytes:
     if not path.name:  # Path("") is the present folder; an unset variable on a command line gives ""
         raise KeyRefused("no file is named")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            content = os.read(descriptor, _LARGEST)
-        finally:
-            os.close(descriptor)
+        return regular_file.read(path, _LARGEST)
     except OSError as error:
         raise KeyRefused(f"{path} cannot be read: {error.strerror}") from error
-    return content
 
 
 def _check_kind(path: Path, key: SSlibKey) -> None:

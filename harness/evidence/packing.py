@@ -143,7 +143,6 @@ def _folded(name: str) -> str:
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can represent."""
 _UNIX = 3
-_CHUNK = 1 << 20
 
 
 class NothingToPack(ArchiveError):

@@ -8,7 +8,6 @@ with made(Beneath(evidence)), hidden_folder(evidence) as hidden:
 from __future__ import annotations
 
 import fcntl
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +19,7 @@ from harness.evidence.bundle_layout import UNPACKING
 from harness.evidence.durable import sync_folder
 from harness.evidence.packing import Place
 
-__all__ = ["at", "hidden_folder", "made", "move"]
+__all__ = ["at", "hidden_folder", "locked", "made", "move"]
 
 
 def at(folder: Path, place: Place) -> Beneath:
@@ -70,37 +69,35 @@ def hidden_folder(beside: Path) -> Iterator[Path]:
     The process holds a lock on its folder. The lock ends with the process, also when the process is killed.
     """
     with ExitStack() as held:
-        with _lock(beside, fcntl.LOCK_EX):  # another process must not remove the folder before it is locked
+        with locked(Beneath(beside), fcntl.LOCK_EX):  # another process must not remove the folder before it is locked
             _remove_abandoned(beside)
             try:
                 folder = Path(tempfile.mkdtemp(prefix=UNPACKING, dir=beside))
             except OSError as error:  # it names the hidden folder, which the user does not know
                 raise OSError(error.errno, error.strerror, str(beside)) from error
             held.callback(remove, Beneath(beside, folder.name))
-            held.enter_context(_lock(folder, fcntl.LOCK_EX))
+            held.enter_context(locked(Beneath(beside, folder.name), fcntl.LOCK_EX))
         yield folder
 
 
 def _remove_abandoned(beside: Path) -> None:
     for folder in beside.glob(f"{UNPACKING}*"):
-        with suppress(OSError), _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            remove(Beneath(beside, folder.name))
+        place = Beneath(beside, folder.name)
+        with suppress(OSError), locked(place, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            remove(place)
 
 
 @contextmanager
-def _lock(folder: Path, kind: int) -> Iterator[None]:
+def locked(folder: Beneath, kind: int) -> Iterator[None]:
     """Lock a folder for the block. Without LOCK_NB, continue unlocked on filesystems without locks (Lustre, NFS).
 
     Raises:
         OSError: `kind` has LOCK_NB, and another process has the lock or the filesystem has no locks.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with folder.folder() as descriptor:
         try:
             fcntl.flock(descriptor, kind)
         except OSError:
             if kind & fcntl.LOCK_NB:
                 raise
         yield
-    finally:
-        os.close(descriptor)

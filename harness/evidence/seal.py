@@ -18,6 +18,7 @@ from typing import TypedDict, final
 
 from harness.base.beneath import Beneath
 from harness.base.redaction import Redactor
+from harness.base.regular_file import CHUNK
 from harness.base.strictjson import JsonObject
 from harness.contract import Contract
 from harness.evidence import artifacts, manifest
@@ -95,7 +96,7 @@ class Sealer:
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._root) as probe:
-                probe.write(bytes(1 << 16))
+                probe.write(bytes(CHUNK))
         except OSError as error:
             raise _explained(self._root, "cannot take evidence", error) from error
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +19,7 @@ from harness.evidence.bundle_layout import ATTESTATION, CONTRACT, MANIFEST, RECO
 from harness.evidence.durable import sync_folder
 from harness.evidence.findings import Severity
 from harness.evidence.keys import KeyRefused
+from harness.evidence.placing import locked
 from harness.evidence.verification import verify
 
 if TYPE_CHECKING:
@@ -52,24 +51,13 @@ def sign(bundle: Path, signer: CryptoSigner) -> None:
         record, subject = found.record, found.contract.subject
     except BundleError as error:
         raise KeyRefused(_CHANGED) from error
-    with _alone(bundle):
+    with locked(Beneath(bundle), fcntl.LOCK_EX):  # of two processes that add signatures at a time, one would be lost
         earlier = Bundle(bundle).attestation
         if earlier is not None:
             said = attestation.check(earlier, record, subject, sealed, {}).findings
             if any(finding.code.severity is Severity.UNSOUND for finding in said):
                 raise KeyRefused(_CHANGED)
         _put(attestation.attest(record, subject, sealed, signer, earlier), bundle)
-
-
-@contextmanager
-def _alone(bundle: Path) -> Iterator[None]:
-    """Hold a lock on the bundle. If two processes added signatures at the same time, one would be lost."""
-    descriptor = os.open(bundle, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _put(content: bytes, bundle: Path) -> None:

@@ -52,7 +52,6 @@ _STEEPEST: Final = 200
 """Uncompressed bytes per byte of the archive. Deflate reaches 1032; the files of a bundle stay below 20."""
 _FLAT: Final = 8 << 20
 """Uncompressed bytes to which no ratio applies."""
-_CHUNK: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def _content(archive: ZipFile, member: ZipInfo) -> Iterator[bytes]:
     """Yield the content of a member in pieces; never more than the directory declares."""
     try:
         with archive.open(member) as packed:
-            while chunk := packed.read(_CHUNK):
+            while chunk := packed.read(regular_file.CHUNK):
                 yield chunk
             if packed.tell() != member.file_size:
                 raise BadZipFile(f"it has {packed.tell()} of the {member.file_size} bytes that it declares")

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.base.beneath import Beneath
+from harness.base.regular_file import CHUNK
 from harness.evidence.bundle_layout import DEEPEST, LARGEST_BUNDLE, LARGEST_DOCUMENT, MOST_ENTRIES
 
 __all__ = ["Listing", "TooLarge", "chunks", "digest", "read", "scan"]
-
-_CHUNK = 1 << 20
 
 
 class TooLarge(ValueError):
@@ -113,7 +112,7 @@ def chunks(root: Path, name: str) -> Iterator[bytes]:
     """
     total = 0
     with Beneath(root, name).open() as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(CHUNK):
             total += len(chunk)
             if total > LARGEST_BUNDLE:
                 raise TooLarge(f"has more than {LARGEST_BUNDLE} bytes")

@@ -202,7 +202,7 @@ class Growing(io.BytesIO):
 @pytest.mark.parametrize("piece", [1, 2, 3, 100])
 def test_a_file_that_grows_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
     """Its size is that of the moment in which it was opened."""
-    monkeypatch.setattr(artifacts, "_CHUNK", piece)
+    monkeypatch.setattr(artifacts, "CHUNK", piece)
     place = cast(Beneath, Growing(tmp_path / "one"))
     artifact, content = artifacts._artifact("one", place, "", artifacts._Limits(10, 10), Redactor(), "")
     assert (artifact.size, artifact.sha256, content) == (5, hashlib.sha256(b"01234").hexdigest(), b"01234")

@@ -73,13 +73,17 @@ def test_ctrl_c_ends_all_works() -> None:
     """So it ends verify and lint, whatever they judge. A user does not wait for a limit."""
     caller = os.getpid()
     before = set(psutil.Process().children())
+    reading, writing = os.pipe()
 
     def work() -> bytes:
+        os.read(reading, 1)  # until the caller is past os.fork(), in which Python drops a KeyboardInterrupt
         os.kill(caller, signal.SIGINT)
         return sleep_inside_a_library()
 
     with pytest.raises(KeyboardInterrupt):
-        list(isolated_all([sleep_inside_a_library, work], Limits(), 2))
+        list(isolated_all([sleep_inside_a_library, work], Limits(), 2, lambda: os.write(writing, b"x") == 0))
+    os.close(reading)
+    os.close(writing)
     assert set(psutil.Process().children()) == before
 
 

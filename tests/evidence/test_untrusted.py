@@ -91,7 +91,7 @@ def test_a_document_is_as_large_as_its_limit_and_no_larger(
 
 def test_a_file_is_as_large_as_a_bundle_and_no_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pieces count, and each is yielded in its place."""
-    monkeypatch.setattr(untrusted, "_CHUNK", 4)
+    monkeypatch.setattr(untrusted, "CHUNK", 4)
     monkeypatch.setattr(untrusted, "LARGEST_BUNDLE", 10)
     (tmp_path / "one").write_bytes(b"0123456789")
     assert list(chunks(tmp_path, "one")) == [b"0123", b"4567", b"89"]
