@@ -30,6 +30,21 @@ def test_the_interval_to_the_last_digit() -> None:
             assert abs(count / total - share) == pytest.approx(deviation, rel=1e-12)
 
 
+def test_runs_of_the_same_code_that_passed_and_failed_are_flaky() -> None:
+    """One of each is enough."""
+    verdicts = {name: Verdict[name] for name in ("PASS", "FAIL", "VOID")}
+    for names, is_flaky in (
+        ("PASS FAIL", True),
+        ("PASS PASS FAIL", True),
+        ("PASS FAIL FAIL", True),
+        ("PASS PASS", False),
+        ("FAIL FAIL", False),
+        ("VOID", False),
+    ):
+        runs = [entry(second, verdict=verdicts[name]) for second, name in enumerate(names.split())]
+        assert [one.is_flaky for one in repeats(runs)] == [is_flaky]
+
+
 @given(st.integers(1, 10**9), st.data())
 def test_the_interval_holds_the_share(total: int, data: st.DataObject) -> None:
     """It lies within 0 and 1, and is symmetric in what is counted."""

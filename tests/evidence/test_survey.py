@@ -1,0 +1,43 @@
+"""Gaps in the evidence of a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.base.schemas import Problem
+from harness.base.vocabulary import Verdict
+from harness.contract import ContractError
+from harness.evidence.survey import Gaps, gaps
+from tests.contracts import contract_of, document
+from tests.evidence.entries import entry
+from tests.evidence.factory import MUTANTS
+
+
+def test_gaps_of_every_kind() -> None:
+    """A verdict in the full profile counts whatever it is, and a mutant is killed if one run killed it."""
+    identifiers = [f"F-DEMO-{letter}-001" for letter in "CBAD"]
+    full, unrun, reduced, void = identifiers
+    contracts = [contract_of(document(id=one, mutants=MUTANTS)) for one in identifiers]
+    refused = [ContractError(Path("F-DEMO-Z-001.json"), [Problem("/a", "is wrong", "mend it"), Problem("", "is bad")])]
+    entries = [
+        entry(1, id=full, killed=("forgets-one",), verdict=Verdict.FAIL),
+        entry(2, id=full, killed=("stops-early", "silent-fallback"), profile="reduced"),
+        entry(3, id=reduced, killed=("stops-early",), profile="reduced"),
+        entry(4, id=void, killed=(), verdict=Verdict.NOT_MEASURED),
+        entry(5, id=void, killed=(), verdict=Verdict.NOT_MEASURED),
+        *(entry(second, id="F-GONE-B-001") for second in range(3)),
+        entry(6, id="F-GONE-A-001"),
+        entry(7, id="F-DEMO-Z-001"),
+    ]
+    mentions = {"F-LOST-B-001": ("a:1", "b:2"), "F-LOST-A-001": ("c:3",), full: ("d:4",), "F-DEMO-Z-001": ("e:5",)}
+    found = gaps(contracts, refused, entries, mentions)
+    every = [one["id"] for one in MUTANTS]
+    assert found == Gaps(
+        unclaimed={"F-LOST-A-001": ["c:3"], "F-LOST-B-001": ["a:1", "b:2"]},
+        refused={"F-DEMO-Z-001": [str(problem) for problem in refused[0].problems]},
+        never_full=(reduced, unrun, void),
+        never_killed={reduced: [every[0], every[2]], void: every},
+        orphaned={"F-GONE-A-001": 1, "F-GONE-B-001": 3},
+    )
+    for part in (found.unclaimed, found.refused, found.never_killed, found.orphaned):
+        assert list(part) == sorted(part)

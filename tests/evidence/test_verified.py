@@ -1,0 +1,60 @@
+"""`harness.verify` in this process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.contract.project import Project
+from harness.evidence.findings import Code
+from harness.evidence.keys import generate
+from harness.evidence.verified import against, verify
+from tests.contracts import write_project
+
+
+def test_every_bundle_below_a_path(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorted by path; none is no error."""
+    monkeypatch.chdir(tmp_path)
+    other = bundle.with_name("2026-11-21T201503Z-cpu-3f2a9c")
+    shutil.copytree(bundle, other)
+    found = verify(str(bundle.parent))
+    assert [(one.path, one.sound, one.accepted) for one in found] == [(bundle, True, True), (other, False, False)]
+    (tmp_path / "empty").mkdir()
+    assert verify(tmp_path / "empty") == ()
+
+
+def test_what_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").touch()
+    for name in ("missing", "a.zip"):
+        with pytest.raises(NotADirectoryError) as refused:
+            verify(tmp_path / name)
+        assert str(refused.value).startswith(f"{tmp_path / name} ")
+
+
+def test_a_remark_can_be_refused(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If keys are trusted, a bundle without a signature is not accepted either."""
+    monkeypatch.chdir(tmp_path)
+    (one,) = verify(bundle, fail_on=["REDUCED_PROFILE"])
+    assert (one.sound, one.accepted) == (True, False)
+    (one,) = verify(bundle, fail_on=["DIRTY_TREE"])
+    assert one.accepted
+    with pytest.raises(ValueError, match="NO_SUCH_CODE"):
+        verify(bundle, fail_on=["NO_SUCH_CODE"])
+    _, public = generate(tmp_path / "a.key")
+    (one,) = verify(bundle, trusted_keys=[str(public)])
+    assert (one.sound, one.accepted) == (True, False)
+
+
+def test_what_bundles_are_checked_against(tmp_path: Path) -> None:
+    """The trusted keys by their ids, the project if there is one, and the remarks that are refused."""
+    none = against([], None)
+    assert (none.trusted, none.state, none.refused) == ({}, None, frozenset())
+    key, public = generate(tmp_path / "a.key")
+    other, public_of_other = generate(tmp_path / "b.key")
+    project = Project.find(write_project(tmp_path / "project"))
+    asked = against([public, public_of_other], project, frozenset({Code.DIRTY_TREE}))
+    assert asked.trusted == {key.keyid: key, other.keyid: other}
+    assert asked.state is not None
+    assert asked.refused == {Code.DIRTY_TREE, Code.UNSIGNED, Code.UNKNOWN_KEY}
