@@ -18,6 +18,8 @@ from harness.contract.cost import (
     LIMIT,
     QUICK,
     Allowance,
+    Shape,
+    _Evaluation,
     checking,
     evaluation,
     matching,
@@ -148,6 +150,11 @@ MORE_RULES = [
     "self.table.exists(key, key == self.text)",
     "self.numbers.all(x, x > parameters.steps && x > device.memory_bytes)",
     "self.absent.all(x, x > 0.0)",
+    "(self.numbers + self.rows).map(x, x).size() > 0",
+    "(self.rows + self.numbers).all(x, (self.text + 'yy').matches('^a{3}$'))",
+    "[self.text, 'x', self.numbers, [1.0]].filter(x, x == 1.0).map(y, {'a': y, 'b': 'xyz'}) == []",
+    "self.table.map(key, string(key) + string(self.text))[0].contains('a') ? self.table : [self.text]",
+    "-self.numbers[0] in self.table && 'a' in self.text",
 ]
 
 
@@ -192,6 +199,10 @@ MORE_PATTERNS = [
     r"\p{Greek}{2}\PL\D\S\B\.",
     "[abc",
     "a)b",
+    "a(b(cd",
+    "a(b(c)d",
+    "(a{0,0}b{0}){1,}",
+    r"[\\]a]b",
 ]
 
 
@@ -255,6 +266,12 @@ def test_joined_shapes_are_as_large_as_each() -> None:
     assert all(whole.inner.size >= of_value(item).size for item in items)
 
 
+def told(cost: int, shape: Shape) -> str:
+    """A cost, and the length, text and size of a shape and of what is inside."""
+    inner = shape.inner or Shape()
+    return " ".join(map(str, (cost, shape.length, shape.text, shape.size, inner.length, inner.text, inner.size)))
+
+
 def test_every_cost_is_the_same_on_every_version(snapshot: SnapshotAssertion) -> None:
     """A cost decides which clauses of a sealed bundle are judged, so another cost is a deliberate change."""
     values = {"numbers": NUMBERS, "table": TABLE, "rows": ROWS, "text": "y" * 10_000, "limits": {"low": 1.0}}
@@ -264,6 +281,15 @@ def test_every_cost_is_the_same_on_every_version(snapshot: SnapshotAssertion) ->
         "device": {},
     }
     assert {rule: evaluation(parse(rule), shapes) for rule in (*RULES, *MORE_RULES)} == snapshot
+    parts = _Evaluation(shapes)
+    assert {
+        rule: [told(*parts.of(node, {})) for node in parse(rule).walk()] for rule in (*RULES, *MORE_RULES)
+    } == snapshot
+    compiled = {rule: compile_rule("a", rule, "") for rule in RULES}
+    sizes = {**shapes, "device": of_values([Device("cpu", "a CPU").to_json()])}
+    assert {rule: (one.cost(sizes), one.largest(sizes)) for rule, one in compiled.items()} == snapshot
+    nothing = compile_rule("a", "self.absent > 1.0", "")
+    assert (nothing.cost(sizes), nothing.largest(sizes)) == (5, "self")
     lengths = (0, 100)
     assert {one: [matching(one, length) for length in lengths] for one in (*PATTERNS, *MORE_PATTERNS)} == snapshot
     steps = {"all": [], "items": [True], "names": [True, False], "times": [True, False, True]}

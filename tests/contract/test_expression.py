@@ -105,10 +105,22 @@ def test_every_part_stands_where_it_says(text: str) -> None:
         (".5e-3", (Kind.NUMBER, ".5e-3")),
         ("--a", (Kind.OPERATOR, "-", (Kind.OPERATOR, "-", (Kind.NAME, "a")))),
         ("inner", (Kind.NAME, "inner")),
-    ],
+],
 )  # fmt: skip
 def test_trees(text: str, expected: Any) -> None:
     assert shape(parse(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [*zip("-+/*<*-", "--*%>-<", strict=True), ("==", "<="), ("&&", "&&"), ("||", "||"), ("<", "&&"), ("&&", "||")],
+)
+def test_operators_group_to_the_left(one: str, other: str) -> None:
+    """Of one level, and if the first binds more strongly. If the second does, it has the operand between them."""
+    a, b, c = ((Kind.NAME, name) for name in "abc")
+    assert shape(parse(f"a {one} b {other} c")) == (Kind.OPERATOR, other, (Kind.OPERATOR, one, a, b), c)
+    if (one, other) in (("*", "-"), ("-", "<"), ("<", "&&"), ("&&", "||")):
+        assert shape(parse(f"a {other} b {one} c")) == (Kind.OPERATOR, other, a, (Kind.OPERATOR, one, b, c))
 
 
 _QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
