@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.contract import ContractError
-from harness.contract.project import Project, ProjectError
+from harness.contract.project import _MARKS, Mentions, Project, ProjectError
 from tests.contracts import IDENTIFIER, document, write_contract, write_project
 
 
@@ -136,3 +137,107 @@ def test_a_folder_that_cannot_be_opened_hides_no_other(project: Project, monkeyp
     assert closed
     assert {"F-DEMO-AAA-001.json", f"{IDENTIFIER}.json"} <= found
     assert len(found & {"F-a.json", "F-b.json"}) == 1
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of claims that a distribution brings: one of its own, and one with an id of the project's."""
+    root = write_project(tmp_path / "site" / "harness_claims" / "theirs", document(id="F-DEMO-THEIRS-001"), document())
+    (root / "pyproject.toml").unlink()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    return root.resolve()
+
+
+def test_installed_claims_are_known_beside_the_project_s(project: Project, installed: Path) -> None:
+    """The project's own contract goes first. The code of an installed claim is found beside it."""
+    theirs = installed / "contracts/demo/F-DEMO-THEIRS-001.json"
+    own = project.contracts / "demo" / f"{IDENTIFIER}.json"
+    assert project.known() == [own, theirs]
+    assert project.search_of(None) == project.search_of(own) == project.search
+    assert project.search_of(theirs) == (installed, *project.search)
+    source = "falsifiers/demo/sorting.py"
+    assert project.name_of(project.root / source) == project.name_of(installed / source) == source
+    assert project.named(source) == project.root / source
+    (project.root / source).unlink()
+    assert project.named(source) == installed / source
+    assert project.named("gone.py") == project.root / "gone.py"
+    assert project.contract("F-DEMO-THEIRS-001").path == theirs
+
+
+def test_within_installed_claims_none_is_known_twice(installed: Path) -> None:
+    (installed / "pyproject.toml").write_text("[tool.harness]\n")
+    project = Project.find(installed)
+    assert project.known() == project.files()
+
+
+@pytest.mark.parametrize("mark", _MARKS)
+def test_with_installed_claims_a_repository_needs_no_settings(tmp_path: Path, installed: Path, mark: str) -> None:
+    """The nearest folder that has a mark of a repository is the project, from any folder inside."""
+    inside = tmp_path / "repository" / "a" / "b"
+    inside.mkdir(parents=True)
+    assert Project.around(inside) is None
+    (tmp_path / "repository" / mark).touch()
+    found = Project.around(inside)
+    assert found is not None
+    root = tmp_path / "repository"
+    assert (found.root, found.contracts, found.evidence) == (root, root / "contracts", root / "evidence")
+    assert (found.search, found.mentions, found.ignored) == ((root,), Mentions(), {})
+    assert [path.stem for path in found.known()] == [IDENTIFIER, "F-DEMO-THEIRS-001"]
+
+
+def test_without_installed_claims_a_repository_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    (tmp_path / ".git").mkdir()
+    assert Project.around(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ("", (Mentions(), {})),
+        ("mentions = {}\nlint = {}", (Mentions(), {})),
+        ('mentions = {pattern = "A-[0-9]"}', (Mentions("A-[0-9]"), {})),
+        ('mentions = {exclude = ["a", "b"]}', (Mentions(exclude=("a", "b")), {})),
+        ('mentions = {pattern = "B", exclude = []}', (Mentions("B"), {})),
+        ('lint = {ignore = {a = ["F-1", "F-2"], b = []}}', (Mentions(), {"a": ("F-1", "F-2"), "b": ()})),
+        ("mentions = 1", "tool.harness.mentions"),
+        ("mentions = {other = 1}", "tool.harness.mentions"),
+        ('mentions = {exclude = "a"}', "tool.harness.mentions.exclude"),
+        ("mentions = {exclude = [1]}", "tool.harness.mentions.exclude"),
+        ('mentions = {pattern = "("}', "tool.harness.mentions.pattern"),
+        ("mentions = {pattern = 1}", "tool.harness.mentions.pattern"),
+        ("lint = 1", "tool.harness.lint"),
+        ("lint = {other = {}}", "tool.harness.lint"),
+        ("lint = {ignore = []}", "tool.harness.lint"),
+        ("lint = {ignore = {a = 1}}", "tool.harness.lint"),
+        ("lint = {ignore = {a = [1]}}", "tool.harness.lint"),
+    ],
+)
+def test_settings_of_mentions_and_lint(tmp_path: Path, settings: str, found: Any) -> None:
+    """A wrong one is named."""
+    (tmp_path / "pyproject.toml").write_text(f"[tool.harness]\n{settings}\n")
+    if isinstance(found, str):
+        with pytest.raises(ProjectError) as refused:
+            Project.find(tmp_path)
+        assert str(refused.value).startswith(f"{tmp_path / 'pyproject.toml'}: {found} ")
+    else:
+        project = Project.find(tmp_path)
+        assert (project.mentions, project.ignored) == found
+
+
+@pytest.mark.parametrize("text", ["tool = 1", "[tool]\nharness = 1", "\xff"])
+def test_settings_that_are_no_table(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ProjectError):
+        Project.find(tmp_path)
+
+
+def test_a_claim_unlike_any_other_has_no_suggestion(project: Project) -> None:
+    """The case of letters does not matter."""
+    with pytest.raises(ProjectError) as refused:
+        project.contract("quite something else")
+    assert str(refused.value) == (
+        f"no claim 'quite something else' under {project.contracts}; `harness list` shows them"
+    )
+    with pytest.raises(ProjectError, match=f"did you mean {IDENTIFIER}[?]$"):
+        project.contract(IDENTIFIER.lower())
