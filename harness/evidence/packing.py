@@ -18,6 +18,7 @@ import os
 import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -207,7 +208,7 @@ def pack(paths: Sequence[Path], target: Path) -> Packed:
             raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     finally:
-        if temporary.exists():  # on a read-only filesystem, unlink fails even for a missing file
+        with suppress(OSError):  # there is none, or the filesystem is read-only
             temporary.unlink()
     sync_folder(Beneath(target.parent))
     return Packed(tuple(bundles), len(files), size, digest)

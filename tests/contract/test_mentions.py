@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from harness.contract import mentions as _mentions
 from harness.contract.mentions import mentions
 from harness.contract.project import Project
+from tests.contracts import write_project
 
 
 def test_in_a_repository_git_lists_the_files(project: Project) -> None:
@@ -52,6 +54,18 @@ def test_only_text_of_a_hand_is_searched(project: Project, monkeypatch: pytest.M
     (project.root / "link.md").symlink_to("largest.md")
     os.mkfifo(project.root / "pipe.md")
     assert mentions(project)["F-DEMO-LOST-002"] == ["largest.md:1", "late.md:1"]
+
+
+def test_what_is_excluded_hides_no_other(tmp_path: Path) -> None:
+    """Files and folders by pattern, and ids."""
+    root = write_project(tmp_path)
+    (root / "pyproject.toml").write_text('[tool.harness.mentions]\nexclude = ["A*", "docs", "F-DEMO-X-*"]\n')
+    (root / "docs/more").mkdir(parents=True)
+    for name in ("A.md", "B.md", "docs/C.md", "docs/more/D.md", "E.md"):
+        (root / name).write_text("F-DEMO-LOST-002 F-DEMO-X-001")
+    found = mentions(Project.find(root))
+    assert found["F-DEMO-LOST-002"] == ["B.md:1", "E.md:1"]
+    assert "F-DEMO-X-001" not in found
 
 
 def test_an_id_is_a_whole_word(project: Project) -> None:

@@ -102,6 +102,14 @@ def test_what_is_beyond_the_most_is_counted_ten_times_as_far(tmp_path: Path, mon
     assert (len(entries), entries.count(None)) == (21, 19)
 
 
+def test_of_one_folder_ten_times_as_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "MOST", 2)
+    for number in range(30):
+        (tmp_path / str(number)).touch()
+    entries = [entry for entry, _ in artifacts.collect(Beneath(tmp_path), Redactor())]
+    assert (len(entries), entries.count(None)) == (20, 18)
+
+
 def test_artifacts_lie_at_most_so_deep(tmp_path: Path) -> None:
     """A file in seven folders is listed like any other. The eighth folder is named instead of what is in it."""
     deep = tmp_path.joinpath(*"1234567")

@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import CryptoSigner
+from syrupy.assertion import SnapshotAssertion
 
+from harness.evidence import attestation
 from harness.evidence.attestation import PAYLOAD_TYPE, AlreadySigned
 from harness.evidence.bundle_layout import ATTESTATION, MANIFEST, RECORD
-from harness.evidence.findings import Code
+from harness.evidence.findings import Code, Detail, Verification
 from harness.evidence.keys import KeyRefused, load_public
 from harness.evidence.signing import sign
 from tests.evidence.attested import envelope_of, forge, known, put, signing, statement_of
@@ -31,6 +34,15 @@ from tests.evidence.factory import copy_of, files_of, reseal, rewrite, sealed, s
 def stranger() -> CryptoSigner:
     """A key that is not trusted."""
     return CryptoSigner.generate_ed25519()
+
+
+def told(verification: Verification) -> list[str]:
+    """The findings with their fields, without digests, and without what Python says of JSON and base64."""
+    lines = []
+    for one in verification.findings:
+        fields = {**one.fields, **({"text": one.fields["text"].partition(": ")[0]} if "text" in one.fields else {})}
+        lines.append(re.sub("[0-9a-f]{40,}", "DIGEST", f"{one} {one.detail} {json.dumps(fields)}"))
+    return lines
 
 
 def test_an_unsigned_bundle_says_so_and_is_sound(bundle: Path, signer: CryptoSigner) -> None:
@@ -177,7 +189,7 @@ def test_a_re_signed_bundle_is_of_an_unknown_key(attested: Path, signer: CryptoS
     ],
 )
 def test_a_statement_that_says_otherwise_is_forged(
-    attested: Path, signer: CryptoSigner, change: Callable[[Any], Any]
+    attested: Path, signer: CryptoSigner, change: Callable[[Any], Any], snapshot: SnapshotAssertion
 ) -> None:
     """A signature by the trusted key does not help. Verification takes nothing from the statement."""
     said = statement_of(attested)
@@ -188,6 +200,7 @@ def test_a_statement_that_says_otherwise_is_forged(
     verification = known(attested, signer)
     assert (signing(verification), verification.signed_by) == ({Code.FORGED}, ())
     assert all(finding.pointer.startswith("/payload") for finding in verification.findings)
+    assert told(verification) == snapshot
 
 
 def test_no_key_is_waited_for(tmp_path: Path) -> None:
@@ -211,13 +224,16 @@ def test_a_long_name_of_a_forged_statement_is_cut(attested: Path, signer: Crypto
 @pytest.mark.parametrize(
     "payload", [b"", b"null", b"[]", b"0", b'"PASSED"', b"{", b'{"a":1,"a":2}', b"\xff", b"[" * 9000]
 )
-def test_a_payload_that_is_no_statement_is_unsound(attested: Path, signer: CryptoSigner, payload: bytes) -> None:
+def test_a_payload_that_is_no_statement_is_unsound(
+    attested: Path, signer: CryptoSigner, payload: bytes, snapshot: SnapshotAssertion
+) -> None:
     """A signature makes no difference."""
     envelope = Envelope(payload, PAYLOAD_TYPE, {})
     envelope.sign(signer)
     put(attested, envelope.to_dict())
     assert signing(known(attested, signer)) <= {Code.FORGED, Code.INVALID}
     assert not known(attested, signer).sound
+    assert told(known(attested, signer)) == snapshot
 
 
 def test_a_signature_over_another_payload_type_is_forged(attested: Path, signer: CryptoSigner) -> None:
@@ -255,6 +271,45 @@ def test_a_false_signature_beside_a_true_one(attested: Path, signer: CryptoSigne
     assert known(attested, signer).signed_by == (signer.public_key.keyid,)
 
 
+def test_a_signer_that_is_not_trusted_is_named(attested: Path, signer: CryptoSigner, stranger: CryptoSigner) -> None:
+    """By the id that the signature states, cut to 80 characters, each once."""
+    envelope = envelope_of(attested)
+    one = envelope["signatures"][0]
+    envelope["signatures"] = [{**one, "keyid": "b" * 90}, {**one, "keyid": "a"}, {**one, "keyid": "a"}]
+    put(attested, envelope)
+    for trusted, detail in (((), Detail.NO_KEY_TRUSTED), ((stranger,), Detail.SIGNERS_NOT_TRUSTED)):
+        (remark,) = [one for one in known(attested, *trusted).remarks if one.code is Code.UNKNOWN_KEY]
+        assert (remark.detail, remark.pointer, remark.fields) == (detail, "/signatures", {"keys": ["a", "b" * 80]})
+
+
+def test_of_many_differences_the_first_are_found(attested: Path, signer: CryptoSigner) -> None:
+    """And that there are more."""
+    said = statement_of(attested)
+    for count, more in ((attestation._MOST_DIFFERENCES, 0), (attestation._MOST_DIFFERENCES + 1, 1)):
+        forge(attested, {**said, **{f"n{number}": 0 for number in range(count)}}, signer)
+        found = known(attested, signer).findings
+        assert len(found) == attestation._MOST_DIFFERENCES + more
+        assert (found[-1].detail is Detail.MORE_STATED) is bool(more)
+        forge(attested, said, signer)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "file", "lies_in"),
+    [
+        ("a.b:C", "a/b.py", True),
+        ("a.b:C", "src/a/b.py", True),
+        ("a.b:C", "src/a/b/__init__.py", True),
+        ("a.b:C", "a/b", True),
+        ("a.b:C", "xa/b.py", False),
+        ("a.b:C", "a/b/c.py", False),
+        ("b:C", "a/b.py", True),
+        ("a.b", "b.py", False),
+    ],
+)
+def test_the_file_of_an_entry_point(entry_point: str, file: str, lies_in: bool) -> None:
+    assert attestation._lies_in(entry_point, file) is lies_in
+
+
 @pytest.mark.parametrize("signature", [b"\0" * 64, b"\0", b"\xff" * 64, b"x" * 3000])
 def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigner, signature: bytes) -> None:
     """The bytes have any length."""
@@ -282,22 +337,29 @@ def test_a_signature_of_any_bytes_is_nobodys(attested: Path, signer: CryptoSigne
         {"payloadType": None},
     ],
 )
-def test_an_envelope_that_is_none_is_invalid(attested: Path, signer: CryptoSigner, damage: Mapping[str, Any]) -> None:
+def test_an_envelope_that_is_none_is_invalid(
+    attested: Path, signer: CryptoSigner, damage: Mapping[str, Any], snapshot: SnapshotAssertion
+) -> None:
     """The finding has the place."""
     put(attested, {**envelope_of(attested), **damage})
     verification = known(attested, signer)
     assert signing(verification) == {Code.INVALID}
     assert [finding.pointer.startswith(f"/{next(iter(damage))}") for finding in verification.findings] == [True]
+    assert told(verification) == snapshot
 
 
 @pytest.mark.parametrize(
     "content",
     [b"", b"\n", b"null\n", b"{}\n{}\n", b'{"payload": "", "payload": ""}', b"\xff\n", b"{" * 5000, b"a" * (17 << 20)],
 )
-def test_a_file_that_is_no_attestation_is_invalid(attested: Path, signer: CryptoSigner, content: bytes) -> None:
+def test_a_file_that_is_no_attestation_is_invalid(
+    attested: Path, signer: CryptoSigner, content: bytes, snapshot: SnapshotAssertion
+) -> None:
     """The file has any size."""
     (attested / ATTESTATION).write_bytes(content)
-    assert signing(known(attested, signer)) == {Code.INVALID}
+    verification = known(attested, signer)
+    assert signing(verification) == {Code.INVALID}
+    assert told(verification) == snapshot
 
 
 def test_two_attestations_are_none(attested: Path, signer: CryptoSigner) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.base import schemas
 from harness.base.vocabulary import Outcome
 from harness.evidence import bundle_layout
 from harness.evidence.bundle import Bundle, BundleError
@@ -110,6 +111,16 @@ def test_a_part_that_is_broken_can_be_left_out(bundle: Path) -> None:
     """Its default is used."""
     (bundle / "metrics.csv").write_text("")
     assert Bundle(bundle).attempt(lambda one: one.metrics, None) is None
+
+
+def test_an_error_tells_five_problems_and_600_characters() -> None:
+    """All of them are kept."""
+    problems = [schemas.Problem(f"/{number}", "x" * 20) for number in range(6)]
+    error = BundleError("a.json", problems)
+    assert str(error) == "a.json: " + "; ".join(map(str, problems[:5]))
+    assert error.problems == tuple(problems)
+    long = [schemas.Problem("/0", "x" * 700)]
+    assert str(BundleError("a.json", long)) == "a.json: " + str(long[0])[:600]
 
 
 def test_reading_is_lazy(bundle: Path) -> None:

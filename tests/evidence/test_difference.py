@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.evidence import difference
 from harness.evidence.difference import Change, DifferenceError, compare
 from harness.evidence.measurement_history import Noise, Shift
 from tests.contracts import document, healthy
@@ -122,6 +123,13 @@ def test_a_bundle_with_a_broken_record_is_not_named_as_another(tmp_path: Path) -
     with pytest.raises(DifferenceError) as refused:
         compare(bundle, bundle, {})
     assert str(refused.value).endswith("; name a whole bundle")
+
+
+def test_items_are_matched_by_id_if_each_has_its_own() -> None:
+    """Otherwise the lists are compared as they are."""
+    assert difference._by_id([{"id": "a"}, {"id": "b", "c": 1}]) == {"a": {"id": "a"}, "b": {"id": "b", "c": 1}}
+    for value in ([{"id": "a"}, {"id": "a"}], [{"id": "a"}, {}], [{"id": "a"}, 1], [], {"id": "a"}, "id"):
+        assert difference._by_id(value) is value
 
 
 def test_runs_of_two_claims_have_no_difference(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -15,6 +17,7 @@ import psutil
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.evidence import isolation
 from harness.evidence.isolation import Limits, Stopped, isolated_all
 
 LIMITS = Limits(seconds=0.5, elapsed=8.0, memory_bytes=256 << 20, answer_bytes=1 << 20)
@@ -205,20 +208,52 @@ def test_a_work_that_closes_its_pipe_and_goes_on_is_ended(snapshot: SnapshotAsse
     assert time.monotonic() - started < 5
 
 
+def test_a_work_has_the_limits_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU time by a timer, and five seconds later by the kernel; no core; memory beside what the caller has."""
+
+    def work() -> bytes:
+        told = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("CPU", "CORE", "AS")}
+        timer = signal.getitimer(signal.ITIMER_PROF)[0]
+        handlers = [signal.getsignal(number) is signal.SIG_DFL for number in (signal.SIGPROF, signal.SIGXCPU)]
+        with open("/proc/self/statm") as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+        return json.dumps([told, timer, handlers, size]).encode()
+
+    limits = replace(LIMITS, seconds=7.25)
+    told, timer, handlers, size = json.loads(isolated(work, limits))
+    assert (told["CPU"][0], told["CORE"]) == (13, [0, 0])
+    assert 6 < timer < 7.3
+    assert handlers == [True, True]
+    assert abs(told["AS"][0] - limits.memory_bytes - size) < 64 << 20
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    set_limits = []
+    monkeypatch.setattr(isolation.resource, "setrlimit", lambda kind, pair: set_limits.append(pair))
+    for known, value, expected in ((resource.RLIM_INFINITY, 7, 7), (5, 7, 5), (7, 7, 7), (9, 7, 7)):
+        monkeypatch.setattr(isolation.resource, "getrlimit", lambda kind, known=known: (1, known))
+        isolation._limit(resource.RLIMIT_CPU, value)
+        assert set_limits.pop() == (expected, known)
+    assert told["CPU"][1] == hard
+
+
 def test_few_works_are_started_ahead_of_the_first_answer() -> None:
     """Answers that wait for an earlier one stay in memory."""
     begun = []
+    reading, writing = os.pipe()
 
     def works() -> Iterator[Callable[[], bytes]]:
         for number in range(60):
             begun.append(number)
+            if number == 14:
+                os.write(writing, b"x")
             yield lambda: b""
 
     def first() -> bytes:
-        time.sleep(0.5)
+        os.read(reading, 1)
         return b"first"
 
     outcomes = isolated_all(itertools.chain([first], works()), LIMITS, 2)
     assert next(outcomes) == b"first"
-    assert 2 <= len(begun) <= 16
+    assert len(begun) == 15  # and the first
     assert sum(1 for _ in outcomes) == 60
+    os.close(reading)
+    os.close(writing)

@@ -185,3 +185,84 @@ def test_names_that_could_not_be_unpacked_are_not_packed(tmp_path: Path, snapsho
     with pytest.raises(ArchiveError) as refused:
         pack([sealed(tmp_path, artifacts=left)], tmp_path / "a.zip")
     assert str(refused.value) == snapshot
+
+
+SOUND = "D-1/F-A-001/run"
+LIMITS = {
+    "MOST_BUNDLES": 2, "MOST_FILES": 3, "LARGEST_BUNDLE": 10, "LARGEST_ARCHIVE": 15, "DEEPEST": 2,
+    "LONGEST_NAME": 40, "_LONGEST_PART": 20,
+}  # fmt: skip
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that a few names reach."""
+    for name, value in LIMITS.items():
+        monkeypatch.setattr(packing, name, value)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("names", "bundles"),
+    [
+        ([], {}),
+        (["b", "a/c"], {"run": ["b", "a/c"]}),
+        (["a/b", "a/c", "d"], {"run": ["a/b", "a/c", "d"]}),
+        (["../other/a", "b"], {"other": ["a"], "run": ["b"]}),
+        (["a" * 20], {"run": ["a" * 20]}),
+        (["é" * 10], {"run": ["é" * 10]}),
+        (["12/" + "a" * 19], {"run": ["12/" + "a" * 19]}),
+        (["a", "b", "c", "d"], "D-1/F-A-001/run has 4 files; a bundle has at most 3"),
+        (["a", "../b/a", "../c/a"], "there are 3 bundles; an archive has at most 2"),
+        (["a", "a"], "'D-1/F-A-001/run/a' is there twice"),
+        (["a", "A"], "'D-1/F-A-001/run/A' and 'D-1/F-A-001/run/a' may be one file"),
+        (["a/b", "A/c"], "the folders 'D-1/F-A-001/run/A' and 'D-1/F-A-001/run/a' may be one folder"),
+        (["a", "a/b"], "'D-1/F-A-001/run/a' is a file, and 'D-1/F-A-001/run/a' a folder"),
+        (["a/b/c"], "'D-1/F-A-001/run/a/b/c' lies more than 2 folders deep in its bundle"),
+        (["a" * 21], f"'D-1/F-A-001/run/{'a' * 21}'… is too long: a name has at most 20 bytes, with its folders 40"),
+        (["é" * 11], f"'D-1/F-A-001/run/{'é' * 11}'… is too long: a name has at most 20 bytes, with its folders 40"),
+        (
+            ["123456/" + "a" * 18],
+            f"'D-1/F-A-001/run/123456/{'a' * 18}'… is too long: a name has at most 20 bytes, with its folders 40",
+        ),
+        (["../a"], "'D-1/F-A-001/a' lies in no bundle: it is not <issue>/<claim>/<run>/<file>"),
+        (["../.hidden/a"], "'D-1/F-A-001/.hidden/a' lies in no bundle: it is not <issue>/<claim>/<run>/<file>"),
+    ],
+)
+def test_the_files_of_each_bundle(names: list[str], bundles: Any) -> None:
+    """Each limit is the largest that is accepted."""
+    places = [f"{SOUND}/{name}".replace("run/../", "") for name in names]
+    if isinstance(bundles, dict):
+        expected = {("D-1", "F-A-001", run): files for run, files in bundles.items()}
+        assert packing.files_by_bundle(iter(places)) == expected
+    else:
+        with pytest.raises(ArchiveError) as refused:
+            packing.files_by_bundle(iter(places))
+        assert str(refused.value) == bundles
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(ArchiveError):
+        packing.files_by_bundle([f"{SOUND}/../x"])
+
+
+@pytest.mark.usefixtures("small")
+def test_the_sizes_of_bundles_and_archives() -> None:
+    """All files of a bundle count together, and all bundles."""
+    packing.check_sizes([(f"{SOUND}/a", 4), (f"{SOUND}/b/c", 6), ("D-1/F-A-001/other/a", 5)])
+    for sizes, why in (
+        ([("run/a", 4), ("other/a", 1), ("run/b", 7)], f"{SOUND} has more than 10 bytes, the most a bundle has"),
+        ([("run/a", 10), ("other/a", 6)], "there are 16 bytes; an archive has at most 15"),
+    ):
+        with pytest.raises(ArchiveError) as refused:
+            packing.check_sizes([(f"D-1/F-A-001/{name}", size) for name, size in sizes])
+        assert str(refused.value) == why
+
+
+def test_a_target_with_a_name_too_long_is_told_by_the_name_that_was_given(pristine: Path, tmp_path: Path) -> None:
+    """The temporary file beside it has a longer name, which the user does not know."""
+    target = tmp_path / f"{'a' * 246}.zip"
+    with pytest.raises(OSError, match="too long") as refused:
+        pack([pristine], target)
+    assert refused.value.filename == str(target)
+    assert list(tmp_path.iterdir()) == []

@@ -110,6 +110,20 @@ def test_what_another_outcome_would_follow_from_is_kept(tmp_path: Path) -> None:
         assert trial_files._needed(contract, mutant, result.observation, other) is result.observation
 
 
+def test_what_takes_long_to_judge_is_kept_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing ends the sealing, so only what is quick is judged."""
+    contract = contract_in(tmp_path)
+    mutant = contract.mutants[0]
+    result = trial(observe(healthy(returned=2), subject=mutant.subject))
+    outcome = fate_of(mutant, judge(contract, result.observation))
+    asked = []
+    monkeypatch.setattr(
+        trial_files, "judge", lambda *parts, **options: asked.append(options) or judge(*parts, **options)
+    )
+    trial_files._needed(contract, mutant, result.observation, outcome)
+    assert asked == [{"quick": True}]
+
+
 def logged(text: str, size: int | None = None) -> Log:
     """A log with a digest that is easy to see."""
     return Log(text, len(text.encode()) if size is None else size, "a" * 64)
