@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -202,6 +203,17 @@ def _change(result: WorkResult) -> tuple[str, str]:
     return "\n".join(before), "\n".join(after)
 
 
+_MEMBER = re.compile(r"\bis( not)? (?=[A-Z]\w*\.[A-Z_]+\b)")
+
+
+def _is_by_identity(before: str, after: str) -> bool:
+    """Whether a mutant compares with a member of an Enum by equality, which is identity for these."""
+    return any(
+        f"{before[: found.start()]}{'!=' if found[1] else '=='} {before[found.end() :]}" == after
+        for found in _MEMBER.finditer(before)
+    )
+
+
 def _report(tried: Sequence[tuple[WorkItem, WorkResult]]) -> int:
     """Print the score of each package and every survivor without a reason."""
     explained = {(one["module"], one["before"], one["after"]) for one in json.loads(EQUIVALENT.read_text())}
@@ -213,7 +225,8 @@ def _report(tried: Sequence[tuple[WorkItem, WorkResult]]) -> int:
         module = str(item.mutations[0].module_path)
         fate = "killed"
         if result.test_outcome is TestOutcome.SURVIVED:
-            fate = "equivalent" if (module, *_change(result)) in explained else "survived"
+            change = _change(result)
+            fate = "equivalent" if (module, *change) in explained or _is_by_identity(*change) else "survived"
         if fate == "survived":
             unexplained.append((item, result))
         for package in (str(Path(module).parent), "all"):

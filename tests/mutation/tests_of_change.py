@@ -25,6 +25,8 @@ POOL = ("contract", "judging", "evidence", "lint", "search", "run")
 """Folders of tests/ where a module's tests are looked for."""
 
 ELSEWHERE = {
+    "harness/contract/builtin.py": ["tests/judging/test_judge_builtin.py"],
+    "harness/contract/cel_engine.py": ["tests/contract/test_rules.py"],
     "harness/contract/consistency.py": ["tests/contract/test_calibration.py"],
     "harness/contract/entry_point.py": ["tests/contract/test_loader.py", "tests/contract/test_loader_names.py"],
     "harness/contract/equivalent.py": ["tests/run/planting/test_recorded.py", "tests/cli/test_plant.py"],
@@ -36,6 +38,7 @@ ELSEWHERE = {
     "harness/evidence/bundle_checks.py": ["tests/evidence/test_verification.py"],
     "harness/evidence/durable.py": ["tests/evidence/test_seal_refused.py", "tests/run/test_engine.py"],
     "harness/evidence/keys.py": ["tests/cli/test_signing.py"],
+    "harness/evidence/placing.py": ["tests/evidence/test_unpacking.py", "tests/evidence/test_merging.py"],
     "harness/evidence/survey.py": ["tests/cli/test_list.py", "tests/cli/test_status.py"],
     "harness/evidence/untrusted.py": ["tests/evidence/test_verification.py", "tests/evidence/test_hostile.py"],
 }
