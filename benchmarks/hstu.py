@@ -6,10 +6,11 @@ A shape is batch x longest x heads x width, with "j" behind it for lengths that 
 longest. All arms run in turns, in random order, in one process. The table has milliseconds of one call in a queue of
 calls (mean without the largest and the smallest tenth), TFLOP/s where a causal pair of numbers costs 4 operations
 forward and 10 backward, the ratio of theirs to ours with its 99 % interval, and each arm's largest error against
-float64, relative to the largest element. --theirs is the folder `examples` of a checkout of NVIDIA/recsys-examples; the
-kernel is read from there and is no part of this repository. --sweep times candidates of blocks for each kernel of ours;
-what it found is printed as it is found. Kernels are compiled beforehand by all processors. Without CUDA it only shows
-that it runs.
+float64, relative to the largest element. An arm "graph" is several calls without autograd in a CUDA graph, so that
+nothing of the host is in its time; its ratio is to our graph. --theirs is the folder `examples` of a checkout of
+NVIDIA/recsys-examples; the kernel is read from there and is no part of this repository. --sweep times candidates of
+blocks for each kernel of ours; what it found is printed as it is found. Kernels are compiled beforehand by all
+processors. Without CUDA it only shows that it runs.
 """
 
 from __future__ import annotations
@@ -125,20 +126,15 @@ def main() -> None:
 def candidates(kernel: str, width: int) -> Iterator[Blocks]:
     """Yield blocks that may suit a kernel."""
     sizes: dict[str, tuple[tuple[int, int, int, int], ...]] = {
-        "out": ((128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 2), (128, 64, 8, 3), (128, 64, 8, 4), (128, 64, 4, 2),
-                (128, 64, 4, 3), (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 4, 2), (64, 128, 4, 3), (128, 32, 4, 3)),
-        "of_q": ((128, 128, 8, 2), (128, 64, 8, 2), (128, 64, 8, 3), (128, 32, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3),
-                 (64, 128, 4, 2), (64, 32, 4, 3), (128, 64, 4, 2)),
-        "of_kv": ((64, 128, 8, 2), (64, 128, 8, 3), (32, 128, 8, 3), (128, 128, 8, 2), (64, 64, 4, 2), (64, 64, 4, 3),
-                  (32, 64, 4, 3), (128, 64, 8, 2), (64, 128, 4, 2)),
-    }  # fmt: skip
+        "out": ((64, 64, 4, 3), (64, 64, 4, 4), (64, 32, 4, 4), (128, 128, 8, 3), (128, 64, 8, 3), (128, 64, 4, 3)),
+        "of_q": ((128, 64, 8, 3), (64, 64, 4, 2), (64, 64, 4, 3), (64, 32, 4, 3), (64, 32, 4, 4), (64, 128, 4, 2)),
+        "of_kv": ((32, 64, 4, 3), (32, 64, 4, 4), (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 8, 3), (32, 128, 8, 4)),
+    }
     for rows, keys, warps, stages in sizes[kernel]:
         loaded = 2 * (keys if kernel != "of_kv" else rows) * stages * width * 2
         held = (rows if kernel != "of_kv" else keys) * width * 2 * (1 if kernel == "out" else 2)
-        if loaded + held > 227 << 10:
-            continue
-        yield Blocks(rows, keys, warps, stages)
-        if rows * keys >= 64 * 128:
+        if loaded + held <= 227 << 10:
+            yield Blocks(rows, keys, warps, stages)
             yield Blocks(rows, keys, warps, stages, tma=False)
 
 
@@ -155,7 +151,7 @@ def swept(inputs: Inputs, shape: str, plan: Plan, found: dict[str, Any]) -> Plan
                 continue
             arms[shown(blocks)] = arm
         timing = interleave(
-            {name: queue(arm) for name, arm in arms.items()}, rounds=5, warmup=1, seed=0, synchronize=wait
+            {name: recorded(arm) for name, arm in arms.items()}, rounds=5, warmup=1, seed=0, synchronize=wait
         )
         times = {name: mean(timing, name) for name in arms}
         found[kernel] = times
@@ -194,6 +190,9 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
         calls["theirs"] = lambda: kernel.triton_hstu_mha(inputs.longest, inputs.alpha, *leaves, inputs.offsets)
     forwards: Arms = dict(calls)
     backwards: Arms = {name: gradients_of(call(), leaves, inputs.above) for name, call in calls.items()}
+    kernels = {"forward": {"ours": call_of(inputs, "out", plan)}, "backward": {"ours": call_of(inputs, "of_q", plan)}}
+    if "theirs" in calls:
+        kernels["forward"]["theirs"], kernels["backward"]["theirs"] = their_kernels(inputs, load(theirs))
     errors = {name: differences(inputs, call(), backwards[name]()) for name, call in calls.items()}
     if len(set(inputs.lengths)) == 1:
         dense = tuple(
@@ -204,16 +203,14 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
         above = inputs.above.view(len(inputs.lengths), inputs.longest, *inputs.above.shape[1:]).transpose(1, 2)
         backwards["SDPA"] = gradients_of(scaled_dot_product_attention(*dense, is_causal=True), dense, above)
     print(f"\n{shape}: {plan}")
-    print(f"{'arm':>16} {'ms':>8} {'TFLOP/s':>8} {'/ ours':>7} {'99 % interval':>15}  errors of out, dq, dk, dv")
+    print(f"{'arm':>21} {'ms':>8} {'TFLOP/s':>8} {'/ ours':>7} {'99 % interval':>15}  errors of out, dq, dk, dv")
     numbers: dict[str, Any] = {}
     for way, arms, times in (("forward", forwards, 1.0), ("backward", backwards, 2.5)):
-        if len(arms) < 2:
-            continue
-        timing = interleave(
-            {name: queue(arm) for name, arm in arms.items()}, rounds=rounds, warmup=3, seed=0, synchronize=wait
-        )
-        for name in arms:
-            ratio = timing.ratio(name, "ours")
+        timed = {name: queue(arm) for name, arm in arms.items()}
+        timed |= {f"{name} graph": recorded(arm) for name, arm in kernels[way].items()}
+        timing = interleave(timed, rounds=rounds, warmup=3, seed=0, synchronize=wait)
+        for name in timed:
+            ratio = timing.ratio(name, "ours graph" if name.endswith("graph") else "ours")
             seconds = mean(timing, name)
             rate = inputs.operations * times / seconds / 1e12
             numbers[f"{name} {way}"] = {
@@ -222,10 +219,26 @@ def measure(inputs: Inputs, shape: str, plan: Plan, theirs: Path | None, rounds:
             }  # fmt: skip
             interval = f"{ratio.low:.3f} to {ratio.high:.3f}"
             print(
-                f"{name:>7} {way:>8} {seconds * 1e3:8.3f} {rate:8.1f} {ratio.estimate:7.3f} {interval:>15} ",
+                f"{name:>12} {way:>8} {seconds * 1e3:8.3f} {rate:8.1f} {ratio.estimate:7.3f} {interval:>15} ",
                 " ".join(f"{one:.2e}" for one in errors.get(name, [])), flush=True,
             )  # fmt: skip
     return numbers
+
+
+def their_kernels(inputs: Inputs, module: ModuleType) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return their forward and backward pass without autograd."""
+    tensors = [one.detach() for one in (inputs.q, inputs.k, inputs.v)]
+    rest = (inputs.offsets, None, 0, 0, None, False, inputs.longest)
+
+    def forwards() -> object:
+        return module.triton_hstu_attention_fwd(inputs.longest, inputs.alpha, *tensors, *rest)
+
+    def backwards() -> object:
+        empty = [torch.empty_like(one) for one in tensors]
+        numbers = (inputs.offsets, None, inputs.longest, inputs.alpha, 0, 0, None, False, inputs.longest)
+        return module.triton_hstu_attention_bwd(inputs.above, *tensors, *empty, *numbers)
+
+    return forwards, backwards
 
 
 def gradients_of(out: Tensor, leaves: tuple[Tensor, ...], above: Tensor) -> Callable[[], tuple[Tensor, ...]]:
@@ -241,6 +254,19 @@ def queue(arm: Callable[[], object]) -> Callable[[], object]:
             arm()
 
     return calls
+
+
+def recorded(arm: Callable[[], object]) -> Callable[[], object]:
+    """Return several calls as a CUDA graph, which the host launches at once."""
+    if not torch.cuda.is_available():
+        return queue(arm)
+    arm()
+    wait()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            arm()
+    return graph.replay
 
 
 def mean(timing: Timing, name: str) -> float:

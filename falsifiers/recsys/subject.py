@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
 
-__all__ = ["Answer", "Attention", "Question"]
+__all__ = ["Accounts", "Answer", "Attention", "Operators", "Question", "Way"]
+
+Way = Literal["forward", "backward"]
 
 
 @dataclass(frozen=True)
@@ -61,4 +64,55 @@ class Attention(Protocol):
 
     def __call__(self, question: Question) -> Answer:
         """Return output and gradients. Gradients can come from no more than the output's own backward pass."""
+        ...
+
+
+class Operators(Protocol):
+    """Attention as a GPU of a given compute capability would run it; built as `Subject(setting)`.
+
+    `capability` is the major number, such as 9 for sm_90.
+    """
+
+    def operator(self, way: Way, capability: int) -> str:
+        """Return the name of the operator that runs, or raise ValueError."""
+        ...
+
+    def forward(self, question: Question, capability: int) -> Tensor:
+        """Return the output, or raise ValueError for what that GPU does not support."""
+        ...
+
+    def backward(self, question: Question, capability: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients of q, k and v, or raise ValueError for what that GPU does not support."""
+        ...
+
+
+class Accounts(Protocol):
+    """What a trainer says of its work; built as `Subject(setting)`."""
+
+    def attention(
+        self, heads: int, width: int, counts: Sequence[Mapping[str, int]], *, causal: bool, backward: bool
+    ) -> float:
+        """Return the floating-point operations of a layer's attention.
+
+        Args:
+            counts: `length`, `contextuals` and `targets` of each sequence. The length counts all rows.
+            backward: the backward pass counts too.
+        """
+        ...
+
+    def of_all_ranks(self, of_each: Sequence[float], tensor_parallel: int) -> float:
+        """Return the operations of a step.
+
+        Args:
+            of_each: what each rank states, in the order of ranks. `tensor_parallel` ranks in a row have the same batch,
+                and each of them states what the whole batch costs.
+        """
+        ...
+
+    def peak(self, name: str) -> float:
+        """Return the dense bfloat16 rate of a GPU with this name, in TFLOP/s."""
+        ...
+
+    def utilisation(self, operations: float, seconds: float, name: str, ranks: int) -> float:
+        """Return the share of the peak of all ranks that was reached, in per cent."""
         ...

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from falsifiers.recsys.subject import Question
 
-__all__ = ["Part", "Truth", "mask", "product_along", "truth"]
+__all__ = ["Part", "Truth", "in_low_precision", "mask", "product_along", "truth"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,8 @@ class Part:
     Attributes:
         value: float64, [rows, heads, width].
         noise: float64, of the same shape: the size of the error that one rounding of every summand makes, relative to
-            the rounding unit. Summands' errors are independent, so their squares are added.
+            the rounding unit. Summands' errors are independent, so their squares are added. Numbers below the
+            smallest normal one are held less exactly.
     """
 
     value: Tensor
@@ -69,7 +70,7 @@ def truth(asked: Question) -> Truth:
     q, k, v, above = (one.detach().double() for one in (asked.q, asked.k, asked.v, asked.above))
     values = [torch.zeros_like(one) for one in (v, q, k, v)]
     noises = [torch.zeros_like(one) for one in (v, q, k, v)]
-    alpha, scale = asked.alpha, 1.0 / asked.scaling_seqlen
+    alpha, scale, tiny = asked.alpha, 1.0 / asked.scaling_seqlen, torch.finfo(asked.q.dtype).smallest_normal
     bounds = asked.offsets.tolist()
     for item, (start, end) in enumerate(pairwise(bounds)):
         valid = mask(asked, item, end - start).double()
@@ -81,9 +82,9 @@ def truth(asked: Question) -> Truth:
             slopes = valid * sigmoid * (1.0 + scores * (1.0 - sigmoid)) * scale
             of_weights = my_above @ my_v.T
             of_scores = of_weights * slopes
-            # a sigmoid in hardware is exact to an eighth of a rounding unit, whatever its size
-            weight_noise = weights.abs() + valid * scores.abs() * scale / 8.0
-            score_noise = of_scores.abs() + valid * (1.0 + scores.abs()) * scale * of_weights.abs() / 8.0
+            # A sigmoid in hardware is exact to a sixteenth of a rounding of bfloat16, whatever its size
+            weight_noise = weights.abs() + valid * (scores.abs() * scale / 16.0 + tiny)
+            score_noise = of_scores.abs() + valid * ((1.0 + scores.abs()) * scale * of_weights.abs() / 16.0 + tiny)
             sums = (
                 (weights, weight_noise, my_v, 1.0), (of_scores, score_noise, my_k, alpha),
                 (of_scores.T, score_noise.T, my_q, alpha), (weights.T, weight_noise.T, my_above, 1.0),
@@ -91,8 +92,21 @@ def truth(asked: Question) -> Truth:
             for value, noise, (left, left_noise, right, factor) in zip(values, noises, sums, strict=True):
                 product = factor * left @ right
                 value[start:end, head] = product
-                noise[start:end, head] = (factor**2 * left_noise**2 @ right**2 + product**2).sqrt()
+                noise[start:end, head] = (factor**2 * left_noise**2 @ right**2 + product**2).sqrt() + tiny
     return Truth(*(Part(value, noise) for value, noise in zip(values, noises, strict=True)))
+
+
+def in_low_precision(asked: Question) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return output and gradients with every step in the inputs' own dtype, by autograd, as the source's tests do."""
+    q, k, v = (one.detach().requires_grad_() for one in (asked.q, asked.k, asked.v))
+    parts = []
+    for item, (start, end) in enumerate(pairwise(asked.offsets.tolist())):
+        scores = torch.einsum("rhd,khd->hrk", q[start:end], k[start:end]) * asked.alpha
+        weights = torch.nn.functional.silu(scores) / asked.scaling_seqlen * mask(asked, item, end - start)
+        parts.append(torch.einsum("hrk,khd->rhd", weights, v[start:end]))
+    with torch.enable_grad():
+        out = torch.cat(parts)
+    return (out.detach(), *torch.autograd.grad(out, (q, k, v), asked.above))
 
 
 def product_along(asked: Question, toward: tuple[Tensor, Tensor, Tensor], step: float) -> float:

@@ -81,22 +81,24 @@ class Plan:
     of_kv: Blocks
 
 
-_SMALL = Blocks(16, 16, 4, 1, tma=False)
-_INTERPRETED = Plan(_SMALL, _SMALL, _SMALL)
+_WIDE, _TALL = Blocks(16, 32, 4, 1, tma=False), Blocks(32, 16, 4, 1, tma=False)
+_INTERPRETED = Plan(_TALL, _TALL, _WIDE)
+_LONG = 2048
+"""From this longest sequence on, the host's work for the tensor memory accelerator is hidden behind the kernels."""
 
 
 def plan_for(width: int, value_width: int, max_seqlen: int, device: torch.device) -> Plan:
     """Return the blocks that were fastest on an H200, or small ones for the interpreter."""
     if device.type != "cuda":
         return _INTERPRETED
-    tma = torch.cuda.get_device_capability(device)[0] >= 9
-    if max(width, value_width) == 128:
-        plan = Plan(Blocks(128, 128, 8, 2), Blocks(128, 64, 8, 2), Blocks(64, 128, 8, 2))
+    tma = max_seqlen >= _LONG and torch.cuda.get_device_capability(device)[0] >= 9
+    if max(width, value_width) < 128:
+        plan = Plan(Blocks(128, 64, 4, 3), Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 3))
+    elif max_seqlen >= _LONG:
+        plan = Plan(Blocks(64, 64, 4, 3), Blocks(128, 64, 8, 3), Blocks(32, 64, 4, 3))
     else:
-        plan = Plan(Blocks(128, 128, 8, 2), Blocks(128, 128, 8, 2), Blocks(64, 128, 8, 2))
-    if tma:
-        return plan
-    return Plan(*(replace(one, tma=False) for one in (plan.out, plan.of_q, plan.of_kv)))
+        plan = Plan(Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(64, 64, 4, 2))
+    return plan if tma else Plan(*(replace(one, tma=False) for one in (plan.out, plan.of_q, plan.of_kv)))
 
 
 def hstu_attention(
@@ -225,15 +227,38 @@ def _over_rows(
 
 
 def _launch(name: str, programs: int, on: Tensor, blocks: Blocks, *arguments: Any, **constants: Any) -> None:
-    """Run a kernel; compiled on CUDA, interpreted on a CPU."""
+    """Run a kernel; compiled on CUDA, interpreted on a CPU.
+
+    Triton's own launcher takes longer to find a compiled kernel than a short one runs. So it is asked once for each set
+    of constants and dtypes, as long as addresses and strides are multiples of 16, which is all that it looks at else.
+    """
     if programs == 0 or len(on) == 0:
         return
     constants |= {"row_block": blocks.rows, "key_block": blocks.keys, "stages": blocks.stages}
     if not on.is_cuda:
         getattr(_interpreted(), name)[(programs,)](*arguments, **constants)
         return
+    kernel = getattr(hstu_kernels, name)
     with torch.cuda.device_of(on):
-        getattr(hstu_kernels, name)[(programs,)](*arguments, **constants, num_warps=blocks.warps)
+        if not all(_is_aligned(one) for one in arguments if isinstance(one, Tensor)):
+            kernel[(programs,)](*arguments, **constants, num_warps=blocks.warps)
+            return
+        dtypes = tuple(one.dtype for one in arguments if isinstance(one, Tensor))
+        key = (name, on.device.index, blocks.warps, dtypes, *constants.values())
+        compiled = _COMPILED.get(key)
+        if compiled is None:
+            _COMPILED[key] = kernel[(programs,)](*arguments, **constants, num_warps=blocks.warps)
+            return
+        rest = (constants[one] for one in kernel.arg_names[len(arguments) :])
+        compiled[(programs, 1, 1)](*arguments, *rest)
+
+
+_COMPILED: dict[tuple[Any, ...], Any] = {}
+
+
+def _is_aligned(one: Tensor) -> bool:
+    """Whether Triton takes its address and its strides for multiples of 16, and the strides for 32-bit numbers."""
+    return one.data_ptr() % 16 == 0 and all(stride % 16 == 0 and stride < 1 << 31 for stride in one.stride()[:-1])
 
 
 @cache

@@ -40,14 +40,17 @@ def _sequence(  # type: ignore[no-untyped-def]
 def _longest_first(place, offsets, batch, pad: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return the number of the sequence that is at a place in order of length. pad is 0 to keep their order."""
     if pad == 0:
-        return place
-    one = tl.arange(0, pad)
-    lengths = tl.load(offsets + one + 1, mask=one < batch, other=0) - tl.load(offsets + one, mask=one < batch, other=1)
-    mine = lengths[:, None]
-    others = lengths[None, :]
-    before = (others > mine) | ((others == mine) & (one[None, :] < one[:, None]))
-    rank = tl.reduce(before.to(tl.int32), 1, tl.standard._sum_combine)  # type: ignore[attr-defined]
-    return tl.reduce(tl.where(rank == place, one, 0), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+        item = place
+    else:
+        one = tl.arange(0, pad)
+        there = one < batch
+        lengths = tl.load(offsets + one + 1, mask=there, other=0) - tl.load(offsets + one, mask=there, other=1)
+        mine = lengths[:, None]
+        others = lengths[None, :]
+        before = (others > mine) | ((others == mine) & (one[None, :] < one[:, None]))
+        rank = tl.reduce(before.to(tl.int32), 1, tl.standard._sum_combine)  # type: ignore[attr-defined]
+        item = tl.reduce(tl.where(rank == place, one, 0), 0, tl.standard._sum_combine)  # type: ignore[attr-defined]
+    return item
 
 
 @triton.jit
@@ -90,9 +93,11 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 @triton.jit
 def _silu(half, fast: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return silu(2 half)."""
-    if fast:
-        return half * _tanh(half) + half
-    return 2.0 * half / (1.0 + tl.exp2(half * -2.8853900817779268))
+    if fast:  # noqa: SIM108 - Triton compiles one branch of a statement, and both of an expression
+        silu = half * _tanh(half) + half
+    else:
+        silu = 2.0 * half / (1.0 + tl.exp2(half * -2.8853900817779268))
+    return silu
 
 
 @triton.jit
@@ -100,9 +105,13 @@ def _silu_and_slope(half, fast: tl.constexpr):  # type: ignore[no-untyped-def]
     """Return silu(2 half) and twice its slope there."""
     if fast:
         tanh = _tanh(half)
-        return half * tanh + half, half * (1.0 - tanh * tanh) + (tanh + 1.0)
-    sigmoid = 1.0 / (1.0 + tl.exp2(half * -2.8853900817779268))
-    return 2.0 * half * sigmoid, 2.0 * sigmoid * (1.0 + 2.0 * half * (1.0 - sigmoid))
+        silu = half * tanh + half
+        slope = half * (1.0 - tanh * tanh) + (tanh + 1.0)
+    else:
+        sigmoid = 1.0 / (1.0 + tl.exp2(half * -2.8853900817779268))
+        silu = 2.0 * half * sigmoid
+        slope = 2.0 * sigmoid * (1.0 + 2.0 * half * (1.0 - sigmoid))
+    return silu, slope
 
 
 @triton.jit
@@ -118,8 +127,10 @@ def _load(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Return rows that are all in the sequence."""
     if use_tma:
-        return tl.reshape(by_tma.load([head.to(tl.int32), (start + first).to(tl.int32), 0]), (size, width))
-    return tl.load(_tile(at, first, row_stride, size, width))
+        tile = tl.reshape(by_tma.load([head.to(tl.int32), (start + first).to(tl.int32), 0]), (size, width))
+    else:
+        tile = tl.load(_tile(at, first, row_stride, size, width))
+    return tile
 
 
 @triton.jit

@@ -1,0 +1,91 @@
+"""F-HSTU-FLOPS-001 and F-HSTU-MFU-SUBSTR-001: operations are those of the mask, and peaks those of the named GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+from falsifiers.recsys.oracle.hstu import mask
+from falsifiers.recsys.subject import Accounts, Question
+from harness import Trial
+
+__all__ = ["falsify_operations", "falsify_peaks"]
+
+_LONGEST = 40
+
+
+def falsify_operations(trial: Trial[Accounts]) -> None:
+    """Count the pairs of drawn masks, and sum over drawn ranks.
+
+    The formula takes half of the history's square for its triangle, so it leaves out half of the diagonal: one product
+    for each row of the history. Not causal, it takes the targets as unseen by all other rows, which see them.
+    """
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        counts = [
+            {"length": sum(one), "contextuals": one[0], "targets": one[2]} for one in case["sequences"]
+        ]  # fmt: skip
+        pairs, left_out = 0.0, 0.0
+        for one in case["sequences"]:
+            pairs += _pairs(one, causal=case["causal"])
+            left_out += one[1] / 2.0 if case["causal"] else (one[0] + one[1]) * one[2]
+        factor = 4.0 * case["heads"] * case["width"] * (3.5 if case["backward"] else 1.0)
+        with trial.subject_fault():
+            stated = trial.subject.attention(
+                case["heads"], case["width"], counts, causal=case["causal"], backward=case["backward"]
+            )
+            shared = [float(number) for number in case["ranks"] for _ in range(case["tensor_parallel"])]
+            total = trial.subject.of_all_ranks(shared, case["tensor_parallel"])
+        kind = "causal" if case["causal"] else "other"
+        return {
+            f"{kind}_errors": abs(stated - factor * (pairs - left_out)) / (factor * max(pairs, 1.0)),
+            f"{kind}_left_out": left_out / max(pairs, 1.0),
+            "sum_errors": abs(total - sum(case["ranks"])) / sum(case["ranks"]),
+        }
+
+    sequences = st.tuples(st.integers(0, 4), st.integers(1, _LONGEST), st.integers(0, 10)).map(list)
+    drawn = st.fixed_dictionaries(
+        {
+            "sequences": st.lists(sequences, min_size=1, max_size=4),
+            "heads": st.integers(1, 8),
+            "width": st.sampled_from([32, 64, 128]),
+            "causal": st.booleans(),
+            "backward": st.booleans(),
+            "ranks": st.lists(st.integers(1, 1000), min_size=1, max_size=4),
+            "tensor_parallel": st.sampled_from([1, 2, 4]),
+        }
+    )
+    first = [
+        {"sequences": [[c, 20, 10]], "heads": 4, "width": 128, "causal": causal, "backward": causal, "ranks": [3, 5],
+         "tensor_parallel": 2}
+        for c in (0, 4) for causal in (True, False)
+    ]  # fmt: skip
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=first))
+    trial.resolve(device="cpu")
+
+
+def falsify_peaks(trial: Trial[Accounts]) -> None:
+    """Ask for the peaks of the named GPUs, and for the utilisation of the published run."""
+    run = trial.parameters
+    with trial.subject_fault():
+        errors = [abs(trial.subject.peak(name) - peak) for name, peak in zip(run["gpus"], run["peaks"], strict=True)]
+        reached = trial.subject.utilisation(
+            run["tflops_per_rank"] * 1e12 * run["ranks"], run["milliseconds"] / 1e3, run["gpu"], run["ranks"]
+        )
+    trial.measure(peak_errors=errors, utilisation_error=abs(reached - run["per_cent"]))
+    trial.resolve(device="cpu")
+
+
+def _pairs(sequence: list[int], *, causal: bool) -> float:
+    """Return how many keys all rows of a sequence of contextuals, history and targets attend to."""
+    contextuals, history, targets = sequence
+    length = contextuals + history + targets
+    empty, offsets = torch.empty(0, 1, 1), torch.tensor([0, length])
+    asked = Question(
+        empty, empty, empty, empty, offsets, length, length, 1.0, causal, torch.tensor([targets]), 1,
+        torch.tensor([contextuals]), 0, 0,
+    )  # fmt: skip
+    return float(mask(asked, 0, length).sum())

@@ -1,0 +1,50 @@
+"""F-HSTU-ADJOINT-001: gradients are those of the forward pass that a subject has, whatever it computes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.attention_cases import cases, first_cases, question
+from falsifiers.recsys.subject import Attention, Question
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_STEP = 1e-3
+
+
+def falsify(trial: Trial[Attention]) -> None:
+    """Compare gradients along a direction with how the output changes along it, in float64."""
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        asked = question({**case, "dtype": "float64"}, "cpu")
+        generator = torch.Generator().manual_seed(case["seed"] + 1)
+        leaves = (asked.q, asked.k, asked.v)
+        toward = tuple(torch.randn(one.shape, generator=generator, dtype=torch.float64) for one in leaves)
+        with trial.subject_fault():
+            answer = trial.subject(asked)
+            near, far = (_change(trial, asked, toward, step) for step in (_STEP, 2.0 * _STEP))
+        along = (4.0 * near - far) / 3.0
+        gradients = (answer.of_q, answer.of_k, answer.of_v)
+        given = sum(float((one * way).sum()) for one, way in zip(gradients, toward, strict=True))
+        size = max(sum(float((one**2).sum()) for one in gradients) ** 0.5, 1e-12)
+        return {"errors": abs(given - along) / size}
+
+    parameters = trial.parameters
+    first = [case for case in first_cases(parameters) if case["dtype"] == "bfloat16"][: parameters["cases"]]
+    trial.measure(cases=trial.search(cases(parameters), check, examples=parameters["cases"], first=first))
+    trial.resolve(device="cpu")
+
+
+def _change(trial: Trial[Attention], asked: Question, toward: tuple[Tensor, ...], step: float) -> float:
+    """Return the central difference of the sum of `above * output`."""
+    values = []
+    for by in (step, -step):
+        q, k, v = (one + by * way for one, way in zip((asked.q, asked.k, asked.v), toward, strict=True))
+        values.append(float((trial.subject(dataclasses.replace(asked, q=q, k=k, v=v)).out * asked.above).sum()))
+    return (values[0] - values[1]) / (2.0 * step)

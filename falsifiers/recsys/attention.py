@@ -1,0 +1,157 @@
+"""F-HSTU-FWD-001, -BWD-001 and -STRIDE-001: attention and its gradients have the values of the definition.
+
+No bound looks at the largest error of a whole tensor. A row's error is held against the rounding of its own summands; a
+factor that is the same for all rows is found by projecting the answer on the right one, where roundings cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.attention_cases import LAYOUTS, cases, first_cases, question
+from falsifiers.recsys.oracle.hstu import Part, in_low_precision, product_along, truth
+from falsifiers.recsys.subject import Answer, Attention, Question
+from harness import Trial
+
+__all__ = ["falsify_backward", "falsify_forward", "falsify_layouts"]
+
+_MANY_ROWS = 64
+"""From so many rows of all heads on, roundings cancel in a projection, and the source's rule has something to say."""
+_STEP = 1e-3
+"""Of the central difference, in units of the inputs."""
+
+
+def falsify_forward(trial: Trial[Attention]) -> None:
+    """Compare outputs with float64, case by case."""
+    _falsify(trial, ("out",))
+
+
+def falsify_backward(trial: Trial[Attention]) -> None:
+    """Compare gradients with float64, and with the change of the output along a direction."""
+    _falsify(trial, ("of_q", "of_k", "of_v"))
+
+
+def falsify_layouts(trial: Trial[Attention]) -> None:
+    """Compare output and gradients with float64 for equal numbers in other strides."""
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        worst: dict[str, float] = {}
+        for layout in LAYOUTS:
+            asked = question({**case, "layout": layout, "heads": max(2, case["heads"])}, trial.device)
+            answer = _answer(trial, asked)
+            rows = (
+                _row_error(asked, got, part) for _, got, part in _pairs(asked, answer, ("out", "of_q", "of_k", "of_v"))
+            )
+            worst[f"{layout.replace(' ', '_')}_rows"] = max(rows, key=_size)
+        return worst
+
+    _search(trial, check)
+
+
+def _falsify(trial: Trial[Attention], names: tuple[str, ...]) -> None:
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        asked = question(case, trial.device)
+        answer = _answer(trial, asked)
+        found: dict[str, float] = {}
+        if case["again"]:
+            again = _answer(trial, asked)
+            found["unrepeatable"] = float(sum(_differ(answer, again, name) for name in names))
+        rows, scales, ratios = [], [], []
+        low = dict(zip(("out", "of_q", "of_k", "of_v"), in_low_precision(asked), strict=True))
+        for name, got, part in _pairs(asked, answer, names):
+            rows.append(_row_error(asked, got, part))
+            if got.shape[0] * got.shape[1] >= _MANY_ROWS:
+                scales.append(_scale_error(got, part))
+                ratios.append(_source_ratio(got, low[name], part))
+        found[f"row_errors_{case['dtype']}"] = max(rows, key=_size)
+        if scales:
+            found["scale_errors"] = max(scales, key=_size)
+            found["source_ratios"] = max(ratios, key=_size)
+        if len(names) > 1:
+            found["adjoint_errors"] = _adjoint_error(asked, answer, case["seed"])
+        return found
+
+    _search(trial, check)
+
+
+def _search(trial: Trial[Attention], check: Any) -> None:
+    parameters = trial.parameters
+    first = first_cases(parameters)[: parameters["cases"]]
+    trial.measure(cases=trial.search(cases(parameters), check, examples=parameters["cases"], first=first))
+    trial.resolve(device=torch.device(trial.device).type)
+
+
+def _answer(trial: Trial[Attention], asked: Question) -> Answer:
+    with trial.subject_fault():
+        answer = trial.subject(asked)
+        pairs = ((answer.out, asked.v), (answer.of_q, asked.q), (answer.of_k, asked.k), (answer.of_v, asked.v))
+        for got, like in pairs:
+            if got.shape != like.shape or got.dtype != like.dtype or got.device != like.device:
+                raise ValueError(f"{got.dtype} {tuple(got.shape)} on {got.device} is not like {tuple(like.shape)}")
+        return answer
+
+
+def _pairs(asked: Question, answer: Answer, names: tuple[str, ...]) -> Iterator[tuple[str, Tensor, Part]]:
+    right = truth(asked)
+    for name in names:
+        yield name, getattr(answer, name).double(), getattr(right, name)
+
+
+def _row_error(asked: Question, got: Tensor, part: Part) -> float:
+    """Return the largest error of a row, in roundings of its summands."""
+    if not got.numel():
+        return 0.0
+    unit = torch.finfo(asked.q.dtype).eps / 2.0
+    return _largest((got - part.value).norm(dim=-1) / (unit * part.noise.norm(dim=-1)))
+
+
+def _scale_error(got: Tensor, part: Part) -> float:
+    """Return how far the factor that fits best between answer and truth is from 1."""
+    return _largest(((got - part.value) * part.value).sum() / (part.value**2).sum())
+
+
+def _source_ratio(got: Tensor, low: Tensor, part: Part) -> float:
+    """Return the largest error, over that of the definition in low precision: L/R of the source's tests."""
+    return _largest((got - part.value).abs().max() / (low.double() - part.value).abs().max())
+
+
+def _adjoint_error(asked: Question, answer: Answer, seed: int) -> float:
+    """Return how far gradients and a directional derivative are apart, in roundings of the gradients' summands."""
+    if not asked.q.numel():
+        return 0.0
+    generator = torch.Generator().manual_seed(seed + 1)
+    toward = [
+        torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
+        for one in (asked.q, asked.k, asked.v)
+    ]
+    along = product_along(asked, (toward[0], toward[1], toward[2]), _STEP)
+    right, unit = truth(asked), torch.finfo(asked.q.dtype).eps / 2.0
+    given = sum(
+        float((got.double() * way).sum())
+        for got, way in zip((answer.of_q, answer.of_k, answer.of_v), toward, strict=True)
+    )
+    noise = sum(
+        float(((part.noise * way) ** 2).sum())
+        for part, way in zip((right.of_q, right.of_k, right.of_v), toward, strict=True)
+    )
+    return _largest(torch.tensor((given - along) / (unit * math.sqrt(noise))))
+
+
+def _differ(one: Answer, other: Answer, name: str) -> bool:
+    bits = [getattr(answer, name).contiguous().view(torch.int16) for answer in (one, other)]
+    return not torch.equal(*bits)
+
+
+def _size(error: float) -> float:
+    return math.inf if math.isnan(error) else error
+
+
+def _largest(errors: Tensor) -> float:
+    """Return the largest size of an error; NaN if one is."""
+    sizes = errors.abs()
+    return math.nan if bool(sizes.isnan().any()) else float(sizes.max())

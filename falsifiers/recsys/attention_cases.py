@@ -1,0 +1,122 @@
+"""The inputs on which attention is tried. A case is JSON; its tensors are drawn from its own seed.
+
+Scores have a mean above zero, so that weights seldom cancel. A tenth of the rows has values a thousand times smaller
+than others, so that an error in them shows only beside their own size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from falsifiers.recsys.subject import Question
+
+__all__ = ["LAYOUTS", "cases", "first_cases", "question"]
+
+LAYOUTS = ("contiguous", "heads first", "interleaved")
+"""[rows, heads, width] in memory; [heads, rows, width]; and q, k and v side by side in one tensor."""
+_DTYPES = ("bfloat16", "float16")
+
+
+def cases(parameters: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw cases of up to the parameters' `largest_batch`, `largest_length` and `largest_heads`."""
+    longest = parameters["largest_length"]
+    return st.fixed_dictionaries(
+        {
+            "dtype": st.sampled_from(_DTYPES),
+            "lengths": st.lists(st.integers(0, longest), min_size=1, max_size=parameters["largest_batch"]),
+            "heads": st.integers(1, parameters["largest_heads"]),
+            "width": st.sampled_from(parameters["widths"]),
+            "value_width": st.sampled_from(parameters["widths"]),
+            "targets": st.sampled_from([None, 1, 2, 10]),
+            "group": st.sampled_from([1, 2, 16, 256]),
+            "contextuals": st.sampled_from([None, 0, 2, 4]),
+            "window": st.sampled_from([0, 0, 3, longest // 4]),
+            "full": st.sampled_from([0, 5]),
+            "causal": st.sampled_from([True, True, False]),
+            "scaling": st.sampled_from([1.0, 0.5, 2.5]),
+            "layout": st.sampled_from(LAYOUTS),
+            "again": st.sampled_from([False, False, False, True]),
+            "seed": st.integers(0, 2**16),
+        }
+    )
+
+
+def first_cases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return cases that every search begins with.
+
+    Each width with targets, contextuals and a scaling length of its own, where defects of a mask or a factor show;
+    groups; no contextuals and none in any sequence; a window with and without rows that are free of it; no mask but the
+    sequences' ends; and sequences of no and of one row.
+    """
+    longest, widths = parameters["largest_length"], parameters["widths"]
+    plain = {
+        "lengths": [longest, longest // 2, 3], "heads": 1, "width": widths[0],
+        "value_width": widths[0], "targets": 10, "group": 1, "contextuals": 4, "window": 0, "full": 0, "causal": True,
+        "scaling": 0.5, "layout": "contiguous", "again": False, "seed": 0,
+    }  # fmt: skip
+    kinds = [
+        *({**plain, "width": one, "value_width": one, "again": True} for one in widths),
+        {**plain, "group": 3, "width": widths[-1], "heads": parameters["largest_heads"]},
+        {**plain, "targets": None, "contextuals": None, "value_width": widths[-1]},
+        {**plain, "contextuals": 0, "targets": 2, "group": 2},
+        {**plain, "window": longest // 4, "contextuals": 2},
+        {**plain, "window": longest // 4, "full": 5, "targets": 2, "contextuals": None},
+        {**plain, "causal": False, "contextuals": None, "targets": None},
+        {**plain, "causal": False, "targets": 4, "contextuals": None, "window": 3},
+        {**plain, "lengths": [0, 1, longest, 0], "targets": 1, "contextuals": None},
+    ]
+    return [{**kind, "dtype": dtype} for kind in kinds for dtype in _DTYPES]
+
+
+def question(case: Mapping[str, Any], device: str) -> Question:
+    """Return the tensors of a case, drawn on the CPU, where equal seeds draw equal numbers.
+
+    Of a sequence, as many of the last rows are targets as the case says, and of the rest as many of the first rows are
+    contextual.
+    """
+    lengths = torch.tensor(case["lengths"])
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    targets = None if case["targets"] is None else lengths.clamp_max(case["targets"])
+    rest = lengths if targets is None else lengths - targets
+    contextuals = None if case["contextuals"] is None else rest.clamp_max(case["contextuals"])
+    generator = torch.Generator().manual_seed(case["seed"])
+    longest = max(1, *case["lengths"])
+    q, k, v, above = _drawn(case, int(lengths.sum()), generator)
+    return Question(
+        *_laid_out(case["layout"], *(one.to(device, getattr(torch, case["dtype"])) for one in (q, k, v))),
+        above.to(device, getattr(torch, case["dtype"])),
+        offsets.to(device),
+        longest,
+        max(1, round(longest * case["scaling"])),
+        case["width"] ** -0.5,
+        case["causal"],
+        None if targets is None else targets.to(device),
+        case["group"],
+        None if contextuals is None else contextuals.to(device),
+        case["window"],
+        case["full"],
+    )
+
+
+def _drawn(case: Mapping[str, Any], rows: int, generator: torch.Generator) -> list[Tensor]:
+    """Draw q, k, v and the gradient of the output, [rows, heads, width] each."""
+    widths = (case["width"], case["width"], case["value_width"], case["value_width"])
+    tensors = [torch.randn(rows, case["heads"], one, generator=generator) for one in widths]
+    q, k, v, above = (one + shift for one, shift in zip(tensors, (0.3, 0.3, 0.0, 0.0), strict=True))
+    small = 1.0 - 0.999 * (torch.rand(rows, 1, 1, generator=generator) < 0.1).float()
+    return [q * small, k, v, above * small]
+
+
+def _laid_out(layout: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return equal tensors with other strides."""
+    if layout == "heads first":
+        q, k, v = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (q, k, v))
+    if layout == "interleaved":
+        parts = [one.shape[2] for one in (q, k, v)]
+        q, k, v = torch.cat([q, k, v], dim=2).split(parts, dim=2)
+    return q, k, v

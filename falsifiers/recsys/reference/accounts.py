@@ -1,0 +1,45 @@
+"""What examples/commons/utils/perf.py computes: operations of attention, their sum over ranks, and utilisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from harness import Setting
+
+__all__ = ["Accounting"]
+
+_PEAKS = {"GB200": 2500.0, "B200": 2250.0, "H100": 989.0, "H200": 989.0, "A100": 312.0}
+"""TFLOP/s by a part of the GPU's name. A name may hold several; the longest one decides."""
+
+
+class Accounting:
+    """The formulas of the source."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def attention(
+        self, heads: int, width: int, counts: Sequence[Mapping[str, int]], *, causal: bool, backward: bool
+    ) -> float:
+        """Count two products for each pair of row and key; of the history with itself, half of the square."""
+        pairs = 0.0
+        for one in counts:
+            seen = one["length"] - one["targets"]
+            history = seen - one["contextuals"]
+            pairs += one["length"] * seen - (history * history / 2.0 if causal else 0.0) + one["targets"]
+        return 4.0 * heads * width * pairs * (3.5 if backward else 1.0)
+
+    def of_all_ranks(self, of_each: Sequence[float], tensor_parallel: int) -> float:
+        """Sum over one rank of each tensor-parallel group."""
+        return sum(of_each[::tensor_parallel])
+
+    def peak(self, name: str) -> float:
+        """Look the name up."""
+        known = [part for part in _PEAKS if part in name.upper()]
+        if not known:
+            raise ValueError(f"the peak of {name!r} is not known; known are {', '.join(_PEAKS)}")
+        return _PEAKS[max(known, key=len)]
+
+    def utilisation(self, operations: float, seconds: float, name: str, ranks: int) -> float:
+        """Divide the rate by the peak."""
+        return operations / seconds / 1e12 / (self.peak(name) * ranks) * 100.0

@@ -1,0 +1,36 @@
+"""Our kernels as the falsifiers ask for them."""
+
+from __future__ import annotations
+
+import torch
+
+from falsifiers.recsys.reference.hstu_attention import HstuMask, hstu_attention
+from falsifiers.recsys.subject import Answer, Question
+from harness import Setting
+
+__all__ = ["FusedAttention", "mask_of"]
+
+
+def mask_of(question: Question) -> HstuMask:
+    """Return the mask that a question asks for."""
+    return HstuMask(
+        question.causal, question.num_targets, question.target_group_size, question.num_contextuals,
+        question.max_attn_len, question.min_full_attn_seq_len,
+    )  # fmt: skip
+
+
+class FusedAttention:
+    """HSTU attention in Triton."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Inputs bring their device with them; nothing depends on the setting."""
+
+    def __call__(self, question: Question) -> Answer:
+        """Return output and gradients."""
+        leaves = tuple(one.detach().requires_grad_() for one in (question.q, question.k, question.v))
+        with torch.enable_grad():
+            out = hstu_attention(
+                *leaves, question.offsets, question.max_seqlen, alpha=question.alpha,
+                scaling_seqlen=question.scaling_seqlen, mask=mask_of(question),
+            )  # fmt: skip
+        return Answer(out.detach(), *torch.autograd.grad(out, leaves, question.above))

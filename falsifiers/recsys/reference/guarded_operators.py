@@ -1,0 +1,65 @@
+"""Which operator runs where, and what it refuses, as examples/hstu/ops/fused_hstu_op.py has it.
+
+All run our kernels here, so only the table and the guards are those of the named GPUs. Both ways have the same guard.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from falsifiers.recsys.reference.fused_attention import mask_of
+from falsifiers.recsys.reference.hstu_attention import backward, hstu_attention, plan_for
+from falsifiers.recsys.subject import Question, Way
+from harness import Setting
+
+__all__ = ["GuardedOperators"]
+
+_OPERATORS = {
+    8: {"forward": "hstu_varlen_fwd_80", "backward": "hstu_varlen_bwd_80"},
+    9: {"forward": "hstu_varlen_fwd_90", "backward": "hstu_varlen_bwd_90"},
+    10: {"forward": "hstu_attn_varlen_func", "backward": "hstu_varlen_bwd_100"},
+}
+_WIDTHS = {8: (32, 64, 128), 9: (32, 64, 128), 10: (64, 128)}
+
+
+class GuardedOperators:
+    """The table, and its guards before our kernels."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Inputs bring their device with them; nothing depends on the setting."""
+
+    def operator(self, way: Way, capability: int) -> str:
+        """Return the name of the operator."""
+        if capability not in _OPERATORS:
+            raise ValueError(f"no operator is for compute capability {capability}; there are those for {[*_OPERATORS]}")
+        return _OPERATORS[capability][way]
+
+    def forward(self, question: Question, capability: int) -> Tensor:
+        """Return the output."""
+        self.guard(question, capability, "forward")
+        with torch.no_grad():
+            return hstu_attention(
+                question.q, question.k, question.v, question.offsets, question.max_seqlen, alpha=question.alpha,
+                scaling_seqlen=question.scaling_seqlen, mask=mask_of(question),
+            )  # fmt: skip
+
+    def backward(self, question: Question, capability: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients."""
+        self.guard(question, capability, "backward")
+        q, k, v = question.q, question.k, question.v
+        plan = plan_for(q.shape[2], v.shape[2], question.max_seqlen, q.device)
+        rest = (question.max_seqlen, question.alpha, 1.0 / question.scaling_seqlen, mask_of(question), plan)
+        return backward(question.above, q, k, v, question.offsets, *rest)
+
+    def guard(self, question: Question, capability: int, way: Way) -> None:
+        """Raise ValueError for what the GPU does not support."""
+        self.operator(way, capability)
+        width = question.q.shape[2]
+        if width not in _WIDTHS[capability]:
+            raise ValueError(f"heads are {width} wide; compute capability {capability} supports {_WIDTHS[capability]}")
+        if question.q.dtype not in (torch.bfloat16, torch.float16):
+            raise ValueError(f"q is {question.q.dtype}; give bfloat16 or float16")
+        contextuals = question.num_contextuals
+        if capability == 10 and contextuals is not None and bool(contextuals.any()):
+            raise ValueError("compute capability 10 does not support contextual tokens")

@@ -1,0 +1,54 @@
+"""The claims in this process, reduced: the reference holds what is true, and mutants die."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.base.vocabulary import Fate, Outcome
+from harness.contract.project import Project
+from harness.judging.verdict import fate_of
+from tests.falsifiers.in_process import judged
+
+CONTRACTS = Path(__file__).parents[3] / "contracts" / "recsys"
+PROJECT = Project.find(CONTRACTS)
+CLAIMS = {path.stem: PROJECT.contract(path.stem) for path in sorted(CONTRACTS.glob("F-*.json")) if "." not in path.stem}
+FEWER = {
+    "F-HSTU-FWD-001": {"cases": 2}, "F-HSTU-BWD-001": {"cases": 2}, "F-HSTU-STRIDE-001": {"cases": 1},
+    "F-HSTU-ADJOINT-001": {"cases": 2}, "F-HSTU-FLOPS-001": {"cases": 8}, "F-HSTU-DISPATCH-001": {"cases": 10},
+}  # fmt: skip
+"""Parameters for fewer cases, by claim: the first of those that every search begins with."""
+SAMPLE = [
+    *(("F-HSTU-FWD-001", mutant) for mutant in ("one-more-in-scaling", "alpha-too-large", "small-rows-flushed")),
+    *(("F-HSTU-BWD-001", mutant) for mutant in ("additive-mask", "in-order-of-arrival", "sigmoid-as-slope")),
+    ("F-HSTU-STRIDE-001", "strides-assumed"),
+    ("F-HSTU-ADJOINT-001", "keys-without-alpha"),
+    ("F-HSTU-FLOPS-001", "world-sum"),
+    ("F-HSTU-MFU-SUBSTR-001", "first-part-decides"),
+    ("F-HSTU-DISPATCH-001", "next-generation"),
+    ("F-HSTU-CTX-GUARD-001", "contextuals-ignored"),
+]
+"""Mutants by claim. A run of a claim has them all."""
+
+
+@pytest.mark.parametrize("claim", sorted(CLAIMS))
+def test_the_reference_holds_what_is_true(claim: str, tmp_path: Path) -> None:
+    """Every clause."""
+    judgment = judged(CLAIMS[claim], CLAIMS[claim].subject, tmp_path, **FEWER.get(claim, {}))
+    assert [clause.id for clause in judgment.clauses if clause.outcome is not Outcome.PASS] == []
+
+
+@pytest.mark.parametrize(("claim", "name"), SAMPLE)
+def test_a_mutant_dies(claim: str, name: str, tmp_path: Path) -> None:
+    """On the clauses that its contract names."""
+    mutant = next(one for one in CLAIMS[claim].mutants if one.id == name)
+    fate = fate_of(mutant, judged(CLAIMS[claim], mutant.subject, tmp_path, mutant, **FEWER.get(claim, {})))
+    assert fate.fate is Fate.KILLED, fate.reason
+
+
+@pytest.mark.parametrize("claim", ["F-HSTU-FWD-001", "F-HSTU-BWD-001"])
+def test_another_implementation_passes(claim: str, tmp_path: Path) -> None:
+    """Dense weights in float64: the bounds are not made for our kernels."""
+    other = "falsifiers.recsys.reference.dense_attention:Float64Attention"
+    assert not judged(CLAIMS[claim], other, tmp_path, **FEWER[claim]).with_outcome(Outcome.FAIL)
