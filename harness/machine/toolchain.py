@@ -24,7 +24,7 @@ from typing import TypeVar, final
 from harness.base.strictjson import JsonObject
 from harness.machine import timebox
 
-__all__ = ["Tool", "Toolchain", "survey", "torch", "vulkan", "vulkan_gpu"]
+__all__ = ["Tool", "Toolchain", "ptxas", "survey", "torch", "vulkan", "vulkan_gpu"]
 
 T = TypeVar("T")
 
@@ -67,13 +67,13 @@ class Toolchain:
 def survey(seconds: float = 10.0) -> Toolchain:
     """Find all tools, side by side. Each command may take `seconds`."""
     with ThreadPoolExecutor(max_workers=5, thread_name_prefix="harness-toolchain") as pool:
-        ptxas = pool.submit(_ptxas, seconds)
+        assemblers = pool.submit(ptxas, seconds)
         adapters = pool.submit(vulkan, seconds)
         slurm = pool.submit(_slurm, seconds)
         return Toolchain(
             torch=torch(),
             triton=_triton(),
-            ptxas=_never_fails("ptxas", ptxas.result),
+            ptxas=_never_fails("ptxas", assemblers.result),
             vulkan=_never_fails("vulkan", adapters.result),
             slurm=_never_fails("slurm", lambda: (slurm.result(),))[0],
         )
@@ -130,7 +130,8 @@ def _triton() -> Tool:
     return Tool("triton", version, str(folder), reason=None if version else f"no version in {folder / '__init__.py'}")
 
 
-def _ptxas(seconds: float) -> tuple[Tool, ...]:
+def ptxas(seconds: float = 10.0) -> tuple[Tool, ...]:
+    """Return each ptxas in the order in which Triton looks, or one entry that states why there is none."""
     found: dict[str, Tool] = {}
     for path, found_by in _ptxas_places():
         real = os.path.realpath(path)

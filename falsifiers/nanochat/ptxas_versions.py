@@ -1,0 +1,80 @@
+"""F-GB10-PTXAS-001: a ptxas older than 12.9 rejects sm_121a, and newer ones accept it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from falsifiers.nanochat.device_subjects import Assembler
+from falsifiers.nanochat.one_kernel import compiled
+from harness import NotMeasured, Trial
+from harness.inspect.device_code import Form, inspect
+from harness.machine import timebox, toolchain
+
+__all__ = ["falsify"]
+
+_FIRST = (12, 9)
+"""The CUDA whose ptxas is the first to know sm_121."""
+_REJECTED = re.compile(r"Value '(sm_\w+)' is not defined for option 'gpu-name'")
+
+
+def falsify(trial: Trial[Assembler]) -> None:
+    """Assemble a kernel of Triton with every ptxas of this machine, and compare with what the subject foretells."""
+    asked = trial.parameters["targets"]
+    programs = list(_programs())
+    if not any(version >= _FIRST for _, _, version in programs):
+        raise NotMeasured("no ptxas of CUDA 12.9 or newer on this machine; Triton 3.6 and newer bring one")
+    ptx = trial.workspace / "kernel.ptx"
+    ptx.write_text(compiled(80, ptx_version=80).asm["ptx"])
+    foretold_wrongly, unexplained, accepted_by_old, rejected_by_new, other_code = [], [], 0, 0, []
+    for path, text, version in programs:
+        for target in asked:
+            image = trial.workspace / f"{len(list(trial.workspace.iterdir()))}.cubin"
+            with trial.subject_fault():
+                foretold = trial.subject.accepts(text, target)
+                status, told = trial.subject.assemble(path, ptx, target, image)
+            made = image.is_file() and status == 0
+            case = f"{'.'.join(map(str, version))} {target}"
+            if foretold != made:
+                foretold_wrongly.append(case)
+            named = _REJECTED.search(told)
+            if not made and (named is None or named[1] != target):
+                unexplained.append(case)
+            if made and _code_of(image) != [(Form.MACHINE_CODE, target.rstrip("af"))]:
+                other_code.append(case)
+            if target == trial.parameters["target"]:
+                accepted_by_old += made and version < _FIRST
+                rejected_by_new += not made and version >= _FIRST
+    recorded = []
+    for name, accepted in (("recorded_accepted", True), ("recorded_rejected", False)):
+        for answer in trial.parameters[name]:
+            version_text, _, target = answer.rpartition(" ")
+            with trial.subject_fault():
+                if trial.subject.accepts(version_text, target) != accepted:
+                    recorded.append(answer)
+    trial.measure(
+        old_programs=sum(version < _FIRST for _, _, version in programs),
+        new_programs=sum(version >= _FIRST for _, _, version in programs),
+        foretold_wrongly=foretold_wrongly,
+        unexplained=unexplained,
+        other_code=other_code,
+        accepted_by_old=accepted_by_old,
+        rejected_by_new=rejected_by_new,
+        recorded_wrongly=recorded,
+    )
+    trial.resolve(device="cpu")  # ptxas is a program of the host
+
+
+def _code_of(image: Path) -> list[tuple[Form, str]]:
+    """Return form and target of the code in a file; the letter of a target is not in every image."""
+    return [(code.form, f"sm_{code.sm}") for code in inspect(image).codes]
+
+
+def _programs() -> Iterator[tuple[Path, str, tuple[int, int]]]:
+    """Yield place, text of `--version` and CUDA version of each ptxas."""
+    for tool in toolchain.ptxas():
+        answer = timebox.run([tool.path or "", "--version"], 20) if tool.version else None
+        if tool.path and tool.version and answer is not None and answer.value is not None:
+            major, minor = tool.version.split(".")[:2]
+            yield Path(tool.path), answer.value, (int(major), int(minor))

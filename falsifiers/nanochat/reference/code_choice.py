@@ -1,0 +1,36 @@
+"""How a GPU runs code that was built for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from harness import Setting
+
+__all__ = ["DriverRules"]
+
+
+class DriverRules:
+    """The driver's rules of compatibility. Capabilities are compared as tenfold numbers, such as 121."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def how(self, architectures: Sequence[str], capability: str) -> Literal["machine code", "PTX", "not at all"]:
+        """See `CodeChoice`."""
+        device = int(capability.replace(".", ""))
+        if any(self.machine_code_runs(one.removeprefix("sm_"), device) for one in architectures if one[:3] == "sm_"):
+            return "machine code"
+        ptx = [one.removeprefix("compute_") for one in architectures if one.startswith("compute_")]
+        return "PTX" if any(self.ptx_runs(one, device) for one in ptx) else "not at all"
+
+    def machine_code_runs(self, target: str, device: int) -> bool:
+        """Return whether code for a target such as "120a" runs on a device such as 121."""
+        number = int(target.rstrip("af"))
+        if target.endswith("a"):
+            return number == device
+        return number // 10 == device // 10 and number <= device
+
+    def ptx_runs(self, target: str, device: int) -> bool:
+        """Return whether the driver can compile PTX of a target for a device."""
+        return int(target) <= device if target.isdecimal() else self.machine_code_runs(target, device)
