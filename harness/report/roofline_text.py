@@ -47,7 +47,7 @@ def device_line(document: JsonObject) -> str:
 def roof_rows(document: JsonObject) -> Iterator[tuple[str, ...]]:
     """Yield name, peak, median and arm of each roof."""
     for name, roof in document["roofs"].items():
-        unit = "op/s" if name.startswith("product") else "B/s"
+        unit = "op/s" if name.startswith(("product", "zeros")) else "B/s"
         yield name, rate(roof["peak"], unit), rate(roof["median"], unit), roof["arm"]
 
 

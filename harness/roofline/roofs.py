@@ -5,7 +5,8 @@
 
 All arms are interleaved in random order, so clocks and other work affect all of them alike. A roof is the fastest
 sample of its fastest arm, because nothing but noise makes a sample slower. The median beside it says what is sustained.
-All data are random: products of zeros draw less power, and so run at higher clocks.
+All data are random: products of zeros draw less power, and so run at higher clocks. Real steps lie between the two, as
+after a ReLU, so products of zeros are measured too, as the bound that nothing passes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Roof:
     """What a device can reach.
 
     Attributes:
-        name: such as "copy", "cache" or "product bfloat16".
+        name: such as "copy", "cache", "product bfloat16" or "zeros bfloat16".
         peak: of the fastest sample, in bytes or operations a second.
         median: of the samples of the arm that reached it.
         arm: the call that reached it.
@@ -239,11 +240,13 @@ def _products(kind: str, sizes: Sizes, generator: torch.Generator) -> Iterator[_
                 torch.randn(width, width, device=kind, dtype=torch.float32, generator=generator).to(dtype)
                 for _ in range(2)
             )
-            name = f"product {str(dtype).removeprefix('torch.')}"
-            yield _Arm(name, f"{width} wide", work, partial(_exact, left, right))
-            yield _Arm(name, f"{width} wide, transposed", work, partial(_exact, left, right.T))
+            short = str(dtype).removeprefix("torch.")
+            for name, a, b in (("product", left, right), ("zeros", torch.zeros_like(left), torch.zeros_like(right))):
+                yield _Arm(f"{name} {short}", f"{width} wide", work, partial(_exact, a, b))
+                yield _Arm(f"{name} {short}", f"{width} wide, transposed", work, partial(_exact, a, b.T))
             if dtype is torch.float32 and kind == "cuda":
                 yield _Arm("product tf32", f"{width} wide", work, partial(_tf32, left, right))
+                yield _Arm("zeros tf32", f"{width} wide", work, partial(_tf32, torch.zeros_like(left), right))
         if kind == "cuda":
             yield from _narrow(width, work, generator)
 

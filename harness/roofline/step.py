@@ -167,7 +167,7 @@ def placed(kernel: Kernel, roofs: Roofs) -> Placed:
     """Place a kernel under the lowest roof that its work allows.
 
     Raises:
-        PeakTooLowError: it did more operations a second than the measured peak.
+        PeakTooLowError: it did more operations a second than the measured peak, even of products of zeros.
     """
     work = kernel.work
     if work is None or kernel.seconds <= 0:
@@ -175,7 +175,10 @@ def placed(kernel: Kernel, roofs: Roofs) -> Placed:
     moved = work.bytes / kernel.seconds
     peak = _product(work, roofs)
     if work.products and peak is not None:
-        share = roofs.share(work.operations / kernel.seconds, peak)
+        achieved, zeros = work.operations / kernel.seconds, peak.replace("product", "zeros")
+        if achieved > roofs.roofs[peak].peak and zeros in roofs.roofs and roofs.share(achieved, zeros):
+            return Placed(kernel, None, None, "faster than products of random numbers, slower than of zeros")
+        share = roofs.share(achieved, peak)
         if share >= moved / roofs.memory:
             return Placed(kernel, peak, share)
     if moved <= roofs.memory:

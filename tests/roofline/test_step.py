@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 import torch
 
-from harness.roofline.roofs import PeakTooLowError, RooflineError
+from harness.roofline.roofs import PeakTooLowError, Roof, RooflineError
 from harness.roofline.step import Kernel, kernels, placed, profiled
 from harness.roofline.work import Work, work_of
 from tests.roofline.given import ROOFS
@@ -96,6 +97,15 @@ def test_a_kernel_lies_under_the_roof_that_it_is_nearest_to() -> None:
 def test_more_operations_than_the_peak_are_an_error() -> None:
     with pytest.raises(PeakTooLowError):
         under(Work(1.12e13, 1e9, "float32", True))
+
+
+def test_a_product_of_many_zeros_may_be_faster_than_of_random_numbers() -> None:
+    zeros = Roof("zeros float32", 1.2e13, 1.1e13, "an arm")
+    roofs = dataclasses.replace(ROOFS, roofs={**ROOFS.roofs, zeros.name: zeros})
+    found = placed(Kernel("k", "o", 1, 1.0, Work(1.12e13, 1e9, "float32", True)), roofs)
+    assert (found.roof, found.share) == (None, None)
+    with pytest.raises(PeakTooLowError):
+        placed(Kernel("k", "o", 1, 1.0, Work(1.21e13, 1e9, "float32", True)), roofs)
 
 
 def test_the_kernels_of_a_step_on_this_processor() -> None:

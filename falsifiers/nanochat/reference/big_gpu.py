@@ -1,0 +1,43 @@
+"""Inductor's tuning on a GPU with few multiprocessors."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import ModuleType
+
+import torch._inductor.utils as inductor
+
+from harness import Setting
+
+__all__ = ["EveryGpuIsBig"]
+
+
+class EveryGpuIsBig:
+    """Inductor's question is answered by yes, under every name by which its modules ask it."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def applied(self) -> AbstractContextManager[object]:
+        """See `SmallGpuPatch`."""
+        return self._applied()
+
+    @contextlib.contextmanager
+    def _applied(self) -> Iterator[None]:
+        asked = inductor.is_big_gpu
+        places = self.places(asked)
+        try:
+            for module in places:
+                module.is_big_gpu = lambda *_: True  # type: ignore[attr-defined]
+            yield
+        finally:
+            for module in places:
+                module.is_big_gpu = asked  # type: ignore[attr-defined]
+
+    def places(self, asked: object) -> list[ModuleType]:
+        """Return Inductor's modules that have the function under its name."""
+        named = [module for name, module in list(sys.modules.items()) if name.startswith("torch._inductor")]
+        return [module for module in named if getattr(module, "is_big_gpu", None) is asked]

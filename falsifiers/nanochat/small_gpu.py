@@ -1,0 +1,114 @@
+"""F-GB10-BIGGPU-001: Inductor tunes no products below 68 multiprocessors, and a patch makes it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch._inductor.utils as inductor
+from torch._inductor import config
+
+from falsifiers.nanochat.device_subjects import SmallGpuPatch
+from harness import NotMeasured, Trial
+
+__all__ = ["falsify"]
+
+_WARNING = "Not enough SMs to use max_autotune_gemm mode"
+_WIDTH = 512
+
+
+def falsify(trial: Trial[SmallGpuPatch]) -> None:
+    """Ask Inductor on GPUs of stated sizes, before, within and after the subject's patch."""
+    original = inductor.is_big_gpu
+    small, counts = trial.parameters["multiprocessors"], trial.parameters["counts"]
+    answers, warnings = [], 0
+    try:
+        for count in counts:
+            with _gpu_of(count) as warned:
+                answers.append(bool(inductor.is_big_gpu(torch.device("cuda", 0))))
+                warnings += len(warned)
+        with _gpu_of(small), _importer() as importer:
+            before = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]  # remembered from now on
+            with trial.subject_fault(), trial.subject.applied():
+                within = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]
+            after = [bool(inductor.is_big_gpu(0)), bool(importer.is_big_gpu(0))]
+        trial.measure(
+            refused=[count for count, answer in zip(counts, answers, strict=True) if not answer],
+            warnings=warnings,
+            before=before,
+            within=within,
+            after=after,
+        )
+        if torch.device(trial.device).type != "cuda":
+            trial.resolve(device="cpu")
+            return
+        with _gpu_of(small):
+            plain = _tuned(trial)
+        with _gpu_of(small), trial.subject_fault(), trial.subject.applied():
+            patched = _tuned(trial)
+        trial.measure(choices_without=plain[0], choices_with=patched[0], result_errors=[plain[1], patched[1]])
+        trial.resolve(device=trial.device)
+    finally:
+        inductor.is_big_gpu = original
+        original.cache_clear()
+
+
+@contextlib.contextmanager
+def _gpu_of(count: int) -> Iterator[list[str]]:
+    """Let the GPU have some multiprocessors, as Inductor reads them; yield the warnings."""
+    warned: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: warned.append(record.getMessage()) if record.getMessage() == _WARNING else None  # type: ignore[method-assign]
+    properties = SimpleNamespace(multi_processor_count=count, major=12, minor=1)
+    log = logging.getLogger("torch._inductor.utils")
+    try:
+        where = patch.object(inductor.DeviceProperties, "create", lambda device: properties)
+    except AttributeError as error:
+        raise NotMeasured(f"this torch asks for multiprocessors in another way: {error}") from error
+    log.addHandler(handler)
+    inductor.is_big_gpu.cache_clear()
+    try:
+        with where:
+            yield warned
+    finally:
+        log.removeHandler(handler)
+        getattr(inductor.is_big_gpu, "cache_clear", lambda: None)()
+
+
+@contextlib.contextmanager
+def _importer() -> Iterator[Any]:
+    """A module of Inductor that has imported the function by name."""
+    module = ModuleType("torch._inductor.imported_by_name")
+    module.is_big_gpu = inductor.is_big_gpu  # type: ignore[attr-defined]
+    with patch.dict(sys.modules, {module.__name__: module}):
+        yield module
+
+
+def _tuned(trial: Trial[SmallGpuPatch]) -> tuple[int, float]:
+    """Compile and run a product with max-autotune: how many choices of Triton were timed, and the relative error."""
+    from torch._inductor import select_algorithm
+
+    timed: list[int] = []
+    select_algorithm.add_feedback_saver(lambda timings, *_: timed.append(_of_triton(timings)))
+    torch._dynamo.reset()
+    generator = torch.Generator(trial.device).manual_seed(trial.seed)
+    left, right = (
+        torch.randn(_WIDTH, _WIDTH, device=trial.device, dtype=torch.bfloat16, generator=generator) for _ in range(2)
+    )
+    try:
+        with config.patch(max_autotune=True, force_disable_caches=True, max_autotune_gemm_backends="ATEN,TRITON"):
+            made = torch.compile(lambda a, b: a @ b)(left, right)
+    finally:
+        select_algorithm.clear_feedback_savers()
+    exact = left.double() @ right.double()
+    return sum(timed), float((made.double() - exact).norm() / exact.norm())
+
+
+def _of_triton(timings: Any) -> int:
+    return sum("Triton" in type(choice).__name__ for choice in timings)
