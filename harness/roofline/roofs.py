@@ -28,6 +28,8 @@ from harness.roofline.measured_device import clocks, identity
 __all__ = ["PeakTooLowError", "Roof", "RooflineError", "Roofs", "Sizes", "measured"]
 
 _LAUNCHES = 500
+_TILE = 128
+"""Rows of a block of a product. With as many blocks as multiprocessors, none waits for another."""
 
 
 class RooflineError(Exception):
@@ -236,19 +238,30 @@ def _products(kind: str, sizes: Sizes, generator: torch.Generator) -> Iterator[_
         for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
             if kind == "cpu" and dtype is torch.float16:
                 continue  # of most CPUs orders of magnitude slower, for nothing that trains
-            left, right = (
-                torch.randn(width, width, device=kind, dtype=torch.float32, generator=generator).to(dtype)
-                for _ in range(2)
-            )
+            left, right = (_random(width, width, dtype, generator) for _ in range(2))
             short = str(dtype).removeprefix("torch.")
-            for name, a, b in (("product", left, right), ("zeros", torch.zeros_like(left), torch.zeros_like(right))):
-                yield _Arm(f"{name} {short}", f"{width} wide", work, partial(_exact, a, b))
-                yield _Arm(f"{name} {short}", f"{width} wide, transposed", work, partial(_exact, a, b.T))
+            yield from _pair(short, f"{width} wide", left, right)
+            yield from _pair(short, f"{width} wide, transposed", left, right.T)
+            if kind == "cuda":
+                rows = _TILE * torch.cuda.get_device_properties(0).multi_processor_count
+                yield from _pair(short, f"{rows} rows, {width} wide", _random(rows, width, dtype, generator), right)
             if dtype is torch.float32 and kind == "cuda":
                 yield _Arm("product tf32", f"{width} wide", work, partial(_tf32, left, right))
                 yield _Arm("zeros tf32", f"{width} wide", work, partial(_tf32, torch.zeros_like(left), right))
         if kind == "cuda":
             yield from _narrow(width, work, generator)
+
+
+def _random(rows: int, columns: int, dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    return torch.randn(rows, columns, device=generator.device, generator=generator).to(dtype)
+
+
+def _pair(dtype: str, label: str, left: Tensor, right: Tensor) -> Iterator[_Arm]:
+    """Yield a product of random matrices, and one of zeros of the same shapes."""
+    work = 2.0 * left.shape[0] * left.shape[1] * right.shape[1]
+    yield _Arm(f"product {dtype}", label, work, partial(_exact, left, right))
+    zeros = torch.zeros_like(left)
+    yield _Arm(f"zeros {dtype}", label, work, partial(_exact, zeros, zeros if left.shape == right.shape else right))
 
 
 def _narrow(width: int, work: float, generator: torch.Generator) -> Iterator[_Arm]:

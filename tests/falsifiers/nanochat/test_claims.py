@@ -28,10 +28,15 @@ FALSE = {
 }  # fmt: skip
 """Claims that their source states falsely, and the clauses by which they fail."""
 FEWER: dict[str, dict[str, Any]] = {
+    "F-GB10-ARCHLIST-001": {"cases": 20},
+    "F-GB10-AUTOTUNE-SMEM-001": {"cases": 10},
     "F-GB10-FLCE-EXACT-001": {"cases": 36},
     "F-GB10-FLCE-MEM-001": {"layers": 2, "vocabulary": 6656},
     "F-GB10-FLOPS-001": {"cases": 2},
     "F-GB10-LIGER-LOSS-001": {"compiler": "eager"},
+    "F-GB10-MFU-001": {"cases": 6, "rounds": 2, "steps": 2, "buffer_mib": 1, "widths": [64], "layers": 1},
+    "F-GB10-NVFP4-QUANT-001": {"cases": 3},
+    "F-GB10-PTXAS-ORDER-001": {"capabilities": [121]},
 }
 """Parameters for fewer cases, by claim: those that every search begins with, and smaller work."""
 

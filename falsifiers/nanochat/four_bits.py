@@ -1,0 +1,108 @@
+"""F-GB10-NVFP4-QUANT-001: NVFP4's recipe keeps the numbers that it defines, and training goes on with them.
+
+The products run in float32 on numbers that NVFP4 can hold: a proxy of Blackwell's tensor cores, which are not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from falsifiers.nanochat.device_subjects import Quantiser
+from falsifiers.nanochat.oracle import nvfp4
+from harness import Trial
+
+__all__ = ["falsify"]
+
+
+def falsify(trial: Trial[Quantiser]) -> None:
+    """Compare numbers and gradients with the definition, and train with and without the recipe."""
+
+    def check(case: Mapping[str, Any]) -> dict[str, float]:
+        inputs, weight, above = _tensors(case, trial.device)
+        with trial.subject_fault():
+            kept = trial.subject.quantised(inputs)
+            leaves = inputs.clone().requires_grad_(), weight.clone().requires_grad_()
+            made = trial.subject.linear(*leaves)
+            made.backward(above)
+        right = nvfp4.kept(inputs.cpu())
+        return {
+            "number_errors": _error(kept, right),
+            "product_errors": _error(made, nvfp4.product(inputs.cpu(), weight.cpu())),
+            "input_gradient_errors": _error(leaves[0].grad, nvfp4.input_gradient(above.cpu(), weight.cpu())),
+            "weight_gradient_errors": _error(leaves[1].grad, nvfp4.weight_gradient(above.cpu(), inputs.cpu())),
+        }
+
+    drawn = st.fixed_dictionaries({
+        "rows": st.sampled_from([16, 32, 48]), "columns": st.sampled_from([32, 64, 96]),
+        "out": st.sampled_from([32, 64]), "seed": st.integers(0, 2**31), "exponent": st.integers(-24, 24),
+        "spread": st.sampled_from([0.0, 1.0, 3.0]), "zeros": st.booleans(),
+    })  # fmt: skip
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"]))
+
+    def quantised(inputs: Tensor, weight: Tensor) -> Tensor:
+        with trial.subject_fault():
+            return trial.subject.linear(inputs, weight)
+
+    steps = trial.parameters["steps"]
+    plain = _trained(trial, steps, lambda inputs, weight: inputs @ weight.T)
+    losses = _trained(trial, steps, quantised)
+    for number, loss in enumerate(losses):
+        trial.step(number, loss=loss)
+    trial.measure(
+        losses=losses, left=losses[-1] / losses[0], left_plain=plain[-1] / plain[0],
+        behind=(losses[-1] - plain[-1]) / losses[0],
+    )  # fmt: skip
+    trial.resolve(device=trial.device, steps=len(losses))
+
+
+def _tensors(case: Mapping[str, Any], device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return inputs, weight and the gradient from above. Columns differ in size by powers of e, as outliers do."""
+    generator = torch.Generator().manual_seed(case["seed"])
+
+    def drawn(rows: int, columns: int) -> Tensor:
+        sizes = torch.exp(case["spread"] * torch.randn(columns, generator=generator))
+        return torch.randn(rows, columns, generator=generator) * sizes * 2.0 ** case["exponent"]
+
+    inputs, weight = drawn(case["rows"], case["columns"]), drawn(case["out"], case["columns"])
+    if case["zeros"]:
+        inputs[0], inputs[:, :32] = 0.0, 0.0
+    above = torch.randn(case["rows"], case["out"], generator=generator)
+    return inputs.to(device), weight.to(device), above.to(device)
+
+
+def _error(made: Tensor | None, right: Tensor) -> float:
+    """Return the largest difference, relative to the largest number that is right."""
+    if made is None or made.shape != right.shape:
+        return float("inf")
+    largest = float(right.abs().max()) or 1.0
+    return float((made.detach().double().cpu() - right).abs().max()) / largest
+
+
+def _trained(trial: Trial[Quantiser], steps: int, linear: Callable[[Tensor, Tensor], Tensor]) -> list[float]:
+    """Train a student of two layers to follow a teacher, and return its losses."""
+    given = trial.parameters
+    generator = torch.Generator().manual_seed(trial.seed)
+
+    def drawn(rows: int, columns: int) -> Tensor:
+        return (torch.randn(rows, columns, generator=generator) / columns**0.5).to(trial.device)
+
+    width, rows = given["width"], given["rows"]
+    teacher, student = ([drawn(4 * width, width), drawn(width, 4 * width)] for _ in range(2))
+    inputs = drawn(rows, width) * width**0.5
+    targets = torch.relu(inputs @ teacher[0].T).square() @ teacher[1].T
+    weights = [one.requires_grad_() for one in student]
+    optimizer = torch.optim.Adam(weights, lr=given["rate"])
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        made = linear(torch.relu(linear(inputs, weights[0])).square(), weights[1])
+        loss = (made - targets).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses

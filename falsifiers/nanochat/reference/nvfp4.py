@@ -1,0 +1,72 @@
+"""Emulated NVFP4 on tensors: what Blackwell's tensor cores multiply, computed in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness import Setting
+
+__all__ = ["EmulatedNvfp4"]
+
+_LARGEST, _LARGEST_SCALE = 6.0, 448.0
+
+
+class EmulatedNvfp4:
+    """The recipe: quantised factors of the product and of the inputs' gradient, and no rotation."""
+
+    block = 16
+
+    def __init__(self, setting: Setting) -> None:
+        """Nothing depends on the setting."""
+
+    def quantised(self, values: Tensor) -> Tensor:
+        """See `Quantiser`."""
+        blocks = values.double().unflatten(-1, (-1, self.block))
+        tensor_scale = (values.double().abs().amax() / (_LARGEST * _LARGEST_SCALE)).float().double()
+        scale = self.scale(blocks.abs().amax(-1, keepdim=True) / _LARGEST, tensor_scale)
+        kept = torch.where(scale > 0, self.rounded(blocks / torch.where(scale > 0, scale, 1.0)) * scale, 0.0)
+        return kept.flatten(-2).float()
+
+    def scale(self, wanted: Tensor, tensor_scale: Tensor) -> Tensor:
+        """Return the scale of each block: E4M3 times that of the tensor."""
+        if tensor_scale == 0:
+            return torch.zeros_like(wanted)
+        return (wanted / tensor_scale).float().to(torch.float8_e4m3fn).double() * tensor_scale
+
+    def rounded(self, values: Tensor) -> Tensor:
+        """Round to the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, and halves to the even one of two."""
+        size = values.abs().clamp(max=_LARGEST)
+        step = torch.where(size < 2, 0.5, torch.where(size < 4, 1.0, 2.0))
+        return torch.copysign((size / step).round() * step, values)
+
+    def linear(self, inputs: Tensor, weight: Tensor) -> Tensor:
+        """See `Quantiser`."""
+        made: Tensor = _Linear.apply(inputs, weight, self)
+        return made
+
+    def weight_gradient(self, above: Tensor, inputs: Tensor) -> Tensor:
+        """Return the gradient [out, width] of the weight from those of the outputs [rows, out]."""
+        return above.T @ inputs
+
+    def input_gradient(self, above: Tensor, weight: Tensor) -> Tensor:
+        """Return the gradient [rows, width] of the inputs."""
+        return self.quantised(above) @ self.quantised(weight.T).T
+
+
+class _Linear(torch.autograd.Function):
+    """A product whose gradients the recipe computes."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, recipe: EmulatedNvfp4) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        ctx.recipe = recipe
+        return recipe.quantised(inputs) @ recipe.quantised(weight).T
+
+    @staticmethod
+    def backward(ctx: Any, *above: Tensor) -> tuple[Tensor, Tensor, None]:
+        inputs, weight = ctx.saved_tensors
+        recipe: EmulatedNvfp4 = ctx.recipe
+        return recipe.input_gradient(above[0], weight), recipe.weight_gradient(above[0], inputs), None

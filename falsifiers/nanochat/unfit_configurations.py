@@ -1,0 +1,144 @@
+"""F-GB10-AUTOTUNE-SMEM-001: configurations beyond the shared memory are skipped, and the fastest right one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+from triton.runtime.errors import OutOfResources
+from triton.testing import do_bench
+
+from falsifiers.nanochat.device_subjects import Candidate, Tuner
+from falsifiers.nanochat.tuned_product import product, shared_bytes
+from harness import Trial
+
+__all__ = ["falsify"]
+
+_NAMES = ("rows", "columns", "depth", "stages")
+_TOLERANCE = 1e-2
+_FAULTS = ("", "", "", "one number", "a block", "not finite")
+
+
+def falsify(trial: Trial[Tuner]) -> None:
+    """Let the subject choose among drawn configurations, and among real ones of a kernel of Triton."""
+    limit = trial.parameters["shared_bytes"]
+    exact = torch.arange(64.0).view(8, 8)
+
+    def check(case: Mapping[str, Any]) -> dict[str, Any]:
+        table = {_key(one): one for one in case["candidates"]}
+
+        def run(candidate: Candidate) -> tuple[float, Tensor]:
+            one = table[_key(candidate)]
+            if _needed(one) > limit:
+                raise OutOfResources(_needed(one), limit, "shared memory")
+            return one["seconds"], _damaged(exact, one["fault"])
+
+        candidates = [{name: one[name] for name in _NAMES} for one in table.values()]
+        fitting = [one for one in table.values() if _needed(one) <= limit and not one["fault"]]
+        least = min((one["seconds"] for one in fitting), default=None)
+        with trial.subject_fault():
+            chosen = trial.subject.choose(candidates, run, lambda made: bool(torch.equal(made, exact)))
+        if chosen is None or least is None:
+            return {"wrong": float(chosen is not least)}
+        return {"wrong": float(_key(chosen) not in {_key(one) for one in fitting if one["seconds"] == least})}
+
+    one = st.fixed_dictionaries({
+        "rows": st.sampled_from([16, 32, 64, 128, 256]), "columns": st.sampled_from([16, 32, 64, 128, 256]),
+        "depth": st.sampled_from([16, 32, 64]), "stages": st.integers(1, 8), "seconds": st.floats(1e-6, 1.0),
+        "fault": st.sampled_from(_FAULTS),
+    })  # fmt: skip
+    drawn = st.fixed_dictionaries({"candidates": st.lists(one, min_size=1, max_size=6, unique_by=_key)})
+    trial.measure(cases=trial.search(drawn, check, examples=trial.parameters["cases"], first=_known()))
+    _real(trial, limit)
+
+
+def _real(trial: Trial[Tuner], limit: int) -> None:
+    """Tune the kernel. Without a GPU, its code for the claim's GPU says what it needs, and torch multiplies."""
+    candidates = [
+        dict(zip(_NAMES, map(int, one.split("x")), strict=True)) for one in trial.parameters["configurations"]
+    ]
+    garbage = _key(candidates[0])
+    on_gpu = torch.device(trial.device).type == "cuda"
+    generator = torch.Generator(trial.device).manual_seed(trial.seed)
+    width = trial.parameters["width"]
+    left, right = (
+        torch.randn(width, width, device=trial.device, generator=generator).to(torch.bfloat16) for _ in range(2)
+    )
+    exact = left.double() @ right.double()
+    seconds: dict[tuple[int, ...], float] = {}
+    skipped: set[tuple[int, ...]] = set()
+
+    def run(candidate: Candidate) -> tuple[float, Tensor]:
+        key = _key(candidate)
+        try:
+            if on_gpu:
+                made = product(left, right, candidate)
+                taken = do_bench(lambda: product(left, right, candidate), warmup=5, rep=20) * 1e-3
+            else:
+                needed = shared_bytes(candidate, trial.parameters["capability"])
+                if needed > limit:
+                    raise OutOfResources(needed, limit, "shared memory")
+                made, taken = left.float() @ right.float(), 1.0 / candidate["rows"]
+        except OutOfResources:
+            skipped.add(key)
+            raise
+        if key == garbage:  # the fastest, and wrong
+            made, taken = made.roll(1, 0), 1e-9
+        seconds.setdefault(key, taken)
+        return seconds[key], made
+
+    def is_right(made: Tensor) -> bool:
+        return bool((made.double() - exact).norm() <= _TOLERANCE * exact.norm())
+
+    with trial.subject_fault():
+        chosen = trial.subject.choose(candidates, run, is_right)
+    right_ones = {key: taken for key, taken in seconds.items() if key != garbage}
+    trial.measure(
+        skipped=len(skipped),
+        right_ones=len(right_ones),
+        chosen_is_right=chosen is not None and _key(chosen) in right_ones,
+    )
+    if chosen is not None and _key(chosen) in right_ones:
+        _, made = run(chosen)
+        trial.measure(
+            result_error=float((made.double() - exact).norm() / exact.norm()),
+            slower_than_best=seconds[_key(chosen)] / min(right_ones.values()),
+        )
+    trial.resolve(device=trial.device)
+
+
+def _key(candidate: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(candidate[name] for name in _NAMES)
+
+
+def _needed(one: Mapping[str, Any]) -> int:
+    """Return the bytes of the blocks in flight, two bytes a number."""
+    blocks = (one["rows"] + one["columns"]) * one["depth"] * 2
+    return int(blocks * max(one["stages"] - 1, 1))
+
+
+def _damaged(exact: Tensor, fault: str) -> Tensor:
+    made = exact.clone()
+    if fault == "one number":
+        made[3, 3] += 1
+    elif fault == "a block":
+        made[:4, :4] = 0
+    elif fault == "not finite":
+        made[7, 7] = float("nan")
+    return made
+
+
+def _known() -> list[dict[str, Any]]:
+    """Return what every tuner meets: nothing fits, nothing is right, and a fast wrong one between slower right ones."""
+    small: dict[str, Any] = {"rows": 64, "columns": 64, "depth": 32, "stages": 2, "seconds": 0.1, "fault": ""}
+    large = {**small, "rows": 256, "columns": 256, "depth": 64, "stages": 8, "seconds": 1e-6}
+    wrong = {**small, "rows": 32, "seconds": 0.01, "fault": "a block"}
+    fast = {**small, "columns": 32, "seconds": 0.05}
+    listed: Sequence[list[dict[str, Any]]] = [
+        [small], [large], [wrong], [small, large], [large, small], [large, wrong], [small, wrong, fast],
+        [wrong, large, fast, small], [small, fast, large], [fast, small],
+    ]  # fmt: skip
+    return [{"candidates": each} for each in listed]
