@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from harness.base.device import DeviceClass
 from harness.base.vocabulary import ExitStatus, Verdict, exit_status
 from harness.cli.key_options import attest_of
 from harness.cli.run_options import RunOptions, on_gpus, refuse_without_gpu, request_of, run_options
@@ -78,7 +80,8 @@ def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None)
         request = replace(request, contracts=[contract for contract, _ in selection.due])
     relay = Relay(handlers)
     tasks = None if attached is None else attached.tasks()
-    runner = compose(project, machine, request, sealer.seal, relay, lambda line: tell(line, err=True), tasks)
+    quarantined = _Quarantined(project, relay)
+    runner = compose(project, machine, request, sealer.seal, quarantined, lambda line: tell(line, err=True), tasks)
     for claim in () if selection is None else due_text.passed_over(selection):
         relay(claim)
     try:
@@ -91,7 +94,7 @@ def carry_out(given: RunOptions, project: Project, attached: DetachedRun | None)
         terminal.tell()
     if finished.interrupted:
         return ExitStatus.INTERRUPTED
-    verdicts = [record.verdict for record in finished.records]
+    verdicts = [record.verdict for record in finished.records if record.run not in quarantined.excused]
     if selection is not None:
         verdicts += selection.standing
     return exit_status([*verdicts, Verdict.NOT_MEASURED] if missed else verdicts)
@@ -184,6 +187,32 @@ def _earlier(project: Project) -> Iterable[Entry]:
     from harness.machine.paths import cache_folder
 
     return read(project.evidence, cache=cache_folder()).entries
+
+
+class _Quarantined:
+    """Passes events on, with a remark below each verdict of a claim in quarantine.
+
+    Attributes:
+        excused: the runs that do not count for the exit status.
+    """
+
+    def __init__(self, project: Project, emit: Handler) -> None:
+        self._entries, self._emit = project.quarantine, emit
+        self.excused: set[str] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Pass on one event."""
+        from harness.run.events import ClaimFinished, Remarked
+
+        self._emit(event)
+        if not isinstance(event, ClaimFinished):
+            return
+        record, today = event.record, datetime.now(UTC).date()
+        for one in self._entries:
+            if one.covers(record.id, str(DeviceClass.of(record.device))):
+                if one.excuses(record.verdict, today):
+                    self.excused.add(record.run)
+                self._emit(Remarked(record.id, one.text(today)))
 
 
 class _Terminal:

@@ -37,6 +37,18 @@ def changed(folder: Path) -> Iterator[dict[str, Any]]:
     path.write_text(json.dumps(contract))
 
 
+def test_a_claim_in_quarantine(folder: Path) -> None:
+    """Its NOT_MEASURED is told, sealed and counted, with a remark. Only the exit status is that of the other claim."""
+    entry = 'claim = "F-TOY-BROKEN-001"\ndevice = "CPU"\nreason = "no library"\nuntil = 2999-01-01\n'
+    (folder / "pyproject.toml").write_text(f"[tool.harness]\n[[tool.harness.quarantine]]\n{entry}")
+    done = harness(folder, "run", "--all", "--json", "run.json")
+    assert done.returncode == ExitStatus.PASS, done.stdout + done.stderr
+    assert "2 claims declared, 2 evaluated: 1 PASS, 0 FAIL, 1 NOT_MEASURED" in done.stdout
+    (remark,) = json.loads((folder / "run.json").read_text())["remarks"]
+    assert (remark["id"], "2999-01-01" in remark["text"]) == ("F-TOY-BROKEN-001", True)
+    assert remark["text"] in done.stdout
+
+
 def test_a_claim_that_holds(folder: Path) -> None:
     """PASS, exit 0, the mutant killed, a bundle that verifies."""
     done = harness(folder, "run", CLAIM)
