@@ -28,14 +28,16 @@ def mentions(project: Project, *, seconds: float = 30.0) -> dict[str, list[str]]
     Args:
         seconds: Time limit for git.
     """
-    pattern = re.compile(rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode())
+    words = rb"(?<![A-Za-z0-9_-])(?:%b)(?![A-Za-z0-9_-])" % project.mentions.pattern.encode()
+    pattern = re.compile(words, re.MULTILINE)
     found: dict[str, list[str]] = {}
     for name in sorted(_files(project, seconds)):
         if _is_excluded(name, project):
             continue
-        for number, line in enumerate(_text(project.root / name).splitlines(), start=1):
-            for match in pattern.finditer(line):
-                found.setdefault(match[0].decode("utf-8", "replace"), []).append(f"{name}:{number}")
+        text = _text(project.root / name)
+        for match in pattern.finditer(text):
+            number = text.count(b"\n", 0, match.start()) + 1
+            found.setdefault(match[0].decode("utf-8", "replace"), []).append(f"{name}:{number}")
     return {identifier: found[identifier] for identifier in sorted(found) if not _is_excluded(identifier, project)}
 
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, final
@@ -30,8 +29,9 @@ from harness.base.vocabulary import Fate, Verdict
 from harness.contract.bound import RULE
 from harness.contract.reasons import Reason
 from harness.evidence.bundle import Bundle, BundleError
-from harness.evidence.bundle_layout import DEEPEST, MANIFEST, OBSERVATION, RECORD, UNFINISHED
+from harness.evidence.bundle_layout import MANIFEST, RECORD
 from harness.evidence.index_cache import Cache, Row, Watch
+from harness.evidence.walk import state_of, walk
 from harness.judging.record import Record, RecordedCommit, judged
 
 __all__ = ["Contents", "Entry", "Measurement", "Unreadable", "Watch", "measurements", "measurements_of", "read"]
@@ -113,6 +113,8 @@ class Contents:
 
     entries: tuple[Entry, ...]
     unreadable: tuple[Unreadable, ...]
+    state: str = field(default="", compare=False)
+    """Of the files of all bundles: see `harness.evidence.walk.state_of`."""
 
 
 @final
@@ -149,10 +151,12 @@ def read(evidence: Path, claim: str | None = None, cache: Path | None = None, wa
         told |= {"device": Device.from_json(told["device"]), "reason": Reason.from_json(told["reason"])}
         return Entry(path=path, sources=row.sources, **told)
 
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made, watch)
+    there = dict(walk(evidence))
+    found = Cache(evidence, cache, _VERSION, _row).rows(there, claim, made, watch)
     return Contents(
         tuple(one for one in found if isinstance(one, Entry)),
         tuple(one for one in found if isinstance(one, Unreadable)),
+        state_of(there),
     )
 
 
@@ -168,54 +172,13 @@ def measurements(evidence: Path, claim: str, cache: Path | None = None) -> dict[
         told = {measured: Measurement(*value) for measured, value in _parsed(row.measurements).items()}
         return evidence / os.fsdecode(name), told
 
-    found = Cache(evidence, cache, _VERSION, _row).rows(dict(_walk(evidence)), claim, made)
+    found = Cache(evidence, cache, _VERSION, _row).rows(dict(walk(evidence)), claim, made)
     return {path: told for path, told in found if told}
 
 
 def measurements_of(record: Record) -> dict[str, Measurement]:
     """Return the measurements of one record, with the names of `measurements`."""
     return {name: Measurement(value, unit) for name, (value, unit) in _measured(record)}
-
-
-def _walk(root: Path) -> Iterator[tuple[bytes, str]]:
-    """Yield the relative path of every bundle below a folder, with its fingerprint: "! …" names a problem."""
-    pending: list[tuple[str, int]] = [(".", 0)]
-    while pending:
-        name, depth = pending.pop()
-        folder = os.path.join(root, name)
-        try:
-            where = _identity(os.path.join(folder, RECORD))
-            try:
-                where += f" {_identity(os.path.join(folder, MANIFEST))}"
-            except FileNotFoundError:
-                where = f"! {MANIFEST} is missing"
-            yield os.fsencode(name), where
-            continue
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            yield os.fsencode(name), f"! {error.strerror}"
-            continue
-        try:
-            with os.scandir(folder) as scanned:
-                inside = list(scanned)
-        except FileNotFoundError:
-            continue  # there is no evidence yet, or the folder was just removed
-        except OSError as error:
-            yield os.fsencode(name), f"! {error.strerror}"
-            continue
-        if any(entry.name in (MANIFEST, OBSERVATION) for entry in inside):
-            yield os.fsencode(name), f"! {RECORD} is missing"
-        elif depth < DEEPEST:
-            folders = [entry.name for entry in inside if entry.is_dir(follow_symlinks=False)]
-            pending += [(os.path.join(name, one), depth + 1) for one in folders if not one.startswith(UNFINISHED)]
-
-
-def _identity(path: str) -> str:
-    """Return the inode, size and times of a file: if it is the same, the content is taken as unchanged."""
-    status = os.stat(path, follow_symlinks=False)
-    kind = "" if stat.S_ISREG(status.st_mode) else " no regular file"
-    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}{kind}"
 
 
 def _row(folder: Path, fingerprint: str) -> Row:

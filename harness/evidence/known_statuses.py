@@ -18,12 +18,12 @@ from typing import Any
 
 from harness.base import strictjson
 from harness.contract.project import Project
-from harness.evidence.bundle_layout import MANIFEST, RECORD
+from harness.evidence.walk import identity, state_of, walk
 from harness.machine.paths import NoCacheFolderError, cache_folder
 
 __all__ = ["known_statuses", "remember"]
 
-_CODE = ("claim_status.py", "staleness.py", "index.py", "survey.py")
+_CODE = ("claim_status.py", "staleness.py", "index.py", "survey.py", "walk.py")
 """The modules beside this one that decide a status."""
 
 
@@ -35,23 +35,24 @@ def known_statuses(project: Project, look: Callable[[], dict[str, str]]) -> dict
     """
     try:
         found = strictjson.load(_file(project))
-        if found["key"] == _key(project, found["sources"]):
+        if found["key"] == _key(project, found["sources"], state_of(dict(walk(project.evidence)))):
             return dict(found["statuses"])
     except (OSError, strictjson.JsonError, NoCacheFolderError, LookupError, TypeError):
         pass
     return look()
 
 
-def remember(project: Project, sources: Iterable[str], statuses: Mapping[str, str]) -> None:
+def remember(project: Project, sources: Iterable[str], statuses: Mapping[str, str], evidence: str) -> None:
     """Keep the statuses that follow from the project's own evidence, from every device.
 
     Args:
         sources: the names of the files that the records list.
         statuses: by the id of the claim.
+        evidence: the state of the bundles from which they follow.
     """
     sources = sorted(sources)
     document: dict[str, Any] = {
-        "key": _key(project, sources),
+        "key": _key(project, sources, evidence),
         "sources": sources,
         "statuses": dict(statuses),
     }
@@ -70,31 +71,13 @@ def _file(project: Project) -> Path:
     return cache_folder() / f"statuses-{name}.json"
 
 
-def _key(project: Project, sources: Iterable[str]) -> str:
+def _key(project: Project, sources: Iterable[str], evidence: str) -> str:
     """A digest of the state of each file on which a status depends, and of the day: clocks that are ahead matter."""
-    digest = hashlib.sha256(f"{datetime.now(UTC):%Y-%m-%d} {project.root}".encode())
+    lines = [f"{datetime.now(UTC):%Y-%m-%d} {project.root} {evidence}"]
     files = [*(Path(__file__).with_name(name) for name in _CODE), project.root / "pyproject.toml", *project.known()]
-    files += [*_records(project.evidence), *(project.named(name) for name in sources)]
-    for file in files:
+    for file in map(str, (*files, *(project.named(name) for name in sources))):
         try:
-            state = file.stat()
-            digest.update(f"{file} {state.st_size} {state.st_mtime_ns} {state.st_ino}\n".encode("utf-8", "replace"))
+            lines.append(f"{file} {identity(file)}")
         except (OSError, ValueError):
-            digest.update(f"{file} is not there\n".encode("utf-8", "replace"))
-    return digest.hexdigest()
-
-
-def _records(evidence: Path) -> list[Path]:
-    """The records and manifests of all bundles. A bundle's own folders have none."""
-    found: list[Path] = []
-    pending = [evidence]
-    while pending:
-        try:
-            entries = list(os.scandir(pending.pop()))
-        except OSError:
-            continue
-        sealed = [Path(entry.path) for entry in entries if entry.name in (RECORD, MANIFEST)]
-        found += sealed
-        if not sealed:
-            pending += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return sorted(found)
+            lines.append(f"{file} is not there")
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "replace")).hexdigest()

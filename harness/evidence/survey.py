@@ -93,7 +93,7 @@ class Survey:
         found = cls(tuple(contracts), tuple(refused), contents, claims, stale, by_id)
         if not device and evidence in (None, project.evidence):
             sources = {name for entry in contents.entries for name in entry.sources}
-            remember(project, sources, by_id)
+            remember(project, sources, by_id, contents.state)
         return found
 
 

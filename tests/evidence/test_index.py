@@ -20,6 +20,7 @@ from harness.base.vocabulary import Outcome, Verdict
 from harness.contract.bound import RULE, Bound
 from harness.contract.clauses import ClauseResult
 from harness.evidence import index, index_cache, untrusted
+from harness.evidence.bundle_layout import DEEPEST
 from harness.evidence.index import Contents, read
 from harness.judging.record import Record
 from tests.contracts import healthy
@@ -308,7 +309,7 @@ def test_the_primary_code_of_an_error(code: int | None, primary: int | None) -> 
 def test_a_bundle_too_deep_is_not_looked_for(tmp_path: Path, cache: Path) -> None:
     """Folders without end do not hide the bundle beside them."""
     bundle = sealed(tmp_path)
-    deep = tmp_path / "evidence" / Path(*"x" * (index.DEEPEST + 3))
+    deep = tmp_path / "evidence" / Path(*"x" * (DEEPEST + 3))
     deep.mkdir(parents=True)
     shutil.copytree(bundle, deep / "run")
     assert [entry.path for entry in read(tmp_path / "evidence").entries] == [bundle]
