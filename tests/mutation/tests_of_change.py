@@ -46,7 +46,7 @@ ELSEWHERE = {
 
 
 def select(tree: Path, module: str) -> list[str]:
-    """The files with a module's tests: WHOLE, those named after it, those that import it, and those listed above.
+    """The files with a module's tests: those named after it, those that import it, those listed above, and WHOLE.
 
     If there is none but WHOLE, these are all tests of the package. Tests of other modules would notice some defects
     too, but a module should not depend on them, and each survivor would take minutes.
@@ -59,7 +59,7 @@ def select(tree: Path, module: str) -> list[str]:
     own += [path for path in files if path not in own and imports.search(path.read_text(encoding="utf-8"))]
     found = [path.relative_to(tree).as_posix() for path in own]
     found += [path for path in ELSEWHERE.get(module, ()) if path not in found]
-    return [WHOLE, *(found or [f"tests/{package}"])]
+    return [*(found or [f"tests/{package}"]), WHOLE]
 
 
 def run(files: list[str], *options: str) -> int:
